@@ -6,7 +6,7 @@ Both directions check the whole header: its form, its limits and its checksums. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -167,14 +167,13 @@ class _Parser:
         self.inline: tuple[int, int, int] | None = None
 
     def line(self, line: str) -> None:
-        entry = line_codec.parse_entry_line(line)
-        if entry is not None:
+        if line.startswith(line_codec.ENTRY_KINDS) and (entry := line_codec.parse_entry_line(line)) is not None:
             self.entries.append(entry)
             return
         kind, *parts = line.split(" ")
-        handler = getattr(self, f"_on_{kind}", None) if kind.isascii() and kind.isalpha() else None
+        handler = _HANDLERS.get(kind)
         if handler is not None:
-            handler(parts)
+            handler(self, parts)
         elif kind[:1].isupper():
             raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
         elif kind[:1].islower():
@@ -320,6 +319,11 @@ class _Parser:
         if not self.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in self.entries):
             raise tokens.Malformed("an entry names a tier, which has no line of its own")
         return _without_copy(header, *copy) if copy is not None else header
+
+
+_HANDLERS: dict[str, Callable[[_Parser, Sequence[str]], None]] = {
+    name.removeprefix("_on_"): handler for name, handler in vars(_Parser).items() if name.startswith("_on_")
+}
 
 
 def _without_copy(header: Header, segment: str, is_whole: bool) -> Header:

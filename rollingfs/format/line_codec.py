@@ -40,6 +40,9 @@ _OWN_PAGE = re.compile(
 )
 
 
+ENTRY_KINDS = ("Chunk ", "Page ")
+
+
 def parse_entry_line(line: str) -> Chunk | Page | None:
     """An entry in the form that nearly all entries have, several times as fast; None for any other line."""
     if found := _OWN_PAGE.fullmatch(line):
@@ -196,6 +199,11 @@ def format_policy(policy: RollingPolicy) -> str:
 
 
 def parse_policy(parts: Sequence[str]) -> RollingPolicy:
+    return _policy(*parts)
+
+
+@lru_cache(maxsize=64)  # the segments of a folder mostly have the same one
+def _policy(*parts: str) -> RollingPolicy:
     parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms"), tokens.number)
     fields = tokens.fields(parts, parsers, strict=False)
     tokens.need(fields, "max_bytes", "inline_bytes")

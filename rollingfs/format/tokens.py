@@ -70,6 +70,7 @@ def format_time(at_ms: int) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
+@functools.lru_cache(maxsize=64)  # most lines of a header name the time of one commit
 def parse_time(word: str) -> int:
     """The inverse of `format_time`."""
     if not _TIME.fullmatch(word):
@@ -87,9 +88,9 @@ def parse_shaped_time(word: str) -> int:
 
 
 def number(word: str) -> int:
-    if not _NUMBER.fullmatch(word) or int(word) > OFFSET_MAX:
+    if not _NUMBER.fullmatch(word) or (found := int(word)) > OFFSET_MAX:
         raise Malformed(f"{word!r} is no number")
-    return int(word)
+    return found
 
 
 def crc(word: str) -> int:

@@ -331,26 +331,28 @@ class LocalBackend(Backend):
 
     @contextlib.contextmanager
     def _locked(self, header: str) -> Iterator[None]:
-        lock = names.lock_path(header)
-        try:
-            if stat.S_ISLNK(os.lstat(header).st_mode):
+        lock = record_lock(names.lock_path(header), until_s())
+        while True:
+            try:
+                mode = os.lstat(header).st_mode
+            except FileNotFoundError:
+                raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
+            if stat.S_ISLNK(mode):
                 raise refusals.linked(header)
-        except FileNotFoundError:
-            raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
-        with contextlib.ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(record_lock(lock, until_s()))
-                    break
-                except FileNotFoundError:  # the folder was never made, or another process is removing it
-                    if not os.path.lexists(header):
-                        raise ConflictError(f"{header!r} is gone") from None
-                    disk.make_folders(os.path.dirname(lock), self.sync)
+            try:
+                lock.acquire()
+                break
+            except FileNotFoundError:  # the folder was never made, or another process is removing it
+                if os.path.lexists(header):
+                    disk.make_folders(os.path.dirname(lock.path), self.sync)
+        try:
             if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
-                nofollow.unlink(lock)
-                disk.remove_folder_if_empty(os.path.dirname(lock))
+                nofollow.unlink(lock.path)
+                disk.remove_folder_if_empty(os.path.dirname(lock.path))
                 raise ConflictError(f"{header!r} is gone")
             yield
+        finally:
+            lock.release()
 
     def _copy_bytes(self, source: str, target: str, token: str | None) -> None:
         with disk.opened(source) as (origin, status):

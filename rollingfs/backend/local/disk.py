@@ -35,8 +35,7 @@ _flushed: set[str] = set()
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 
-@contextlib.contextmanager
-def opened(path: str, flags: int = 0) -> Iterator[tuple[int, os.stat_result]]:
+class opened:  # noqa: N801 - used as a function
     """Open a regular file for reading, with its status; `flags` are added to those of a file for reading.
 
     Raises
@@ -44,21 +43,34 @@ def opened(path: str, flags: int = 0) -> Iterator[tuple[int, os.stat_result]]:
     FileNotFoundError
         There is no such file; a folder, a pipe or a device is no file.
     """
-    try:
-        descriptor = os.open(path, _READ_FLAGS | flags)
-    except (NotADirectoryError, IsADirectoryError) as error:
-        raise refusals.no_file(path) from error
-    except PermissionError:
-        if os.path.isdir(path):  # the error of Windows for a folder
-            raise refusals.no_file(path) from None
-        raise
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise refusals.no_file(path)
-        yield descriptor, status
-    finally:
-        os.close(descriptor)
+
+    def __init__(self, path: str, flags: int = 0) -> None:
+        self._path = path
+        self._flags = _READ_FLAGS | flags
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> tuple[int, os.stat_result]:
+        try:
+            descriptor = self._descriptor = os.open(self._path, self._flags)
+        except (NotADirectoryError, IsADirectoryError) as error:
+            raise refusals.no_file(self._path) from error
+        except PermissionError:
+            if os.path.isdir(self._path):  # the error of Windows for a folder
+                raise refusals.no_file(self._path) from None
+            raise
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise refusals.no_file(self._path)
+        except BaseException:
+            self.__exit__()
+            raise
+        return descriptor, status
+
+    def __exit__(self, *_: object) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:
@@ -235,11 +247,11 @@ def make_folders(path: str, sync: bool) -> None:
     NotADirectoryError
         A parent is a file.
     """
-    above = os.path.dirname(path)
     try:
         try:
             os.mkdir(path)
         except FileNotFoundError:
+            above = os.path.dirname(path)
             if above == path:
                 raise
             make_folders(above, sync)

@@ -36,7 +36,7 @@ def canonical(path: str) -> str:
 
 def date_of(path: str, status: os.stat_result) -> float:
     """The time when a file was modified; in a `$chunks` folder, the time when the file got there if that is later."""
-    if os.path.dirname(path).endswith(names.CHUNKS_SUFFIX):
+    if path.rpartition("/")[0].endswith(names.CHUNKS_SUFFIX):
         return max(status.st_mtime, status.st_ctime)
     return status.st_mtime
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-from collections.abc import Iterator
 
 from rollingfs.backend import refusals
 from rollingfs.format import names
@@ -15,8 +13,7 @@ _HAS_PLACES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _PLACE_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | NO_FOLLOW
 
 
-@contextlib.contextmanager
-def place_of(path: str) -> Iterator[tuple[str, int | None]]:
+class place_of:  # noqa: N801 - used as a function
     """The name and the folder's descriptor by which to open or unlink a file, as ``dir_fd`` takes them.
 
     The folders above a `$chunks` folder may be links. A file that lies elsewhere keeps its path, without a descriptor.
@@ -26,27 +23,37 @@ def place_of(path: str) -> Iterator[tuple[str, int | None]]:
     PermissionError
         The `$chunks` folder is a symbolic link.
     """
-    folder, _, name = path.rpartition("/")
-    if not (_HAS_PLACES and folder.endswith(names.CHUNKS_SUFFIX)):
-        yield path, None
-        return
-    with refusing_links(folder):
-        descriptor = os.open(folder, _PLACE_FLAGS)
-    try:
-        yield name, descriptor
-    finally:
-        os.close(descriptor)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> tuple[str, int | None]:
+        folder, _, name = self._path.rpartition("/")
+        if not (_HAS_PLACES and folder.endswith(names.CHUNKS_SUFFIX)):
+            return self._path, None
+        with refusing_links(folder):
+            self._descriptor = os.open(folder, _PLACE_FLAGS)
+        return name, self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-@contextlib.contextmanager
-def refusing_links(path: str) -> Iterator[None]:
+class refusing_links:  # noqa: N801 - used as a function
     """Say what is wrong where the system refuses to open a symbolic link."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
-            raise refusals.linked(path) from None
-        raise
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(self._path):
+            raise refusals.linked(self._path) from None
 
 
 def open_file(path: str, flags: int, mode: int) -> int:

@@ -10,7 +10,6 @@ process that holds the lock may be stopped for ever.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import functools
 import os
@@ -18,7 +17,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend.local.nofollow import open_file
@@ -64,37 +63,6 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-@contextlib.contextmanager
-def record_lock(path: str, until_s: float | None = None) -> Iterator[None]:
-    """Hold the exclusive lock of the file at `path`. A missing file is made.
-
-    Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
-    the lock may unlink the file; the processes that wait then begin again.
-
-    Parameters
-    ----------
-    until_s
-        When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
-
-    Raises
-    ------
-    LockedError
-        Another process, or thread, held the lock until then.
-    FileNotFoundError
-        The folder of the lock file is missing.
-    OSError
-        The system or the disk refuses the lock.
-    """
-    wait = _Wait(path, until_s)
-    with contextlib.nullcontext() if _HAS_OFD_LOCKS else _mutex(wait):
-        lock = _Lock()
-        try:
-            lock.acquire(path, wait)
-            yield
-        finally:
-            lock.release()
 
 
 def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -143,44 +111,77 @@ class _Wait:
         )
 
 
-@contextlib.contextmanager
-def _mutex(wait: _Wait) -> Iterator[None]:
-    mutex = _process_mutex  # a forked child has another
-    if not mutex.acquire(timeout=wait.left_s):
-        raise wait.over()
-    try:
-        yield
-    finally:
-        mutex.release()
-
-
-def _locks_of_thread() -> list[_Lock]:
+def _locks_of_thread() -> list[record_lock]:
     if not hasattr(_of_thread, "locks"):
         _of_thread.locks = []
-    locks: list[_Lock] = _of_thread.locks
+    locks: list[record_lock] = _of_thread.locks
     return locks
 
 
-class _Lock:
-    """One lock, which may be released twice: Ctrl-C can come before the first time is through."""
+class record_lock:  # noqa: N801 - used as a function
+    """Hold the exclusive lock of the file at `path`. A missing file is made.
 
-    def __init__(self) -> None:
+    Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
+    the lock may unlink the file; the processes that wait then begin again.
+
+    Parameters
+    ----------
+    until_s
+        When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
+
+    Raises
+    ------
+    LockedError
+        Another process, or thread, held the lock until then.
+    FileNotFoundError
+        The folder of the lock file is missing.
+    OSError
+        The system or the disk refuses the lock.
+    """
+
+    def __init__(self, path: str, until_s: float | None = None) -> None:
+        self.path = path
+        self._wait = _Wait(path, until_s)
         self._descriptor: int | None = None
+        self._mutex: threading.Lock | None = None
         self._locks = _locks_of_thread()
-        self._locks.append(self)
 
-    def acquire(self, path: str, wait: _Wait) -> None:
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock; after an error nothing is held, and the caller may try again."""
+        self._locks.append(self)
+        try:
+            self._acquire()
+        except BaseException:
+            self.release()
+            raise
+
+    def _acquire(self) -> None:
+        if not _HAS_OFD_LOCKS:
+            mutex = _process_mutex  # a forked child has another
+            if not mutex.acquire(timeout=self._wait.left_s):
+                raise self._wait.over()
+            self._mutex = mutex
         while True:
-            self._descriptor = open_file(path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
+            self._descriptor = open_file(self.path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
             _held.add(self._descriptor)
             while not _locks(self._descriptor):
-                wait.pause()
-            if _is_still(self._descriptor, path):
+                self._wait.pause()
+            if _is_still(self._descriptor, self.path):
                 return
             self._close()
 
     def release(self) -> None:
+        """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""
         self._close()
+        mutex, self._mutex = self._mutex, None
+        if mutex is not None:
+            mutex.release()
         if self in self._locks:
             self._locks.remove(self)
 
