@@ -15,7 +15,7 @@ from functools import partial
 import google_crc32c
 
 from rollingfs.backend.contract import Part
-from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.chunk_files import Stored, checksum
 from rollingfs.commit.committer import Committer
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.uploads import Uploads
@@ -166,6 +166,7 @@ class Consolidator:
                 steps.add(size_of(run))
             else:
                 crc = await self._copy(path, header, run, target, steps)
+            await self._read_back(path, target, size_of(run), crc)
         except (FileNotFoundError, SegmentTruncatedError) as error:
             if await is_there(self.store, path, header.segment, run):
                 raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}") from error
@@ -173,6 +174,17 @@ class Consolidator:
             return
         at_ms = max(chunk.at_ms for chunk in run)  # of the newest byte, for cuts at points in time
         swaps.append(Swap(run, Stored(target, size_of(run), crc, at_ms, began)))
+
+    async def _read_back(self, path: str, target: str, size: int, crc: int) -> None:
+        """Compare a new file with what it stands for, because the old files go; delete it if it differs."""
+        if await checksum(self.backend, target, size) == crc:
+            return
+        await self.backend.delete([target])
+        raise CorruptChunkError(
+            f"{target}: the file that was just written does not have the checksum of the chunks that it was to "
+            f"replace: one of them is damaged, or the store is at fault; {path} still names the old chunks, and "
+            "`rollingfs verify` reads them"
+        )
 
     def _can_join(self, run: Sequence[Chunk]) -> bool:
         least = self.backend.join_part_bytes_min

@@ -95,13 +95,17 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     fill(world, 300)
     content, version = world.content(LOG), world.header(LOG).version
     world.backend.clear()
-    done = consolidate(world)
+    done = consolidate(world)  # it reads the new files back
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
     if world.backend.can_join:
-        assert (done.copied_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 0, 0)
+        assert (done.copied_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (
+            0,
+            12_000,
+            0,
+        )  # read back
     else:
-        assert (done.joined_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 12_000, 12_000)
+        assert (done.joined_bytes, world.backend.read_bytes, world.backend.uploaded_bytes) == (0, 24_000, 12_000)
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
     assert world.header(LOG).version == version + 1
@@ -285,14 +289,28 @@ def test_damage_is_not_covered_up(world, damage):
     store.fs.rm_file(file)
     if damage == "flip":
         store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
-    if damage == "flip" and world.backend.can_join:
-        consolidate(world)  # the store joins without looking, and the checksum tells
-        assert [row.state for row in rows(world)] == ["corrupt", "ok"]
-        return
     with pytest.raises(CorruptChunkError):
         consolidate(world)
     assert world.header(LOG).chunk_count == 30
     assert [row.state for row in rows(world)].count("ok") == 29
+
+
+def test_the_old_chunks_stay_if_the_new_file_reads_otherwise(world):
+    fill(world, 30)
+    files, content, store = set(world.files(LOG)), world.content(LOG), world.backend.inner
+
+    def spoil():
+        (name,) = set(world.files(LOG)) - files
+        file = names.resolve(LOG, name)
+        data = store.fs.cat_file(file)
+        store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
+
+    world.backend.plan("join" if world.backend.can_join else "upload.finish", after=spoil)
+    with pytest.raises(CorruptChunkError, match="still names the old chunks"):
+        consolidate(world, grace_s=0)
+    assert set(world.files(LOG)) == files
+    assert world.content(LOG) == content
+    assert consolidate(world).written == 2
 
 
 def test_parts_too_small_for_the_store_are_read_and_written(world):
