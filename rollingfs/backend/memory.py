@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.format.sizes import read_bytes_max
 
 # one lock for all instances, because they share the global store; held for dictionary work only
 _lock = threading.Lock()
@@ -59,13 +60,12 @@ class MemoryBackend(Backend):
     async def read(self, path: str) -> Blob:
         with _lock:
             file = self._file(path)
-            return Blob(file.getvalue(), _token(file), file.modified.timestamp())
+            return _blob(path, file)
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         with _lock:
             file = self._file(path)
-            current = _token(file)
-            return None if current == token else Blob(file.getvalue(), current, file.modified.timestamp())
+            return None if _token(file) == token else _blob(path, file)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         with _lock:
@@ -256,6 +256,11 @@ def _token(file: MemoryFile) -> str:
         generation = f"{_nonce}-{next(_generations)}"
         file._rollingfs_generation = generation
     return f"{generation}-{len(file.getvalue())}"
+
+
+def _blob(path: str, file: MemoryFile) -> Blob:
+    """The content, of which no more is read than the format allows for its name."""
+    return Blob(file.getvalue()[: read_bytes_max(path)], _token(file), file.modified.timestamp())
 
 
 def _is_still(file: MemoryFile, token: str) -> bool:

@@ -21,8 +21,10 @@ from rollingfs.format.header import (
     Floor,
     Header,
     Mark,
+    Page,
     Tier,
 )
+from rollingfs.format.names import HEADER_SUFFIX, chunks_folder, find, parent
 from rollingfs.format.plain_file import Adopted, Origin
 
 FORMAT = "rollingfs 1"
@@ -337,6 +339,16 @@ def _without_copy(header: Header, segment: str, is_whole: bool) -> Header:
     return replace(header, adopted=header.adopted if is_origin and not is_whole else None, has_plain_copy=True)
 
 
+def _check_pages(header: Header, name: str) -> None:
+    """Refuse an index page that is named twice, by two spellings of the reference too."""
+    pages = [entry.file for entry in header.entries if isinstance(entry, Page)]
+    if any("/" in page for page in pages):
+        segment = name.removesuffix(HEADER_SUFFIX)
+        folder, own = parent(segment), f"{chunks_folder(segment)}/"
+        if len({find(folder, page) or page if "/" in page else own + page for page in pages}) != len(pages):
+            raise tokens.Malformed("an index page is named twice")
+
+
 def parse_header(data: bytes, name: str) -> Header | None:
     """Read a header file's content.
 
@@ -368,6 +380,8 @@ def parse_header(data: bytes, name: str) -> Header | None:
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             parser.line(line)
         position, line = 0, ""
-        return parser.header(data[end:])
+        header = parser.header(data[end:])
+        _check_pages(header, name)
+        return header
     except (ValueError, IndexError) as error:
         tokens.corrupt(name, position, line, error)

@@ -9,6 +9,7 @@ import pytest
 
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import ConflictError
+from rollingfs.format.sizes import read_bytes_max
 from rollingfs.testing.racing import run
 from rollingfs.testing.subject import Subject, content
 
@@ -48,6 +49,19 @@ class Reading(Subject):
         blob = run(backend, backend.read(f"{folder}/plain"))
         info = run(backend, backend.stat(f"{folder}/plain"))
         assert (blob.data, info.size, info.token, info.is_folder) == (b"not ours", 8, blob.token, False)
+
+    @pytest.mark.parametrize("name", ["file$header", "pin-c0ffee00-0000-4000-8000-000000000001"])
+    def test_of_a_file_that_is_longer_than_its_kind_may_be_a_byte_too_many_is_read(
+        self, backend: Backend, folder: str, name: str
+    ) -> None:
+        path = f"{folder}/{name}"
+        limit = read_bytes_max(path)
+        assert limit is not None
+        self.raw_write(path, data := content(limit + 100_000))
+        blob = run(backend, backend.read(path))
+        assert (len(blob.data), blob.token) == (limit, run(backend, backend.stat(path)).token)
+        assert blob.data == data[:limit]
+        assert run(backend, backend.read_if_changed(path, blob.token)) is None
 
     @pytest.mark.parametrize(
         ("start", "end", "expected"),

@@ -185,6 +185,15 @@ def test_any_bytes_in_the_place_of_a_line_raise_nothing_but_corrupt_header(heade
         assert parse_header(format_header(found), "x") == found
 
 
+@pytest.mark.parametrize("other", ["s$chunks/index-a", "../d/s$chunks/index-a"])
+def test_a_page_that_two_spellings_name_is_named_twice(other):
+    pages = [f"Page {at} 5 {file} crc32c=00000000 count=1 size=9" for at, file in ((0, "index-a"), (5, other))]
+    data = sealed([*lines_of(EMPTY), *(line.encode() for line in pages)])
+    with pytest.raises(CorruptHeaderError, match="named twice"):
+        parse_header(data, "/c/d/s$header")
+    assert parse_header(data, "/c/e/t$header") is not None
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [

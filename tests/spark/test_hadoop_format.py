@@ -14,6 +14,7 @@ from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
+from rollingfs.format.tokens import seal_text
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
@@ -60,6 +61,18 @@ def test_java_understands_every_header_and_page_of_release_1_and_refuses_the_fla
     assert set(refused) == {f"{name}.flawed.refused" for name in FLAWED}
     for name, reason in FLAWED.items():
         assert reason in refused[f"{name}.flawed.refused"]
+
+
+def test_java_refuses_a_page_that_two_spellings_name(tmp_path):
+    folder = tmp_path / "from"
+    folder.mkdir()
+    text = format_header(Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1)).partition(b"end crc32c=")[0]
+    for name, other in (("two.header", "two.header$chunks/index-a"), ("one.header", "two.header$chunks/index-a")):
+        pages = [f"Page {at} 5 {file} crc32c=00000000 count=1 size=9\n" for at, file in ((0, "index-a"), (5, other))]
+        (folder / name).write_bytes(seal_text(text + "".join(pages).encode()))
+    found = rewritten(folder, tmp_path)
+    assert set(found) == {"one.header", "two.header.refused"}
+    assert b"named twice" in found["two.header.refused"]
 
 
 def test_java_understands_whatever_header_python_writes(tmp_path):

@@ -12,6 +12,7 @@ import rollingfs.hadoop.format.Header.Adopted;
 import rollingfs.hadoop.format.Header.Commit;
 import rollingfs.hadoop.format.Header.Entry;
 import rollingfs.hadoop.format.Header.Mark;
+import rollingfs.hadoop.format.Header.Page;
 
 /** Reads header files, and refuses one that is damaged, too new or over a limit. Pure. */
 public final class Codec {
@@ -194,7 +195,20 @@ public final class Codec {
                         "the inline tail has not the offset, the length or the checksum that its line says");
             }
             header.check();
+            checkPages();
             return header;
+        }
+
+        /** Refuse an index page that is named twice, by two spellings of the reference too. */
+        private void checkPages() {
+            String segment = name.endsWith(Names.HEADER_SUFFIX)
+                    ? name.substring(0, name.length() - Names.HEADER_SUFFIX.length()) : name;
+            Set<String> pages = new HashSet<>();
+            for (Entry entry : entries) {
+                if (entry instanceof Page page && !pages.add(Names.spelled(segment, page.file()))) {
+                    throw new Malformed("an index page is named twice");
+                }
+            }
         }
     }
 }

@@ -196,9 +196,6 @@ public final class Header {
             require(before == after, "entries " + (before > after ? "overlap" : "leave a gap") + " at offset "
                     + Math.min(before, after));
         }
-        Set<String> pages = new HashSet<>();
-        entries.forEach(entry ->
-                require(!(entry instanceof Page page) || pages.add(page.file()), "an index page is named twice"));
         length(); // throws if it is longer than the largest number
         Set<String> writers = new HashSet<>();
         for (Commit line : commits) {

@@ -150,6 +150,15 @@ public final class Names {
         return climb(parent(segment), reference);
     }
 
+    /** The one spelling of a reference; of one that climbs above the root, itself. */
+    static String spelled(String segment, String reference) {
+        try {
+            return resolve(segment, reference);
+        } catch (RollingException.Corrupt error) {
+            return reference;
+        }
+    }
+
     /** Apply a relative path to a folder. */
     private static String climb(String folder, String relative) throws RollingException.Corrupt {
         while (relative.startsWith("../")) {
