@@ -65,12 +65,27 @@ def ftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
         thread.join(10)
 
 
+@pytest.fixture
+def sftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
+    pytest.importorskip("paramiko")
+    from fsspec.implementations.sftp import SFTPFileSystem
+
+    from tests.support.sftp import serving
+
+    with serving(tmp_path) as port:
+        fs = SFTPFileSystem("127.0.0.1", port=port, username="user", password="password", skip_instance_cache=True)
+        yield fs
+        fs.client.close()
+
+
 @pytest.mark.filterwarnings("ignore:The async(ore|hat) module is deprecated:DeprecationWarning")  # of pyftpdlib
-@pytest.mark.parametrize("make", [_arrow, _folder, _folder_over_arrow, "ftp"], ids=["arrow", "folder", "both", "ftp"])
+@pytest.mark.parametrize(
+    "make", [_arrow, _folder, _folder_over_arrow, "ftp", "sftp"], ids=["arrow", "folder", "both", "ftp", "sftp"]
+)
 def test_a_segment_lives_its_whole_life(request: pytest.FixtureRequest, tmp_path: Path, make: Any) -> None:
     below = request.getfixturevalue(make) if isinstance(make, str) else make(tmp_path)
     fs, reader = (RollingFileSystem(fs=below, single_writer=True, skip_instance_cache=True) for _ in range(2))
-    path, whole = "/a/log" if make == "ftp" else "a/log", b"one two " + BIG
+    path, whole = "/a/log" if isinstance(make, str) else "a/log", b"one two " + BIG
     fs.pipe_file(path, b"one ")
     fs.append(path, b"two ")
     fs.append(path, BIG)
