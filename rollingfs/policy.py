@@ -14,6 +14,7 @@ INLINE_BYTES_MAX = 1024 * 1024
 CHUNK_BYTES_MAX = 2**63 - 1
 MAX_AGE_S_MIN = 0.001
 MAX_AGE_S_MAX = 100 * 366 * 86400.0
+BYTES_MAX = 2**63 - 1
 TIER_ALIAS_CHARACTERS_MAX = 32
 NO_TIER = ""
 """The tier of a policy by which nothing moves, whatever the levels above it say."""
@@ -47,7 +48,10 @@ def parse_bytes(value: int | float | str) -> int:
         match = _QUANTITY.fullmatch(value)
         if not match or match[2].upper() not in _BYTE_UNITS:
             raise ValueError(f"{value!r} is not a size: give a number of bytes, or a text like '64MiB'")
-        return int(float(match[1]) * _BYTE_UNITS[match[2].upper()])
+        size = float(match[1]) * _BYTE_UNITS[match[2].upper()]
+        if size > BYTES_MAX:
+            raise ValueError(f"{value!r} is too large a size: at most {BYTES_MAX} bytes")
+        return int(size)
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise ValueError(f"{value!r} is not a size: give a whole number of bytes")
     return int(value)

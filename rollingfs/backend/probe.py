@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.patience import PATIENCE_S, patience_s
 from rollingfs.backend.race import BrokenPromise, let_rest, race
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -39,21 +42,26 @@ class Abilities:
 
 
 async def probe_patiently(backend: Backend, folder: str, runtime: Runtime, races: int = 1) -> Abilities:
-    """`probe`, at most 5 times while the store is busy, or a race shows nothing.
+    """`probe`, at most 5 times while the store is busy or a race shows nothing; through an outage, with our patience.
 
     Raises
     ------
     UnsafeBackendError, OSError
         As `probe`.
     """
-    for count in range(1, PROBES_MAX):
+    began_s, busy = time.monotonic(), 0
+    for count in itertools.count(1):
         try:
             return await probe(backend, folder, races)
         except OSError as error:
-            if error.errno not in _MENDABLE:
+            given_s = patience_s.get()  # the probe's deletes, which its failure ends with, have set that of the client
+            is_late = time.monotonic() - began_s >= (PATIENCE_S if given_s is None else given_s)
+            is_away = backend.is_async and error.errno == errno.EIO and not is_late
+            busy += error.errno in _MENDABLE
+            if not is_away and (error.errno not in _MENDABLE or busy == PROBES_MAX):
                 raise
         await runtime.sleep(backoff_s(count + 3))
-    return await probe(backend, folder, races)
+    raise AssertionError("`count` has no end")
 
 
 async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:

@@ -35,7 +35,9 @@ logger = logging.getLogger("rollingfs")
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
 _distrusted: set[str] = set()
-"""The cache files and folders of which a warning has said that other users could have written them."""
+"""The cache files that other users could have written."""
+_told: set[tuple[str, str]] = set()
+"""The cache files and folders of which a warning has said why they are ignored."""
 
 
 def forget_verdicts() -> None:
@@ -148,8 +150,8 @@ def _existing(path: str) -> str:
 
 
 def _warn(path: str, why: str) -> None:
-    if path not in _distrusted:
-        _distrusted.add(path)
+    if (path, why) not in _told:
+        _told.add((path, why))
         logger.warning("%s: the cache of probes is ignored: %s", path, why)
 
 
@@ -162,16 +164,15 @@ def _load(file: str) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        logger.warning("%s: the cache of probes is ignored, because it cannot be read: %s", file, error)
+        _warn(file, f"it cannot be read: {error}")
         return {}
     if why:
+        _distrusted.add(file)
         _warn(file, why)
         return {}
     version = content.get(_VERSION) if isinstance(content, dict) else None
     if version != PROBE_VERSION or not isinstance(content.get("stores"), dict):
-        logger.warning(
-            "%s: the cache of probes is ignored: it is of version %r, and %d is needed", file, version, PROBE_VERSION
-        )
+        _warn(file, f"it is of version {version!r}, and {PROBE_VERSION} is needed")
         return {}
     return dict(content["stores"])
 

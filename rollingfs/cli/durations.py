@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollingfs.policy import parse_seconds
+from rollingfs.policy import MAX_AGE_S_MAX, parse_seconds
 
 
 def parse_duration(text: str) -> float:
@@ -11,10 +11,12 @@ def parse_duration(text: str) -> float:
     Raises
     ------
     ValueError
-        It is no time, or has no unit.
+        It is no time, has no unit, or is longer than a hundred years.
     """
     seconds = parse_seconds(text)
     if seconds and text.strip()[-1].isdigit():
         number = text.strip()
         raise ValueError(f"{text!r} has no unit: write {number}s, {number}min, {number}h or {number}d")
+    if seconds > MAX_AGE_S_MAX:
+        raise ValueError(f"{text!r} is too long: at most {MAX_AGE_S_MAX / 86400:.0f}d, a hundred years")
     return seconds

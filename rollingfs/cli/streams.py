@@ -80,7 +80,7 @@ def trim(
     """
     place = session.place(stream)
     found = place.fs.stream(place.path)
-    where = StreamCut.parse(_cut_text(cut))
+    where = value_of("CUT", _cut_text(cut), StreamCut.parse)
     session.interrupted = f"{stream}: interrupted; the next trim or retain finishes this trim"
     with session.progress(f"trimming {stream}"):
         did = found.trim(where)

@@ -86,6 +86,12 @@ class ReadBuffer:
             return False  # the first read raises its error
         return True
 
+    def count_chunks(self) -> int:
+        """The number of the snapshot's chunks; it is exact, as in `info` of the path."""
+        header = self.snapshot.header
+        assert header is not None
+        return self._bridge.run(self._fetcher.pages.count(self.snapshot.path, header))
+
     def close(self, *, is_ours: bool) -> None:
         """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
         if self._prefetch is not None and is_ours:

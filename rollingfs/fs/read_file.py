@@ -134,7 +134,8 @@ class ReadFile(io.BufferedIOBase):
     def details(self) -> dict[str, Any]:
         """The `info` of the snapshot."""
         self._settle()
-        return info_of(self._buffer.snapshot)
+        view = self._buffer.snapshot
+        return info_of(view, self._buffer.count_chunks() if view.header and view.header.cut_pages else None)
 
     def info(self) -> dict[str, Any]:
         """The `info` of the path as it was when the file was opened."""

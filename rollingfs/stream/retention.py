@@ -7,12 +7,11 @@ to a cut, not to a byte: a stream keeps more than its policy says, by up to what
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import BYTES_MAX, MAX_AGE_S_MAX, parse_bytes, parse_seconds
 from rollingfs.stream.cut import StreamCut
 
 EVERY_DEFAULT = "30min"
@@ -50,12 +49,13 @@ class RetentionPolicy:
     ) -> None:
         if by not in (BY_SIZE, BY_TIME):
             raise ValueError(f"retention by {by!r}: it must be by 'size' or by 'time'")
-        if not 0 <= min < math.inf:
-            raise ValueError(f"min is {min}: it must be at least 0")
-        if max is not None and not min <= max < math.inf:
-            raise ValueError(f"max is {max}: it must be at least min, which is {min}")
-        if not 0 <= every < math.inf:
-            raise ValueError(f"every is {every}: it must be at least 0 seconds")
+        most = BYTES_MAX if by == BY_SIZE else MAX_AGE_S_MAX
+        if not 0 <= min <= most:
+            raise ValueError(f"min is {min}: it must be at least 0, at most {most:.0f}")
+        if max is not None and not min <= max <= most:
+            raise ValueError(f"max is {max}: it must be at least min, which is {min}, at most {most:.0f}")
+        if not 0 <= every <= MAX_AGE_S_MAX:
+            raise ValueError(f"every is {every}: it must be at least 0 seconds, at most {MAX_AGE_S_MAX:.0f}")
         if align == b"":
             raise ValueError(f"align is {align!r}: it must be a delimiter, for example b'\\n'")
         for name, value in (("by", by), ("min", min), ("max", max), ("every", every), ("align", align)):

@@ -17,6 +17,7 @@ from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.patience import patience_s
 from rollingfs.backend.probe import Abilities, probe, probe_patiently
 from rollingfs.backend.race import RACERS, BrokenPromise, judge
 from rollingfs.client import Client
@@ -203,6 +204,23 @@ def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever() -> Non
         run(backend, patiently(backend))
     assert backend.count("delete") == 2 + 5
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.backend.probe.backoff_s", lambda _: 0.0)
+
+    async def patiently(backend: Backend, patience: float) -> Abilities:
+        patience_s.set(patience)
+        return await probe_patiently(backend, FOLDER, AsyncRuntime())
+
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    is_away = lambda *_: backend.count("delete") < 7  # noqa: E731 - each probe ends with a delete
+    backend.plan("create", before=raises(OSError(errno.EIO, "dropped")), when=is_away, times=None, probes=True)
+    with pytest.raises(OSError, match="dropped"):
+        run(backend, patiently(backend, 0.0))
+    assert backend.count("delete") == 1
+    assert run(backend, patiently(backend, 3600.0)) == Abilities(delete_if=True)
+    assert backend.count("delete") == 8
 
 
 def test_a_store_that_does_not_implement_conditions_is_refused() -> None:

@@ -259,8 +259,9 @@ def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
     assert probes_of(backend) == 1
-    assert str(tmp_path / "cache") in caplog.messages[0]
-    assert match in caplog.messages[0]
+    (said,) = caplog.messages
+    assert str(tmp_path / "cache") in said
+    assert match in said
     forget_verdicts()
     ask(backend, tmp_path / "cache")
     assert probes_of(backend) == 1, "the file is written anew"

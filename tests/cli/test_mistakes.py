@@ -96,6 +96,18 @@ def test_a_trim_without_a_cut_is_wrong_usage(folder: str) -> None:
     assert "standard input is empty" in refused("trim", folder, code=2)
 
 
+@pytest.mark.parametrize("cut", ["{", '{"at": 1}', '{"rollingfs-cut": 99}'])
+def test_a_text_that_is_no_cut_is_wrong_usage(folder: str, cut: str) -> None:
+    assert failed("trim", folder, cut, code=2).startswith("rollingfs: CUT: ")
+
+
+@pytest.mark.parametrize("option", ["by-time", "by-size"])
+def test_a_retention_beyond_all_bounds_is_wrong_usage(folder: str, option: str) -> None:
+    unit = {"by-time": "d", "by-size": "GB"}[option]
+    assert "at most" in failed("retain", folder, f"--{option}", "9" * 20 + unit, code=2)
+    assert "at most" in failed("retain", folder, f"--{option}", "1" + unit, "--every", "99999999d", code=2)
+
+
 @pytest.mark.parametrize(
     "words",
     [
