@@ -92,8 +92,8 @@ def check_retention(
     if retention is None or asked is None:
         return
     chosen, lag_s = asked.chosen, asked.lag_s
-    unread = math.inf if ledger.subscribers else retention.min
-    kept = retention.max if retention.max is not None else unread
+    unread = math.inf if retention.max is None else retention.max
+    kept = unread if ledger.subscribers else retention.min  # without subscribers, `max` keeps nothing
     by = " by its policy" if is_policy else ""
     if retention.by == BY_SIZE:
         if chosen.after_bytes is not None and chosen.after_bytes >= kept:

@@ -104,6 +104,10 @@ CONFLICTS = [
     (RetentionPolicy.by_time("1h"), OffloadPolicy("cold"), r"deletion_lag by its policy is 14400 s.* 3600 s"),
     (RetentionPolicy.by_time("5h"), OffloadPolicy("cold", after_age="6h"), r"after 21600 s.* 18000 s"),
     (RetentionPolicy.by_size(1000), OffloadPolicy("cold", 1000), r"1000 bytes before the end.*only 1000 bytes"),
+    # without subscribers, `max` keeps nothing
+    (RetentionPolicy.by_time("1h", "30d"), OffloadPolicy("cold"), r"deletion_lag by its policy is 14400 s.* 3600 s"),
+    (RetentionPolicy.by_time("5h", "30d"), OffloadPolicy("cold", after_age="6h"), r"after 21600 s.* 18000 s"),
+    (RetentionPolicy.by_size(1000, 9000), OffloadPolicy("cold", 1000), r"1000 bytes before the end.*only 1000 bytes"),
 ]
 
 
@@ -126,6 +130,17 @@ def test_a_policy_and_a_retention_that_do_not_go_together_are_refused_whichever_
     with pytest.raises(ValueError, match=f"{said}.*nothing was written"):
         stream.retention = retention
     assert stream.retention is None
+
+
+def test_with_a_subscriber_a_policy_must_go_with_max(fs, folder):
+    stream = fs.stream(folder)
+    stream.subscribe("reader")
+    stream.retention = RetentionPolicy.by_size(1000, 9000)
+    stream.offload_policy = OffloadPolicy("cold", 8999)
+    with pytest.raises(ValueError, match=r"9000 bytes before the end.*only 9000 bytes"):
+        stream.offload_policy = OffloadPolicy("cold", 9000)
+    stream.retention = RetentionPolicy.by_size(1000)
+    stream.offload_policy = OffloadPolicy("cold", 9000)
 
 
 @pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
