@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.runtime.logs import Keeper, keeper
@@ -24,7 +24,7 @@ BACKOFF_S_MAX = 1.0
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends.
+    """Run a coroutine that never suspends, in a copy of the context: Ctrl-C may leave a deadline in it (`until_s`).
 
     Raises
     ------
@@ -32,7 +32,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         The coroutine suspended: a bug in a backend whose `is_async` is false.
     """
     try:
-        coroutine.send(None)
+        copy_context().run(coroutine.send, None)
     except StopIteration as stop:
         result: T = stop.value
         return result

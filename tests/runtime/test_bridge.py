@@ -19,7 +19,7 @@ from fsspec.asyn import get_loop
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, SegmentSealedError
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
-from rollingfs.runtime import bridge
+from rollingfs.runtime import bridge, concurrency
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted
 
@@ -29,6 +29,16 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a
 def suspending() -> Scripted:
     """Memory that suspends in every verb, on fsspec's loop."""
     return Scripted(MemoryBackend(), suspends=True, conflicts_are_final=True)
+
+
+def test_a_deadline_that_ctrl_c_leaves_behind_ends_with_its_call() -> None:
+    async def broken_off() -> None:
+        concurrency._until_s.set(0.0)  # as `limit` does, which Ctrl-C may leave before it takes the deadline back
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        concurrency.drive(broken_off())
+    assert concurrency.until_s() is None
 
 
 async def here() -> int:
