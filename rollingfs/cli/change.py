@@ -74,7 +74,7 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """
     fs = place.fs
-    path = fs._operations.to_write(place.path)
+    path = fs._core.to_write(place.path)
     segments, bridge = fs._client.segments, fs._bridge
     intake: Intake = segments.addition(path, guard, create=create)
     try:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import operator
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
-from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
@@ -171,15 +169,3 @@ def creates_only(mode: str, path: str) -> bool:
     if mode not in (CREATE, OVERWRITE):
         raise ValueError(f"{path}: mode {mode!r} must be {OVERWRITE!r} or {CREATE!r}; nothing was written")
     return mode == CREATE
-
-
-@contextlib.contextmanager
-def saying_how_to_create(path: str) -> Iterator[None]:
-    """Add to the error of an append to a missing segment how to create the segment."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        if error.strerror != MISSING:
-            raise
-        why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which creates it"
-        raise FileNotFoundError(errno.ENOENT, why, path) from None

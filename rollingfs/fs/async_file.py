@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from rollingfs.folders.listing import Listings
 from rollingfs.format.transitions import exists
+from rollingfs.fs.binding import Binding
+from rollingfs.fs.file_verbs import touch
 from rollingfs.fs.unclosed import tell_lost
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake
@@ -35,14 +38,14 @@ class AsyncFile:
         return self
 
     async def _begin(self) -> None:
-        operations, segments = self._opener.operations, self._client.segments
+        core, segments = self._opener.core, self._client.segments
         if self.mode == "rb":
             self._snapshot = await self._client.lookup.view(self.path, fresh=True)
         elif self.mode == "ab":
-            await operations.touch(self.path, truncate=False)
+            await touch(Binding(core, self.path), truncate=False)
             self._intake = segments.addition(self.path)
         else:
-            if self.mode == "xb" and await operations.queries.exists(self.path):
+            if self.mode == "xb" and await Listings(self._client).is_there(self.path):
                 raise exists(self.path)
             self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
 
@@ -137,5 +140,5 @@ async def open_async(opener: Opener, path: str, mode: str) -> AsyncFile:
     """See `RollingFileSystem.open_async`."""
     if mode not in MODES:
         raise ValueError(f"{path}: there is no mode {mode!r} for open_async: give 'rb', 'wb', 'xb' or 'ab'")
-    path = opener.strip(path) if mode == "rb" else opener.operations.to_write(path)
+    path = opener.strip(path) if mode == "rb" else opener.core.to_write(path)
     return await AsyncFile(opener, path, mode).begin()

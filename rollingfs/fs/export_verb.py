@@ -10,9 +10,9 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
+from rollingfs.fs.core import Core
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.progress import begin
-from rollingfs.fs.queries import Queries
 from rollingfs.maintenance import Exported, Rebuilt
 from rollingfs.maintenance.steps import Progress
 
@@ -20,9 +20,9 @@ from rollingfs.maintenance.steps import Progress
 class ExportVerb:
     """Exports a segment or plain file, or rebuilds a segment, over paths as callers write them."""
 
-    def __init__(self, queries: Queries) -> None:
-        self.client = queries.client
-        self.strip = queries.strip
+    def __init__(self, core: Core) -> None:
+        self.client = core.client
+        self.strip = core.strip
 
     async def export(
         self,

@@ -22,22 +22,22 @@ from fsspec.implementations.chained import ChainedFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
-from rollingfs.fs import arguments
+from rollingfs.fs import arguments, file_verbs
 from rollingfs.fs.async_file import AsyncFile, open_async
+from rollingfs.fs.binding import Binding
 from rollingfs.fs.configured import Configured
+from rollingfs.fs.core import Core
 from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
-from rollingfs.fs.operations import Operations
 from rollingfs.fs.patterns import Paths, Patterns
-from rollingfs.fs.policy_verbs import PolicyVerbs
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
+from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.text_file import CompressedFile, TextFile, joins
-from rollingfs.fs.tier_verbs import TierVerbs
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream
 
 
-class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
+class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
@@ -176,31 +176,29 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         self.asynchronous = asynchronous
         # over a sync backend fsspec's own blocking methods call ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
-        # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
-        self._strip = partial(arguments.strip, self._backend)
-        self._strip_protocol = self._strip  # type: ignore[method-assign]
-        self._parent = lambda path: self._folders.folders.above(self._strip(path))  # type: ignore[has-type]
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
         choices["offload_policy"] = check_default(self._backend, offload_policy)
         choices["max_write_memory"] = max_write_memory
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
+        self._core = Core(self._client, self._bridge, self)
+        # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
+        self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
+        self._parent = lambda path: self._folders.folders.above(self._strip(path))
         self._make_verbs(tuning, batch_size)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._target}>"
 
     def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
-        self._queries = Queries(self._client, self._strip)
-        self._reads = self._queries.reads
+        self._at = partial(Binding.by_path, self._core)
+        self._queries = Queries(self._core)
+        self._reads = Reads(self._core)
         self._patterns = Patterns(self._queries)
-        self._folders = FolderOperations(self._patterns)
-        self._operations = Operations(self._queries, self._folders)
-        self._exports = ExportVerb(self._queries)
-        self._tiers = TierVerbs(self._client, self._operations.to_write)
-        self._policies = PolicyVerbs(self._client, self._operations.to_write)
-        self._transfers = Transfers(self._operations, self._patterns, batch_size)
-        self._opener = Opener(self, self._bridge, self._operations, tuning)
+        self._folders = FolderOperations(self._core, self._patterns)
+        self._exports = ExportVerb(self._core)
+        self._transfers = Transfers(self._core, self._patterns, self._reads, self._folders, batch_size)
+        self._opener = Opener(self._core, tuning)
 
     info, _info = both(Queries.info, of="_queries")
     exists, _exists = both(Queries.exists, of="_queries")
@@ -211,6 +209,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     du, _du = both(Queries.du, of="_queries")
     states, _states = both(Queries.states, of="_queries")
     metrics = plain(Queries.metrics, of="_queries")
+    get_policy, _get_policy = both(Queries.get_policy, of="_queries")
     streams, _streams = both(Queries.streams, of="_queries")
     created, _created = both(Queries.created, of="_queries")
     modified, _modified = both(Queries.modified, of="_queries")
@@ -222,28 +221,16 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     expand_path, _expand_path = both(Patterns.expand_path, of="_patterns")
     segment, _segment = both(Opener.segment, of="_opener")
 
-    create, _create = both(Operations.create, of="_operations", commits=True)
-    append, _append = both(Operations.append, of="_operations", takes=Operations.take_append)
-    overwrite, _overwrite = both(Operations.overwrite, of="_operations", takes=Operations.take_overwrite)
-    stage, _stage = both(Operations.stage, of="_operations")
-    touch, _touch = both(Operations.touch, of="_operations", commits=True)
-    seal, _seal = both(Operations.seal, of="_operations", commits=True)
-    truncate, _truncate = both(Operations.truncate, of="_operations", commits=True)
-    concat, _concat = both(Operations.concat, of="_operations", commits=True)
-    collect, _collect = both(Operations.collect, of="_operations")
-    roll, _roll = both(TierVerbs.roll, of="_tiers", commits=True)
-    offload, _offload = both(TierVerbs.offload, of="_tiers", commits=True)
-    onload, _onload = both(TierVerbs.onload, of="_tiers", commits=True)
-    set_policy, _set_policy = both(PolicyVerbs.set_policy, of="_policies", commits=True)
-    get_policy, _get_policy = both(PolicyVerbs.get_policy, of="_policies")
+    create, _create = both(file_verbs.create, of="_at", path="path", commits=True)
+    overwrite, _overwrite = both(file_verbs.overwrite, of="_at", path="path", takes=file_verbs.take_overwrite)
+    touch, _touch = both(file_verbs.touch, of="_at", path="path", commits=True)
+    _pipe_file_now, _pipe_file = both(
+        file_verbs.pipe_file, of="_at", path="path", takes=file_verbs.take_pipe_file, data="value"
+    )
     rebuild, _rebuild = both(ExportVerb.rebuild, of="_exports")
     export, _export = both(ExportVerb.export, of="_exports")
-    cp_file, _cp_file = both(Operations.cp_file, of="_operations")
-    _pipe_file_now, _pipe_file = both(
-        Operations.pipe_file, of="_operations", takes=Operations.take_pipe_file, data="value"
-    )
-    _put_file_now, _put_file = both(Operations.put_file, of="_operations")
 
+    collect, _collect = both(FolderOperations.collect, of="_folders")
     mkdir, _mkdir = both(FolderOperations.mkdir, of="_folders")
     makedirs, _makedirs = both(FolderOperations.makedirs, of="_folders")
     rmdir, _rmdir = both(FolderOperations.rmdir, of="_folders")
@@ -252,6 +239,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     mv_file, _mv_file = both(FolderOperations.mv_file, of="_folders")
     mv, _mv = both(FolderOperations.mv, of="_folders")
 
+    cp_file, _cp_file = both(Transfers.cp_file, of="_transfers")
+    _put_file_now, _put_file = both(Transfers.put_file, of="_transfers")
     copy, _copy = both(Transfers.copy, of="_transfers")
     get, _get = both(Transfers.get, of="_transfers")
     _put_now, _put = both(Transfers.put, of="_transfers")
@@ -305,8 +294,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
             with callback.branched(source, target) as child:
                 self.put_file(source, target, callback=child, **kwargs)
 
-    pipe_file.__doc__ = Operations.pipe_file.__doc__
-    put_file.__doc__ = Operations.put_file.__doc__
+    pipe_file.__doc__ = file_verbs.pipe_file.__doc__
+    put_file.__doc__ = Transfers.put_file.__doc__
     put.__doc__ = Transfers.put.__doc__
 
     # -- names ---------------------------------------------------------------------------------------------

@@ -1,24 +1,32 @@
-"""The verbs that change names: they make, remove and rename files and folders, as coroutines of the core."""
+"""The verbs of files and folders by name: they make, remove, rename and collect, as coroutines of the core."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
+from rollingfs.folders.collect_tree import Progress, TreeCollector
 from rollingfs.folders.folders import Folders
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
+from rollingfs.fs.core import Core
 from rollingfs.fs.patterns import Paths, Patterns, as_list, is_one
+from rollingfs.fs.progress import begin
+from rollingfs.maintenance import Collected
+from rollingfs.policy import parse_seconds
 
 
 class FolderOperations:
-    """Makes, removes and renames files and folders, over paths as callers write them."""
+    """Makes, removes, renames and collects files and folders, over paths as callers write them."""
 
-    def __init__(self, patterns: Patterns) -> None:
+    def __init__(self, core: Core, patterns: Patterns) -> None:
+        self.core = core
         self.patterns = patterns
-        self.folders = Folders(patterns.queries.client, patterns.queries.listings)
-        self.strip = patterns.strip
+        self.folders = Folders(core.client, patterns.queries.listings)
+        self.strip = core.strip
 
     async def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Make a folder; on an object store only a bucket is really made.
@@ -141,3 +149,41 @@ class FolderOperations:
             into = False  # as with cp: the folder's content
         for source in sources:
             await self.folders.move(source, self.strip(stringify_path(path2)), into=into)
+
+    async def collect(
+        self,
+        path: str,
+        grace: float | str | None = None,
+        dry_run: bool = False,
+        recursive: bool = False,
+        progress: Progress | None = None,
+        callback: Callback = DEFAULT_CALLBACK,
+    ) -> Collected:
+        """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
+
+        Parameters
+        ----------
+        grace
+            How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
+            only if nobody writes. Less counts in the folders of the segments that you name, not in others to which
+            their headers lead: there it is 24 hours.
+        dry_run
+            Only say what would be deleted.
+        recursive
+            Collect all segments at or below the path, and the leftovers of deleted ones. The answer is then a
+            `CollectedTree`, which names the segments that failed.
+        progress
+            With `recursive`: called with each segment's path and what was collected of it.
+        callback
+            Counts the segments that are done, in fsspec's way.
+        """
+        grace_s = None if grace is None else parse_seconds(grace)
+        if recursive:
+            tree = TreeCollector(self.core.client)
+            return await tree.collect(
+                self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
+            )
+        tell = begin(callback, 1)
+        collected = await self.core.client.collector.collect(self.core.to_write(path), grace_s=grace_s, dry_run=dry_run)
+        tell(1)
+        return collected

@@ -7,16 +7,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from fsspec import AbstractFileSystem
 
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
+from rollingfs.fs.core import core
 from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX, DELETION_LAG_S
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
-
-if TYPE_CHECKING:
-    from rollingfs.fs.filesystem import RollingFileSystem
 
 MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
 MOVE_BYTES_MAX = COPIES_AT_ONCE_MAX * 2 * CHECK_BYTES_MAX
@@ -74,7 +74,7 @@ class Follower:
         block_bytes: int | str = BLOCK_BYTES,
         max_delay: float | str = MAX_DELAY_S,
         *,
-        fs: RollingFileSystem,
+        fs: AbstractFileSystem,
         deletion_lag: float | str = DELETION_LAG_S,
         max_memory: int | str = MEMORY_BYTES_DEFAULT,
         on_change: Told | None = None,
@@ -85,11 +85,12 @@ class Follower:
         memory_bytes = parse_bytes(max_memory)
         if memory_bytes < 1:
             raise ValueError(f"max_memory is {memory_bytes}: it must be at least 1 byte")
-        found = dict.fromkeys(map(fs._operations.to_write, [paths] if isinstance(paths, str) else paths))
+        below = core(fs)
+        found = dict.fromkeys(map(below.to_write, [paths] if isinstance(paths, str) else paths))
         if not found:
             raise ValueError("a follower needs at least one segment to follow")
-        self._followed = [Followed(fs._client, path, tier, rule, lag_s) for path in found]
-        self._bridge = fs._bridge
+        self._followed = [Followed(below.client, path, tier, rule, lag_s) for path in found]
+        self._bridge = below.bridge
         self._moves_max = max(1, memory_bytes // MOVE_BYTES_MAX)
         self._on_change = on_change
         self._told: dict[str, tuple[int, str | None]] = {}

@@ -12,17 +12,15 @@ from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.commit_on import NEVER, Given, parse_commit_on
-from rollingfs.fs.operations import Operations
+from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.store_options import meant
 from rollingfs.fs.tail import open_follow
 from rollingfs.fs.write_file import MODES, WriteFile
 from rollingfs.read.tuning import Tuning
-from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
-    from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.stream_handle import Stream
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
@@ -35,19 +33,18 @@ class Opener:
 
     Parameters
     ----------
-    fs
-        The filesystem, which open files name.
+    core
+        The client, and the filesystem, which open files name.
     tuning
         How files are read, unless the call that opens them says otherwise.
     """
 
-    def __init__(self, fs: RollingFileSystem, bridge: Bridge, operations: Operations, tuning: Tuning) -> None:
-        self.fs = fs
-        self.bridge = bridge
-        self.operations = operations
-        self.client = operations.client
-        self.listings = operations.queries.listings
-        self.strip = operations.strip
+    def __init__(self, core: Core, tuning: Tuning) -> None:
+        self.core = core
+        self.fs = core.fs
+        self.bridge = core.bridge
+        self.client = core.client
+        self.strip = core.strip
         self.tuning = tuning
 
     def open(
@@ -80,7 +77,7 @@ class Opener:
                     f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
                     f"for mode {mode!r}"
                 )
-            path = self.operations.to_write(path)
+            path = self.core.to_write(path)
             arguments.check_attrs(path, attrs)
             return WriteFile(
                 self.fs,
@@ -127,13 +124,13 @@ class Opener:
         path = self.strip(path)
         if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
             raise missing(path)
-        return await Segment.open(self.client, self.bridge, path, self.strip, self.fs)
+        return await Segment.open(self.core, path)
 
     def stream(self, path: str, on_error: str) -> Stream:
         """The segments directly in a folder; see `RollingFileSystem.stream`."""
         from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
 
-        return Stream(self.client, self.listings, self.bridge, self.strip(path), check_on_error(on_error), self.fs)
+        return Stream(self.core, self.strip(path), check_on_error(on_error))
 
 
 OPTIONS = frozenset(inspect.signature(Opener.open).parameters) - {"self", "path", "mode", "unknown"} | {"compression"}

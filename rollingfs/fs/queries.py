@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from fsspec.utils import stringify_path
 
-from rollingfs.client import Client
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
 from rollingfs.folders.states import States
 from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.fs.core import Core
 from rollingfs.fs.metrics import Metrics
-from rollingfs.fs.reading import Reads
+from rollingfs.fs.policy_verbs import is_folder
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.maintenance.state import SegmentState
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.offload_policy import Policies, policies_of
 
 logger = logging.getLogger("rollingfs")
 
@@ -29,15 +31,14 @@ class Queries:
 
     Parameters
     ----------
-    strip
-        Finds the backend's own path of a URL or path.
+    core
+        The client, and what finds the backend's own path of a URL or path.
     """
 
-    def __init__(self, client: Client, strip: Callable[[str], str]) -> None:
-        self.client = client
-        self.listings = Listings(client)
-        self.strip = strip
-        self.reads = Reads(client, self.listings, strip)
+    def __init__(self, core: Core) -> None:
+        self.client = core.client
+        self.listings = Listings(core.client)
+        self.strip = core.strip
 
     # -- listings ------------------------------------------------------------------------------------------
 
@@ -205,6 +206,21 @@ class Queries:
             raise ValueError("maxdepth must be at least 1")
         chosen = Chosen.parse(None, after_bytes, after_age)
         return await States(self.client, self.listings).below(self.strip(path), maxdepth, chosen)
+
+    async def get_policy(self, path: str) -> Policies:
+        """The policies of a segment or of a folder: what counts, and what each level says.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        """
+        path, client = self.strip(path), self.client
+        if await is_folder(client, path):
+            return policies_of(path, None, await Ledgers(client).load(path), client.offload_policy)
+        view = await client.lookup.view(path, fresh=True)
+        header = view.header or Header("", 1, policy=client.segments.policy)
+        return policies_of(path, header, await Ledgers(client).load(names.parent(path)), client.offload_policy)
 
     def metrics(self) -> Metrics:
         """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""

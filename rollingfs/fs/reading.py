@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 
-from rollingfs.client import Client
 from rollingfs.errors import ConflictError
-from rollingfs.folders.listing import Listings
+from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.revalidate import Current, RevalidatingReads
 from rollingfs.read.slicing import Range, clip, spread
@@ -29,14 +28,13 @@ class Reads:
 
     Parameters
     ----------
-    strip
-        Turns a path as callers write it into the backend's own.
+    core
+        The client, and what turns a path as callers write it into the backend's own.
     """
 
-    def __init__(self, client: Client, listings: Listings, strip: Callable[[str], str]) -> None:
-        self.client = client
-        self.listings = listings
-        self.strip = strip
+    def __init__(self, core: Core) -> None:
+        self.client = core.client
+        self.strip = core.strip
 
     async def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
@@ -124,7 +122,7 @@ class Reads:
             step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
             view, pieces = await self.pieces(source, verify=verify, piece_bytes=step)
         except FileNotFoundError:
-            if isinstance(lpath, str | os.PathLike) and await self.listings.is_folder(source):
+            if isinstance(lpath, str | os.PathLike) and await self.client.contents.is_folder(source):
                 os.makedirs(lpath, exist_ok=True)
                 return
             raise

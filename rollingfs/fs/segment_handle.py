@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rollingfs.client import Client
+from fsspec import AbstractFileSystem
+
+from rollingfs.fs import segment_verbs, upkeep_verbs
+from rollingfs.fs.binding import Binding
 from rollingfs.fs.chunk_list import ChunkList
-from rollingfs.fs.policy_verbs import HandlePolicyVerbs
-from rollingfs.fs.segment_verbs import SegmentVerbs
+from rollingfs.fs.core import Core, core
+from rollingfs.fs.segment_forms import ByHandle
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
-from rollingfs.fs.tier_verbs import HandleTierVerbs
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.runtime.bridge import Bridge
-
-if TYPE_CHECKING:
-    from rollingfs.fs.filesystem import RollingFileSystem
 
 
-class Segment:
+class Segment(ByHandle):
     """A handle on one segment.
 
     Its attributes are those of a snapshot. The handle's own verbs take a new one, and so do `refresh` and a `read`
@@ -32,54 +29,23 @@ class Segment:
     Made by ``fs.segment(path)``.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        bridge: Bridge,
-        snapshot: Snapshot,
-        strip: Callable[[str], str],
-        held: int | None = None,
-        fs: RollingFileSystem | None = None,
-    ) -> None:
-        self._fs = fs
-        self._client = client
-        self._bridge = bridge
-
-        def handle(snapshot: Snapshot, held: int) -> Segment:
-            return Segment(client, bridge, snapshot, strip, held, fs)
-
-        self._verbs = SegmentVerbs(client, snapshot, strip, handle, held)
-        self._tiers = HandleTierVerbs(client, self._verbs)
-        self._policies = HandlePolicyVerbs(client, self._verbs)
+    def __init__(self, core: Core, snapshot: Snapshot, held: int | None = None) -> None:
+        self._bridge = core.bridge
+        self._binding = Binding(core, snapshot.path, snapshot, held)
 
     @classmethod
-    async def open(
-        cls,
-        client: Client,
-        bridge: Bridge,
-        path: str,
-        strip: Callable[[str], str] | None = None,
-        fs: RollingFileSystem | None = None,
-    ) -> Segment:
-        """A handle on the segment or plain file that is at a path now.
-
-        Parameters
-        ----------
-        strip
-            Turns the paths that `concat` is given into the backend's own.
-        fs
-            The filesystem with which a pickle of the handle takes its way.
+    async def open(cls, core: Core, path: str) -> Segment:
+        """A handle on the segment or plain file that is at a path of the backend now.
 
         Raises
         ------
         FileNotFoundError
             Neither a segment nor a plain file is there.
         """
-        snapshot = await client.lookup.view(path, fresh=True)
-        return cls(client, bridge, snapshot, strip or client.backend.strip, fs=fs)
+        return cls(core, await core.client.lookup.view(path, fresh=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._fs, self._snapshot, self._verbs.held)
+        return _unpickled, (self._binding.core.fs, self._snapshot, self._binding.held)
 
     def __repr__(self) -> str:
         return (
@@ -96,7 +62,7 @@ class Segment:
 
     @property
     def _snapshot(self) -> Snapshot:
-        return self._verbs.snapshot
+        return self._binding.snapshot
 
     @property
     def path(self) -> str:
@@ -136,7 +102,7 @@ class Segment:
     @property
     def epoch(self) -> int:
         """The epoch that this handle holds; if it holds none, the segment's."""
-        held = self._verbs.held
+        held = self._binding.held
         return self._snapshot.epoch if held is None else held
 
     @property
@@ -152,7 +118,7 @@ class Segment:
     @property
     def policy(self) -> RollingPolicy:
         """When it rolls to a new chunk; for a plain file, the policy that this client would give it."""
-        return self._snapshot.policy or self._client.segments.policy
+        return self._snapshot.policy or self._binding.client.segments.policy
 
     @property
     def created(self) -> datetime:
@@ -167,27 +133,31 @@ class Segment:
     @property
     def chunks(self) -> ChunkList:
         """Its chunks, in order; the bytes behind the last one are inline in the header."""
-        return ChunkList(self._client, self._bridge, self._snapshot)
+        return ChunkList(self._binding.client, self._bridge, self._snapshot)
 
     # -- verbs ---------------------------------------------------------------------------------------------
 
-    append, _append = both(SegmentVerbs.append, commits=True, takes=SegmentVerbs.take)
-    refresh, _refresh = both(SegmentVerbs.refresh)
-    read, _read = both(SegmentVerbs.read)
-    stage, _stage = both(SegmentVerbs.stage)
-    seal, _seal = both(SegmentVerbs.seal, commits=True)
-    truncate, _truncate = both(SegmentVerbs.truncate, commits=True)
-    concat, _concat = both(SegmentVerbs.concat, commits=True)
-    delete, _delete = both(SegmentVerbs.delete, commits=True)
-    collect, _collect = both(SegmentVerbs.collect)
-    consolidate, _consolidate = both(SegmentVerbs.consolidate, commits=True)
-    roll, _roll = both(HandleTierVerbs.roll, of="_tiers", commits=True)
-    offload, _offload = both(HandleTierVerbs.offload, of="_tiers", commits=True)
-    onload, _onload = both(HandleTierVerbs.onload, of="_tiers", commits=True)
-    set_policy, _set_policy = both(HandlePolicyVerbs.set_policy, of="_policies", commits=True)
-    verify, _verify = both(SegmentVerbs.verify)
-    acquire, _acquire = both(SegmentVerbs.acquire, commits=True)
-    release, _release = both(SegmentVerbs.release, commits=True)
+    refresh, _refresh = both(Binding.refresh, of="_binding")
+    read, _read = both(Binding.read, of="_binding")
+    delete, _delete = both(segment_verbs.delete, of="_binding", commits=True)
+    collect, _collect = both(upkeep_verbs.collect, of="_binding")
+    consolidate, _consolidate = both(upkeep_verbs.consolidate, of="_binding", commits=True)
+    verify, _verify = both(upkeep_verbs.verify, of="_binding")
+    release, _release = both(segment_verbs.release, of="_binding", commits=True)
+    _acquired, _acquired_soon = both(segment_verbs.acquire, of="_binding", commits=True)
+
+    def acquire(self, owner: str) -> Segment:
+        """Take the segment exclusively, from whoever holds it.
+
+        Returns
+        -------
+        Segment
+            A handle that has the new epoch. It alone can change the segment until another acquires it.
+        """
+        return _bound(self._acquired(owner))
+
+    async def _acquire(self, owner: str) -> Segment:
+        return _bound(await self._acquired_soon(owner))
 
     def tail(
         self,
@@ -210,7 +180,7 @@ class Segment:
             The shortest and the longest pause between two polls, in seconds.
         """
         return Tail(
-            self._client,
+            self._binding.client,
             self._bridge,
             self.path,
             offset,
@@ -221,9 +191,13 @@ class Segment:
         )
 
 
-def _unpickled(fs: RollingFileSystem, snapshot: Snapshot, held: int | None) -> Segment:
+def _bound(binding: Binding) -> Segment:
+    return Segment(binding.core, binding.snapshot, binding.held)
+
+
+def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> Segment:
     """The same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
-    return Segment(fs._client, fs._bridge, snapshot, fs._strip, held, fs)
+    return Segment(core(fs), snapshot, held)
 
 
 name_for_users(Segment, "Segment")

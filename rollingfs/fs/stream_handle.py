@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Listings, OnError
+from rollingfs.fs.core import Core
 from rollingfs.fs.sync_async import both
 from rollingfs.policy import OffloadPolicy
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention import RetentionPolicy
-
-if TYPE_CHECKING:
-    from rollingfs.fs.filesystem import RollingFileSystem
 
 
 class Stream:
@@ -32,18 +28,10 @@ class Stream:
         or deletes such a segment.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        listings: Listings,
-        bridge: Bridge,
-        path: str,
-        on_error: OnError = REPORT,
-        fs: RollingFileSystem | None = None,
-    ) -> None:
-        self._fs, self._on_error = fs, on_error
-        self._bridge = bridge
-        self._verbs = StreamVerbs(client, listings, path, on_error)
+    def __init__(self, core: Core, path: str, on_error: OnError = REPORT) -> None:
+        self._fs, self._on_error = core.fs, on_error
+        self._bridge = core.bridge
+        self._verbs = StreamVerbs(core.client, Listings(core.client), path, on_error)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr(self._fs, "stream"), (self.path, self._on_error)  # noqa: B009 - None cannot be pickled so

@@ -17,21 +17,13 @@ V = TypeVar("V")
 Verb = Callable[..., Coroutine[Any, Any, T]]
 
 
-class Verbs(Protocol):
-    """What a face is made of: an object with coroutine methods."""
-
-    def committed(self, target: Any) -> str:
-        """The path of the segment that a verb with this first argument commits to."""
-        ...
-
-
 class Face(Protocol):
-    """A class that users see, whose methods `both` makes of its `Verbs`: the attribute `_verbs`, or what `of` names."""
+    """A class that users see, whose methods `both` makes of verbs."""
 
     _bridge: Bridge
 
 
-# The second overload is for verbs with ``**kwargs``, whose signature mypy cannot pass on.
+# The last overload is for verbs with ``**kwargs``, whose signature mypy cannot pass on.
 
 
 @overload
@@ -45,51 +37,102 @@ def both(
 ) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
 def both(
-    verb: Verb[T], *, commits: bool = False, takes: Verb[Any] | None = None, data: str = "data", of: str = "_verbs"
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]],
+    *,
+    commits: bool = False,
+    takes: Verb[Any] | None = None,
+    data: str = "data",
+    of: str = "_verbs",
+    path: str,
+) -> tuple[Callable[Concatenate[Any, str, P], T], Callable[Concatenate[Any, str, P], Coroutine[Any, Any, T]]]: ...
+@overload
+def both(
+    verb: Verb[T],
+    *,
+    commits: bool = False,
+    takes: Verb[Any] | None = None,
+    data: str = "data",
+    of: str = "_verbs",
+    path: str | None = None,
 ) -> tuple[Callable[..., T], Verb[T]]: ...
 def both(
-    verb: Verb[T], *, commits: bool = False, takes: Verb[Any] | None = None, data: str = "data", of: str = "_verbs"
-) -> tuple[Callable[..., T], Verb[T]]:
+    verb: Verb[T],
+    *,
+    commits: bool = False,
+    takes: Verb[Any] | None = None,
+    data: str = "data",
+    of: str = "_verbs",
+    path: str | None = None,
+) -> tuple[Any, Any]:
     """The blocking method for a verb, and the one that is awaited, on any event loop, which it does not block.
 
     Parameters
     ----------
     verb
-        A coroutine method of the face's verbs.
+        A coroutine function, or a coroutine method of a class of verbs.
     commits
-        Whether the verb commits to one segment: then Ctrl-C in the blocking method says what became of the commit.
+        Whether the verb commits to the segment that is the `path` of its first argument: then Ctrl-C in the blocking
+        method says what became of the commit.
     takes
-        For a verb that uploads data and then commits it: a coroutine method with the parameters of the verb. It
+        For a verb that uploads data and then commits it: a coroutine function with the parameters of the verb. It
         uploads the data, commits nothing, and returns what the verb takes in the place of the data (an `Intake`). The
         blocking method calls it first, unless the data is small. Ctrl-C cancels this first call, with nothing
         committed; the second call commits. The awaited method calls only the verb, with the data itself.
     data
         With `takes`: the name of the parameter that has the data.
     of
-        The attribute of the face that has the verbs.
+        The attribute of the face that is the verb's first argument.
+    path
+        For a verb by path: the name of the method's first parameter. The attribute `of` is then a function that makes
+        the verb's first argument of it.
     """
     names = list(inspect.signature(verb).parameters)[1:]
     place = names.index(data) if takes is not None else -1
 
-    @functools.wraps(verb)
+    def find(face: Face, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+        """The first argument of a verb by path, and its other arguments by position."""
+        make = getattr(face, of)
+        if args:
+            return make(args[0]), args[1:]
+        if path not in kwargs:
+            raise TypeError(f"{_name(face, verb)}() missing 1 required positional argument: {path!r}")
+        return make(kwargs.pop(path)), args
+
+    def begin(face: Face, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """The coroutine; wrong arguments, and nothing else can fail here, are reported as those of the method."""
+        try:
+            return function(first, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(str(error).replace(function.__qualname__, _name(face, verb), 1)) from None
+
     def blocking(self: Face, /, *args: Any, **kwargs: Any) -> T:
+        first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
         if takes is not None and not is_small(args[place] if len(args) > place else kwargs.get(data)):
-            taken = self._bridge.run(_begun(self, of, verb, takes, args, kwargs))
+            taken = self._bridge.run(begin(self, takes, first, args, kwargs))
             if len(args) > place:
                 args = (*args[:place], taken, *args[place + 1 :])
             else:
                 kwargs = {**kwargs, data: taken}
-        running = _begun(self, of, verb, verb, args, kwargs)
-        if not commits and takes is None:
-            return self._bridge.run(running)
-        target = args[0] if args else kwargs.get(names[0]) if names else None
-        return self._bridge.run(running, commits=getattr(self, of).committed(target))
+        running = begin(self, verb, first, args, kwargs)
+        result: T = self._bridge.run(running, commits=first.path if commits or takes is not None else None)
+        return result
 
-    @functools.wraps(verb)
     async def awaited(self: Face, /, *args: Any, **kwargs: Any) -> T:
-        return await self._bridge.arun(_begun(self, of, verb, verb, args, kwargs))
+        first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
+        return await self._bridge.arun(begin(self, verb, first, args, kwargs))
 
-    return blocking, awaited
+    return _as_method(blocking, verb, path), _as_method(awaited, verb, path)
+
+
+def _as_method(function: Any, verb: Verb[Any], path: str | None) -> Any:
+    """Give a function the docstring of a verb, and the verb's signature with a path for its first argument."""
+    signature = inspect.signature(verb)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    given = [] if path is None else [inspect.Parameter(path, kind, annotation="str")]
+    others = list(signature.parameters.values())[1:]
+    functools.update_wrapper(function, verb)
+    function.__signature__ = signature.replace(parameters=[inspect.Parameter("self", kind), *given, *others])
+    return function
 
 
 def plain(method: Callable[Concatenate[V, P], T], *, of: str) -> Callable[Concatenate[Any, P], T]:
@@ -119,12 +162,6 @@ def name_for_users(cls: type, name: str) -> None:
             method.__qualname__ = f"{name}.{method.__name__}"
 
 
-def _begun(
-    face: Face, of: str, verb: Verb[Any], method: Verb[T], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Coroutine[Any, Any, T]:
-    """The coroutine of a method; wrong arguments, and nothing else can fail here, are reported as those of the verb."""
-    try:
-        return method(getattr(face, of), *args, **kwargs)
-    except TypeError as error:
-        user_class = "RollingFileSystem" if hasattr(face, "protocol") else type(face).__name__
-        raise TypeError(str(error).replace(method.__qualname__, f"{user_class}.{verb.__name__}", 1)) from None
+def _name(face: Face, verb: Verb[Any]) -> str:
+    user_class = "RollingFileSystem" if hasattr(face, "protocol") else type(face).__name__
+    return f"{user_class}.{verb.__name__}"

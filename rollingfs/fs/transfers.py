@@ -1,19 +1,24 @@
-"""Copies of several files at once, within the filesystem and from and to the local disk, as coroutines of the core."""
+"""Copies of files, one or several at once, within the filesystem and from and to the local disk."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.config import conf
 from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import check_contained
 
-from rollingfs.fs.operations import Operations
+from rollingfs.fs import arguments
+from rollingfs.fs.binding import Binding
+from rollingfs.fs.core import Core
+from rollingfs.fs.file_verbs import pipe_file
+from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.patterns import Paths, Patterns, as_list, as_text, is_one, local_sources, targets
+from rollingfs.fs.reading import Reads
 
 BATCH_SIZE_DEFAULT = 128
 """Default number of files under way at once."""
@@ -23,7 +28,7 @@ Pair = tuple[str, str]
 
 
 class Transfers:
-    """The verbs that copy several files.
+    """The verbs that copy files.
 
     Parameters
     ----------
@@ -31,13 +36,75 @@ class Transfers:
         Maximum files under way at once; -1 for all.
     """
 
-    def __init__(self, operations: Operations, patterns: Patterns, batch_size: int | None) -> None:
-        self.operations = operations
+    def __init__(
+        self, core: Core, patterns: Patterns, reads: Reads, folders: FolderOperations, batch_size: int | None
+    ) -> None:
+        self.core = core
+        self.client = core.client
         self.patterns = patterns
-        self.queries = operations.queries
-        self.folders = operations.folders
-        self.runtime = operations.client.runtime
+        self.queries = patterns.queries
+        self.reads = reads
+        self.folders = folders
+        self.runtime = core.client.runtime
         self.batch_size = batch_size
+
+    async def put_file(
+        self,
+        lpath: str | os.PathLike[str],
+        rpath: str,
+        callback: Callback = DEFAULT_CALLBACK,
+        mode: str = arguments.OVERWRITE,
+        **kwargs: Any,
+    ) -> None:
+        """Write a file from the local disk, in bounded memory and one commit; for a folder, make one.
+
+        Raises
+        ------
+        FileExistsError
+            With mode ``"create"``: a segment or a plain file is there.
+        """
+        arguments.creates_only(mode, rpath)
+        if os.path.isdir(lpath):
+            await self.folders.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as file:
+            callback.set_size(os.fstat(file.fileno()).st_size)
+            await pipe_file(Binding.by_path(self.core, rpath), _Counted(file, callback), mode)
+
+    async def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copy the retained bytes of a file into a new segment; for a folder, make one.
+
+        All chunks with these bytes are verified before the copy is committed.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there, or it was replaced while it was copied; nothing was written.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum; nothing was written.
+        """
+        source, target = self.core.strip(path1), self.core.to_write(path2)
+        if source == target:
+            await self.queries.info(path1)
+            return
+        try:
+            _, pieces = await self.reads.pieces(source, verify=True)
+        except FileNotFoundError:
+            if not await self.queries.listings.is_folder(source):
+                raise
+            await self.folders.makedirs(path2, exist_ok=True)
+            return
+        await self._copy(pieces, target)
+
+    async def _copy(self, pieces: AsyncIterator[bytes], target: str) -> None:
+        intake = self.client.segments.replacement(target)
+        try:
+            async for data in pieces:
+                await intake.take(data)
+        except BaseException:
+            await intake.abort()
+            raise
+        await self.client.segments.overwrite(target, intake)
 
     async def copy(
         self,
@@ -61,7 +128,7 @@ class Transfers:
 
         async def one(source: str, target: str) -> Exception | None:
             try:
-                await self.operations.cp_file(source, target, **kwargs)
+                await self.cp_file(source, target, **kwargs)
             except Exception as error:
                 if ignores and isinstance(error, FileNotFoundError):
                     return None
@@ -89,7 +156,7 @@ class Transfers:
         if is_one(lpath):
             lpath = make_path_posix(lpath)
         pairs = await self._pairs(rpath, lpath, recursive, maxdepth, is_local=True)
-        await self._each(self.queries.reads.get_file, pairs, callback, batch_size, kwargs)
+        await self._each(self.reads.get_file, pairs, callback, batch_size, kwargs)
 
     async def put(
         self,
@@ -104,7 +171,7 @@ class Transfers:
         """Copy files and folders from the local disk; names and patterns are told apart as by `expand_path`."""
         files, folders = await self.to_put(lpath, rpath, recursive, maxdepth)
         await self._gather([partial(self.folders.makedirs, path, exist_ok=True) for path in folders], batch_size)
-        await self._each(self.operations.put_file, files, callback, batch_size, kwargs)
+        await self._each(self.put_file, files, callback, batch_size, kwargs)
 
     async def to_put(
         self, lpath: Paths, rpath: Paths, recursive: bool, maxdepth: int | None
@@ -160,3 +227,16 @@ class Transfers:
     async def _gather(self, calls: list[Callable[[], Awaitable[Any]]], batch_size: int | None) -> Iterable[Any]:
         size = batch_size or self.batch_size or conf.get("gather_batch_size", BATCH_SIZE_DEFAULT)
         return await self.runtime.gather(calls, len(calls) if size == -1 else size)
+
+
+class _Counted:
+    """A file that tells a callback how many of its bytes were read."""
+
+    def __init__(self, file: IO[bytes], callback: Callback) -> None:
+        self._file = file
+        self._callback = callback
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._callback.relative_update(len(data))
+        return data

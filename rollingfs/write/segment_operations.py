@@ -303,14 +303,27 @@ class Segments:
         finally:
             intake.share.close()
 
-    async def seal(self, path: str, guard: Guard | None = None) -> int:
-        """Let the segment take no more bytes; returns its length."""
+    async def change(self, path: str, rule: Callable[[Header], Header], guard: Guard | None = None) -> Header:
+        """Commit what a rule makes of a live header, unless that is the header itself.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        FencedError, AttributeMismatchError
+            The guard forbids it; nothing was written.
+        """
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard or Guard(), path)
-            return None if found.sealed else transitions.seal(found)
+            changed = rule(found)
+            return None if changed == found else changed
 
-        return _header(await self._commit(path, step, guard)).length
+        return _header(await self._commit(path, step, guard))
+
+    async def seal(self, path: str, guard: Guard | None = None) -> int:
+        """Let the segment take no more bytes; returns its length."""
+        return (await self.change(path, transitions.seal, guard)).length
 
     async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
         """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders."""
@@ -353,11 +366,7 @@ class Segments:
 
     async def release(self, path: str, guard: Guard) -> None:
         """Give an exclusively held segment back."""
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            return transitions.release(transitions.check(base.header, guard, path))
-
-        await self._commit(path, step, guard)
+        await self.change(path, transitions.release, guard)
 
     async def _commit(self, path: str, step: Step, guard: Guard | None) -> Committed:
         try:

@@ -11,9 +11,9 @@ from rollingfs import AppendOutcomeUnknown, FencedError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit import loop
-from rollingfs.folders.listing import Listings
 from rollingfs.format.header import COMMITS_MAX
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
@@ -156,11 +156,11 @@ def test_a_publication_that_was_acknowledged_is_not_overwritten() -> None:
     cut = StreamCut({"/stream/a": 0}, 1.0, 0)
 
     def another_publishes() -> None:
-        Stream(other, Listings(other), Bridge(backend.inner), "/stream").publish("another", cut)
+        Stream(Core(other, Bridge(backend.inner)), "/stream").publish("another", cut)
         fail()
 
     backend.plan("create", "$stream$header", after=another_publishes)
-    stream = Stream(client, Listings(client), Bridge(backend), "/stream")
+    stream = Stream(Core(client, Bridge(backend)), "/stream")
     stream.publish("me", cut)
     assert set(stream.subscribers()) == {"another", "me"}
 
@@ -169,7 +169,7 @@ def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: S
     bound = site.segment()
     site.run(site.client.segments.delete(site.path))
     with pytest.raises(FileNotFoundError):
-        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._verbs.guard()))
+        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._binding.guard()))
     assert not site.is_there()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.tail import Tail
 from rollingfs.runtime.concurrency import drive
@@ -94,7 +95,7 @@ def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_
 
 def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it() -> None:
     site = plain_site()
-    handle = Segment(site.other(header_cache_s=0.0), site.bridge, site.segment()._snapshot, site.backend.strip)
+    handle = Segment(Core(site.other(header_cache_s=0.0), site.bridge), site.segment()._snapshot)
     another_segment(site)
     with pytest.raises(FileNotFoundError):
         handle.read(0, 5)
@@ -167,7 +168,7 @@ def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() ->
     source = site.segment()
     source.seal()
     site.run(site.client.segments.create(f"{site.path}-target"))
-    target: Segment = site.run(Segment.open(site.client, site.bridge, f"{site.path}-target"))
+    target: Segment = site.run(Segment.open(Core(site.client, site.bridge), f"{site.path}-target"))
     site.run(site.other().segments.overwrite(site.path, ANOTHER))
     site.run(site.other().segments.seal(site.path))
     with pytest.raises(FileNotFoundError, match="nothing was written"):
@@ -195,7 +196,7 @@ def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
         backend = Scripted(store)
         backend.plan(before=write_again, skips=at, probes=True)
         world = World(backend, clock=CLOCK.time)
-        handle: Segment = drive(Segment.open(world.client, world.bridge, path))
+        handle: Segment = drive(Segment.open(Core(world.client, world.bridge), path))
         with contextlib.suppress(FileNotFoundError):
             handle.delete()
         if len(backend.calls) <= at:

@@ -19,6 +19,7 @@ from rollingfs import (
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
+from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
@@ -112,7 +113,7 @@ def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
     site.create()
     count = LOOSE_CHUNKS_MAX * 3
     site.append(DATA + DATA[: count - 250])
-    handle = Segment(client := site.other(), site.bridge, drive(client.lookup.view(site.path)), site.backend.strip)
+    handle = Segment(Core(client := site.other(), site.bridge), drive(client.lookup.view(site.path)))
     client.backend = client.pages.backend = Scripted(client.backend)
     assert len(handle.chunks) == count
     assert client.backend.calls == []
@@ -262,7 +263,7 @@ def test_concat_takes_paths_urls_and_handles(site, handle):
     for number in range(3):
         path = f"{site.path}-{number}"
         site.run(site.client.segments.overwrite(path, b"%d" % number * 30))
-        sources.append(site.run(Segment.open(site.client, site.bridge, path)))
+        sources.append(site.run(Segment.open(Core(site.client, site.bridge), path)))
     handle.append(b"start")
     with pytest.raises(SegmentNotSealedError):
         handle.concat([sources[0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -18,12 +19,10 @@ LARGE = bytes(SMALL_BYTES_MAX + 1)
 class Verbs:
     """Notes what it is called with."""
 
+    path = "the segment"
+
     def __init__(self) -> None:
         self.calls: list[Any] = []
-
-    def committed(self, target: str) -> str:
-        self.calls.append(("committed", target))
-        return target
 
     async def append(self, path: str, data: Any, attrs: dict[str, str] | None = None) -> int:
         """Append."""
@@ -53,7 +52,7 @@ class Face:
 def test_small_data_goes_to_the_verb_in_one_call() -> None:
     face = Face()
     assert face.append("x", b"data") == 7
-    assert face._nouns.calls == [("committed", "x"), ("append", "x", b"data", None)]
+    assert face._nouns.calls == [("append", "x", b"data", None)]
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -64,7 +63,6 @@ def test_large_data_is_uploaded_by_a_call_of_its_own_before_the_commit(named: bo
     assert face.append("x", *given, **options, attrs={"a": "1"}) == 7
     assert face._nouns.calls == [
         ("take", "x", len(LARGE), {"a": "1"}),
-        ("committed", "x"),
         ("append", "x", "taken", {"a": "1"}),
     ]
 
@@ -85,6 +83,49 @@ def test_wrong_arguments_name_the_face() -> None:
 def test_both_forms_have_the_name_and_the_docstring_of_the_verb() -> None:
     assert (Face.append.__name__, Face.append.__doc__) == ("append", "Append.")
     assert (Face._append.__name__, Face._append.__doc__) == ("append", "Append.")
+
+
+class Noted(Bridge):
+    """Notes which commit it is told of."""
+
+    told: str | None = None
+
+    def run(self, coroutine: Any, *, commits: str | None = None, waits: bool = True) -> Any:
+        self.told = commits
+        return super().run(coroutine, commits=commits, waits=waits)
+
+
+class Noun:
+    """What a verb by path is for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def cut(self, at: int) -> str:
+        """Cut."""
+        return f"{self.path} {at}"
+
+
+class FaceByPath:
+    """A face whose verbs take a path."""
+
+    cut, _cut = both(Noun.cut, of="_at", path="log", commits=True)
+
+    def __init__(self) -> None:
+        self._bridge = Noted(private_memory())
+        self._at = Noun
+
+
+def test_a_verb_by_path_is_told_by_position_and_by_name_and_names_its_commit() -> None:
+    face = FaceByPath()
+    assert face.cut("x", 3) == face.cut("x", at=3) == face.cut(log="x", at=3) == "x 3"
+    assert face._bridge.told == "x"
+    assert asyncio.run(face._cut("x", 3)) == "x 3"
+    assert str(inspect.signature(FaceByPath.cut)) == "(self, log: 'str', at: 'int') -> 'str'"
+    with pytest.raises(TypeError, match=r"^FaceByPath\.cut\(\) missing 1 required positional argument: 'log'$"):
+        face.cut()
+    with pytest.raises(TypeError, match=r"^FaceByPath\.cut\(\) missing 1 required positional argument: 'at'$"):
+        face.cut("x")
 
 
 def test_a_method_in_another_order_takes_names_too_and_not_more_than_it_has() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Header
+from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
 from rollingfs.runtime.bridge import Bridge
@@ -44,7 +44,7 @@ class World:
         self.bridge = Bridge(self.backend, on_fork=self.client.after_fork)
 
     def stream(self, path: str = "/stream") -> Stream:
-        return Stream(self.client, Listings(self.client), self.bridge, path)
+        return Stream(Core(self.client, self.bridge), path)
 
     def create(self, path: str, pieces: Iterable[bytes] = (), policy: RollingPolicy | None = None) -> str:
         drive(self.client.segments.create(path, policy))

@@ -10,6 +10,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
+from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.policy import RollingPolicy
@@ -50,7 +51,7 @@ class Site:
         return WriteFile(None, self.client, self.bridge, self.path, mode, **options)
 
     def segment(self) -> Segment:
-        handle: Segment = self.run(Segment.open(self.client, self.bridge, self.path))
+        handle: Segment = self.run(Segment.open(Core(self.client, self.bridge), self.path))
         return handle
 
     def content(self) -> bytes:

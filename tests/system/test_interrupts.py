@@ -12,6 +12,7 @@ import pytest
 from rollingfs import AppendInterrupted, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
+from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory
@@ -324,7 +325,7 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
         site.append(b"0123456789")
     # the cache forgets, as a full one does, so the commit looks first
     pause_at_look = partial(at_the_look_after_the_copy, site, site.client.headers.forget)
-    cancelled(site, site.segment()._verbs.consolidate(0), pause_at_look)
+    cancelled(site, consolidate(site.segment()._binding, 0), pause_at_look)
     assert site.content() == b"0123456789" * 10
 
 

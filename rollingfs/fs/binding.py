@@ -1,0 +1,188 @@
+"""`Binding`: the segment that a verb is for, whatever is at a path or one incarnation that a handle is bound to."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.format import transitions
+from rollingfs.format.header import Header
+from rollingfs.format.transitions import Guard
+from rollingfs.fs import arguments
+from rollingfs.fs.arguments import Attrs
+from rollingfs.fs.core import Core
+from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.read.revalidate import Current, RevalidatingReads
+from rollingfs.read.snapshot import Snapshot
+
+
+class Binding:
+    """What verbs by path and verbs of a handle differ in: the guard of a commit, and what is known after it.
+
+    By path it is bound to nothing: a verb changes whatever is there. That of a handle guards every commit by the
+    incarnation of its snapshot, and by the epoch that the handle holds; its verbs keep the snapshot up to date.
+
+    Parameters
+    ----------
+    path
+        The segment, as the backend names it.
+    snapshot
+        What the handle is opened on.
+    held
+        The epoch that the handle holds, if it is exclusive.
+    """
+
+    def __init__(self, core: Core, path: str, snapshot: Snapshot | None = None, held: int | None = None) -> None:
+        self.core = core
+        self.client = core.client
+        self.path = path
+        self.held = held
+        self._current = None if snapshot is None else self._new_current(snapshot)
+
+    @classmethod
+    def by_path(cls, core: Core, path: str) -> Binding:
+        """A binding to nothing, for a change.
+
+        Raises
+        ------
+        ValueError, IsADirectoryError
+            A segment cannot have this name.
+        """
+        return cls(core, core.to_write(path))
+
+    def _new_current(self, snapshot: Snapshot) -> Current:
+        return Current(self.client.lookup, self.path, snapshot, is_bound=True)
+
+    @property
+    def current(self) -> Current:
+        """What the handle knows of its segment."""
+        assert self._current is not None
+        return self._current
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The segment as the handle last saw it."""
+        assert self.current.snapshot is not None
+        return self.current.snapshot
+
+    @cached_property
+    def _checks(self) -> PieceChecks:
+        return PieceChecks(RUNS_MAX)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether this is the binding of a handle."""
+        return self._current is not None
+
+    @property
+    def segment(self) -> str | None:
+        """The id of the incarnation that is meant; None for whatever is there."""
+        # also for a plain file: a commit is meant for the file that was seen, not for another that gets its name
+        return next(iter(self.snapshot.incarnations), None) if self._current is not None else None
+
+    def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
+        """What must be true of the segment for a commit."""
+        return arguments.guard(self.path, expected_offset, expected_attrs, segment=self.segment, epoch=self.held)
+
+    # -- before and after a commit -------------------------------------------------------------------------
+
+    async def bind(self) -> None:
+        """Adopt a handle's plain file before a verb other than append, so that the verb changes the adopted segment.
+
+        Raises
+        ------
+        FileNotFoundError
+            The plain file is gone, or another has its name.
+        """
+        if self._current is None or self.snapshot.header is not None:
+            return
+        meant = self.segment
+        if not await self.client.segments.adopt(self.path, meant):
+            return  # the verb itself finds the present file
+        loaded = await self.client.headers.load(self.path)
+        found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
+        self.current.snapshot = Snapshot(self.path, found, loaded.token)
+
+    async def header(self) -> Header:
+        """The newest header; a plain file is adopted.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no such segment or file.
+        """
+        if self._current is None:
+            if not await self.client.segments.adopt(self.path):
+                raise transitions.missing(self.path)
+            return transitions.live((await self.client.headers.load(self.path)).header, self.path)
+        await self.bind()
+        header = (await self.current.look()).header
+        assert header is not None
+        return header
+
+    def advance(self, made: Header | None = None) -> None:
+        """After a commit, which made this header: go on to the newest header that is known."""
+        if self._current is not None:
+            self._current.advance(made)
+
+    def holding(self, header: Header) -> Binding:
+        """The binding of a handle that holds the epoch of this header."""
+        snapshot = self.snapshot if self.snapshot.header is header else Snapshot(self.path, header, None)
+        return Binding(self.core, self.path, snapshot, header.epoch)
+
+    # -- what only a handle does ---------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Take a new snapshot.
+
+        Raises
+        ------
+        FileNotFoundError
+            The segment is gone, or another has its name.
+        """
+        if self._current is not None:
+            await self._current.look()
+
+    async def read(self, start: int, end: int, verify: bool = False) -> bytes:
+        """All bytes ``[start, end)``, in segment offsets.
+
+        A chunk that was read from end to end, by one call or by several of this handle, is verified.
+
+        Parameters
+        ----------
+        verify
+            Read all of each chunk of which only a part is wanted, and verify it.
+
+        Raises
+        ------
+        SegmentTruncatedError
+            `start` lies before the segment's; the message has the range that is there.
+        BadOffsetError
+            The range is negative, or ends beyond the present end of the segment.
+        FileNotFoundError
+            The segment is gone, or another has its name.
+        CorruptChunkError
+            A chunk is missing, too short, or fails its checksum.
+        """
+        if start < 0 or end < start:
+            raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; ask for 0 <= start <= end")
+
+        def span(snapshot: Snapshot) -> tuple[int, int]:
+            if snapshot.start <= start and end <= snapshot.length:
+                return start, end
+            if start < snapshot.start:
+                raise SegmentTruncatedError(
+                    f"{self.path}: bytes {start} to {end} were truncated away; {snapshot.extent}"
+                )
+            raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {snapshot.extent}")
+
+        began = self.snapshot
+        current = self._new_current(began)  # of this call alone: a look of another thread may be too old for it
+        current.believe()
+        checks = None if verify else self._checks
+        [answer] = await RevalidatingReads(self.client.fetcher, [(current, span)], checks=checks, verify=verify).run()
+        if current.snapshot is not began:
+            self.current.snapshot = current.snapshot
+        if isinstance(answer, Exception):
+            raise answer
+        return answer

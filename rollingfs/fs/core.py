@@ -1,0 +1,96 @@
+"""`core`: the way in for programs on top of a filesystem, like the command line and Spark's data source."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from fsspec import AbstractFileSystem
+
+from rollingfs.backend.contract import Backend
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.fs import arguments
+from rollingfs.runtime.bridge import Bridge
+
+T = TypeVar("T")
+
+
+class Core:
+    """What a program on top of a filesystem builds on, where the filesystem has no verb for it.
+
+    The coroutines of `client` work on paths of the backend (see `strip`), and run by `run` or `arun`. They are not as
+    stable as the verbs of the filesystem: a release may change them.
+
+    Parameters
+    ----------
+    client
+        The operations on segments, and what the filesystem knows of their headers.
+    bridge
+        Runs coroutines for callers of every kind.
+    fs
+        The filesystem; None for a client that has none.
+    """
+
+    def __init__(self, client: Client, bridge: Bridge, fs: AbstractFileSystem | None = None) -> None:
+        self.client = client
+        """The operations on segments, as coroutines."""
+        self.bridge = bridge
+        """Runs coroutines of the client for callers of every kind."""
+        self.fs = fs
+        """The filesystem; None for a client that has none."""
+        self.backend: Backend = client.backend
+        """The store, as `rollingfs.backend.Backend`."""
+        self.strip = partial(arguments.strip, client.backend)
+        """Finds the backend's own path of a URL or path, or of each in a list."""
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the store's calls are awaited, so that several of them can be under way."""
+        return self.bridge.is_async
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None) -> T:
+        """Run a coroutine of the client to its end.
+
+        Parameters
+        ----------
+        commits
+            The path of the segment that the coroutine commits to, if any: then Ctrl-C says what became of the commit.
+        """
+        return self.bridge.run(coroutine, commits=commits)
+
+    async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the client for an async caller on any loop, without blocking that loop."""
+        return await self.bridge.arun(coroutine)
+
+    def to_write(self, path: str) -> str:
+        """The backend's path of a segment, before a change.
+
+        Raises
+        ------
+        ValueError
+            A segment cannot have this name.
+        IsADirectoryError
+            It is a bucket.
+        """
+        path = names.check_new_name(self.strip(path))
+        if "/" not in path and self.client.contents.is_top(path):
+            why = f"It is a bucket, not a segment: name a key in it, as in {path}/events; nothing was written"
+            raise IsADirectoryError(errno.EISDIR, why, path)
+        return path
+
+
+def core(fs: AbstractFileSystem) -> Core:
+    """What a program on top of a filesystem builds on.
+
+    Raises
+    ------
+    TypeError
+        It is not a `RollingFileSystem`.
+    """
+    found = getattr(fs, "_core", None)
+    if not isinstance(found, Core):
+        raise TypeError(f"{type(fs).__name__} is not a RollingFileSystem, so it has no core")
+    return found

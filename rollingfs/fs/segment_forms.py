@@ -1,0 +1,100 @@
+"""The forms of the verbs that the filesystem has by path and `Segment` has for its own segment: one line for each verb.
+
+To add one, write the coroutine in `segment_verbs`, `upkeep_verbs` or `policy_verbs`, and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from rollingfs.fs import policy_verbs, segment_verbs, upkeep_verbs
+from rollingfs.fs.binding import Binding
+from rollingfs.fs.sync_async import both
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Form(Generic[P, T]):
+    """A method that `ByPath` and `ByHandle` make for their subclasses.
+
+    Parameters
+    ----------
+    verb
+        The coroutine function.
+    place
+        Which of the two methods of `both` this is: 0 blocks, 1 is awaited.
+    path
+        The name of the first parameter by path.
+    options
+        Those of `both`.
+    """
+
+    def __init__(self, verb: Callable[..., Any], place: int, path: str, options: dict[str, Any]) -> None:
+        self.verb, self.place, self.path, self.options = verb, place, path, options
+
+    def by_path(self) -> Callable[..., Any]:
+        """The method of the filesystem."""
+        made: Callable[..., Any] = both(self.verb, of="_at", path=self.path, **self.options)[self.place]
+        return made
+
+    def by_handle(self) -> Callable[..., Any]:
+        """The method of a handle."""
+        made: Callable[..., Any] = both(self.verb, of="_binding", **self.options)[self.place]
+        return made
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __get__(self, face: ByPath, owner: Any) -> Callable[Concatenate[str, P], T]: ...
+        @overload
+        def __get__(self, face: ByHandle, owner: Any) -> Callable[P, T]: ...
+        @overload
+        def __get__(self, face: None, owner: Any) -> Callable[..., T]: ...
+        def __get__(self, face: Any, owner: Any) -> Any: ...
+
+
+def forms(
+    verb: Callable[Concatenate[Binding, P], Coroutine[Any, Any, T]], *, path: str = "path", **options: Any
+) -> tuple[Form[P, T], Form[P, Coroutine[Any, Any, T]]]:
+    """The blocking and the awaited form of a verb, by path and by handle; see `both` for the options."""
+    return Form(verb, 0, path, options), Form(verb, 1, path, options)
+
+
+class Forms:
+    """The verbs of the filesystem and of a handle."""
+
+    append, _append = forms(segment_verbs.append, takes=segment_verbs.take_append)
+    stage, _stage = forms(segment_verbs.stage)
+    seal, _seal = forms(segment_verbs.seal, commits=True)
+    truncate, _truncate = forms(segment_verbs.truncate, commits=True)
+    concat, _concat = forms(segment_verbs.concat, commits=True, path="target")
+    roll, _roll = forms(upkeep_verbs.roll, commits=True)
+    offload, _offload = forms(upkeep_verbs.offload, commits=True)
+    onload, _onload = forms(upkeep_verbs.onload, commits=True)
+    set_policy, _set_policy = forms(policy_verbs.set_policy, commits=True)
+
+
+class ByPath(Forms):
+    """Gives a class all these verbs by path; its attribute `_at` makes a `Binding` of a path."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if ByPath in cls.__bases__:
+            _give(cls, Form.by_path)
+
+
+class ByHandle(Forms):
+    """Gives a class all these verbs for the `Binding` that is its attribute `_binding`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if ByHandle in cls.__bases__:
+            _give(cls, Form.by_handle)
+
+
+def _give(cls: type, make: Callable[[Form[..., Any]], Callable[..., Any]]) -> None:
+    for name, form in vars(Forms).items():
+        if isinstance(form, Form):
+            setattr(cls, name, make(form))

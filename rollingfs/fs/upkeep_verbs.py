@@ -1,0 +1,218 @@
+"""The verbs that bring the files of one segment into order, by path and by handle, as `segment_verbs`."""
+
+from __future__ import annotations
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.fs.binding import Binding
+from rollingfs.fs.progress import begin
+from rollingfs.maintenance import Collected
+from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
+from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen, Offloaded, Offloader
+from rollingfs.maintenance.roll import Roller
+from rollingfs.maintenance.steps import Progress
+from rollingfs.maintenance.verify import Verified, Verifier
+from rollingfs.policy import parse_seconds
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.offload_policy import Asked, check_retention
+
+
+async def offload(
+    at: Binding,
+    tier: str = TIER_DEFAULT,
+    upto: int | None = None,
+    after_bytes: int | str | None = None,
+    after_age: float | str | None = None,
+    deletion_lag: float | str = DELETION_LAG_S,
+    *,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Offloaded:
+    """Move the chunks of a segment to a tier; readers see no difference, and writers may go on.
+
+    Each copy is read back and verified before the segment names it. The inline tail and chunks in other tiers stay.
+    A call that was broken off can be repeated; what it has left is collected.
+
+    Parameters
+    ----------
+    tier
+        The alias of one of the filesystem's `tiers`.
+    upto
+        Move only chunks that end at or before this segment offset.
+    after_bytes, after_age
+        Move only chunks that lie before the newest so many bytes (or text like ``"64MiB"``), or that are older than
+        so many seconds (or text like ``"7d"``). Of both, one is enough.
+    deletion_lag
+        Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before.
+        They go with the next truncation, collection, consolidation or offload after that.
+    progress
+        Called with the number of bytes that were done since the last call; all of them are the segment's size.
+    callback
+        The same, in fsspec's way.
+
+    Raises
+    ------
+    UnknownTierError
+        The filesystem has no such tier.
+    FileNotFoundError
+        There is no such segment or file.
+    BadOffsetError, ValueError
+        A number cannot be meant, or the retention of the folder, a stream, forbids it; nothing was moved.
+    CorruptChunkError
+        A chunk or its copy is damaged; that chunk stays where it is.
+    """
+    chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
+    await _check_retention(at.client, at.path, Asked(tier, chosen, lag_s))
+    tell = begin(callback, (await at.header()).size, progress)
+    offloader = Offloader(at.client.committer)
+    try:
+        return await offloader.offload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
+    finally:
+        await at.refresh()
+
+
+async def onload(
+    at: Binding,
+    tier: str | None = None,
+    upto: int | None = None,
+    deletion_lag: float | str = DELETION_LAG_S,
+    *,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Offloaded:
+    """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
+    chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
+    tell = begin(callback, (await at.header()).size, progress)
+    offloader = Offloader(at.client.committer)
+    try:
+        return await offloader.onload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
+    finally:
+        await at.refresh()
+
+
+async def roll(at: Binding) -> int:
+    """Make the inline tail of a segment a chunk now, in one commit; readers see no difference.
+
+    An offload moves only chunks, so roll first to move all bytes. A segment with nothing inline stays as it is, and
+    so does a plain file. Sealed segments, and those that an owner holds, are rolled too.
+
+    Returns
+    -------
+    int
+        The segment offset before which all bytes lie in chunks: the length when it was rolled.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file.
+    AppendOutcomeUnknown
+        It is not known whether it was rolled. No byte is lost; roll again.
+    CommitTimeoutError
+        It was not rolled. No byte is lost; roll again.
+    """
+    try:
+        return await rolled(at.client, at.path, at.segment)
+    finally:
+        await at.refresh()
+
+
+async def rolled(client: Client, path: str, segment: str | None = None) -> int:
+    """Roll a segment, perhaps only of one incarnation; a plain file has nothing inline."""
+    roller = Roller(client.committer)
+    try:
+        return await roller.roll(path, segment)
+    except FileNotFoundError:
+        view = await client.lookup.view(path, fresh=True)
+        if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
+            return await roller.roll(path, segment)
+        if segment is not None and segment not in view.incarnations:
+            raise
+        return view.length
+
+
+async def _check_retention(client: Client, path: str, asked: Asked) -> None:
+    """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
+    if not names.is_ledger(path):
+        check_retention(path, asked, await Ledgers(client).load(names.parent(path)))
+
+
+# -- by handle alone -----------------------------------------------------------------------------------------
+
+
+async def collect(at: Binding, grace: float | str | None = None, dry_run: bool = False) -> Collected:
+    """Delete files that nothing refers to any more, here and in the folders where the segment's chunks lie.
+
+    Parameters
+    ----------
+    grace
+        How old a file must be to be deleted, in seconds or as text like ``"1h"``; by default 24 hours. With less,
+        you promise that nobody writes. Less counts in the segment's own folder only.
+    dry_run
+        Delete nothing; return what would be deleted.
+    """
+    await at.refresh()
+    grace_s = None if grace is None else parse_seconds(grace)
+    collected = await at.client.collector.collect(at.path, grace_s=grace_s, dry_run=dry_run)
+    at.advance()
+    return collected
+
+
+async def consolidate(
+    at: Binding,
+    grace: float | str = READERS_GRACE_S,
+    *,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Consolidated:
+    """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on meanwhile.
+
+    Parameters
+    ----------
+    grace
+        Seconds (or text like ``"10min"``) for which the old files stay for readers that opened the segment
+        before. They go with the next truncation, collection or consolidation after that.
+    progress
+        Called with the number of bytes that were done since the last call; all of them are the segment's size. The
+        calls may come from any thread.
+    callback
+        The same, in fsspec's way.
+
+    Raises
+    ------
+    CorruptChunkError
+        A chunk is missing, too short, or fails its checksum.
+    """
+    header = (await at.current.look()).header
+    if header is None:
+        return Consolidated()  # a plain file is one chunk
+    consolidator = Consolidator(at.client.committer, at.client.fetcher)
+    tell = begin(callback, header.size, progress)
+    result = await consolidator.consolidate(
+        at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell
+    )
+    await at.current.look(fresh=False)
+    return result
+
+
+async def verify(
+    at: Binding, *, progress: Progress | None = None, callback: Callback = DEFAULT_CALLBACK
+) -> list[Verified]:
+    """Read every chunk; returns a row for each, which says whether the chunk is there and undamaged.
+
+    Parameters
+    ----------
+    progress
+        Called with the number of bytes that were read since the last call; all of them are the segment's size. The
+        calls may come from any thread.
+    callback
+        The same, in fsspec's way.
+
+    Raises
+    ------
+    CorruptHeaderError
+        The header itself is damaged.
+    """
+    tell = begin(callback, (await at.current.look()).size, progress)
+    return await Verifier(at.client.fetcher).verify(at.path, progress=tell)

@@ -1,0 +1,163 @@
+"""Verbs that are written once: by path and by handle, blocking and awaited, they do and refuse the same."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollingfs import (
+    AttributeMismatchError,
+    BadOffsetError,
+    Erased,
+    OffloadPolicy,
+    RollingFileSystem,
+    RollingPolicy,
+    Segment,
+    SegmentNotSealedError,
+    SegmentSealedError,
+    UnknownTierError,
+)
+from rollingfs.fs.segment_forms import Form, Forms
+from tests.support.backends import private_memory
+
+VERBS = [name for name, form in vars(Forms).items() if isinstance(form, Form) and not name.startswith("_")]
+FACES = ("path", "handle", "awaited path", "awaited handle")
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    policy = RollingPolicy(max_bytes=10, inline_bytes=4)
+    fs = RollingFileSystem(
+        backend=private_memory(), policy=policy, tiers={"cold": "/cold"}, clock=lambda: 1e9, skip_instance_cache=True
+    )
+    fs.create("/log")
+    fs.append("/log", bytes(range(25)), attrs={"batch": "1"})
+    return fs
+
+
+@pytest.fixture(params=FACES)
+def call(request: pytest.FixtureRequest, fs: RollingFileSystem) -> Call:
+    """Calls a verb on ``/log``."""
+
+    def called(verb: str, *args: Any, **options: Any) -> Any:
+        face, args = (fs, ("/log", *args)) if "path" in request.param else (fs.segment("/log"), args)
+        if "awaited" in request.param:
+            return asyncio.run(getattr(face, f"_{verb}")(*args, **options))
+        return getattr(face, verb)(*args, **options)
+
+    return called
+
+
+def test_both_faces_have_each_verb_with_one_docstring_and_parameters_that_differ_by_the_path() -> None:
+    assert {"append", "seal", "truncate", "concat", "offload", "set_policy"} <= set(VERBS)
+    for name in VERBS:
+        by_path, by_handle = getattr(RollingFileSystem, name), getattr(Segment, name)
+        assert inspect.getdoc(by_path) == inspect.getdoc(by_handle) == inspect.getdoc(getattr(Segment, f"_{name}"))
+        parameters = list(inspect.signature(by_path).parameters.values())
+        assert parameters[1].name == ("target" if name == "concat" else "path")
+        assert [parameters[0], *parameters[2:]] == list(inspect.signature(by_handle).parameters.values())
+        assert name in vars(RollingFileSystem)
+        assert name in vars(Segment)  # the reference shows what stands in the class itself
+
+
+def test_append(call: Call, fs: RollingFileSystem) -> None:
+    assert call("append", b"more", expected_offset=25, expected_attrs={"batch": "1"}, attrs={"batch": "2"}) == 25
+    assert call("append", [fs.stage("/log", b"staged")]) == 29
+    assert fs.cat_file("/log", 25) == b"morestaged"
+    assert fs.segment("/log").attrs == {"batch": "2"}
+    with pytest.raises(BadOffsetError):
+        call("append", b"x", expected_offset=25)
+    with pytest.raises(AttributeMismatchError):
+        call("append", b"x", expected_attrs={"batch": "1"})
+    with pytest.raises(TypeError, match="the value of 'batch' in attrs must be str"):
+        call("append", b"x", attrs={"batch": 3})
+    assert fs.info("/log")["length"] == 35
+
+
+def test_stage(call: Call, fs: RollingFileSystem) -> None:
+    receipt = call("stage", b"staged")
+    assert (receipt.path, receipt.size) == ("/log", 6)
+    assert fs.append("/log", receipt) == 25
+
+
+def test_seal(call: Call) -> None:
+    assert call("seal") == call("seal") == 25
+    with pytest.raises(SegmentSealedError):
+        call("append", b"x")
+
+
+def test_truncate(call: Call, fs: RollingFileSystem) -> None:
+    assert call("truncate", 12) == 0
+    assert isinstance(call("truncate", 15, erase=True), Erased)
+    assert fs.info("/log")["start_offset"] == 15
+    with pytest.raises(BadOffsetError):
+        call("truncate", 26)
+    with pytest.raises(TypeError, match="offset is 'x'"):
+        call("truncate", "x")
+    with pytest.raises(TypeError, match="erase is 'no'"):
+        call("truncate", 20, erase="no")
+
+
+def test_concat_takes_paths_and_handles(call: Call, fs: RollingFileSystem) -> None:
+    for name in "abc":
+        fs.create(f"/{name}")
+        fs.append(f"/{name}", name.encode())
+    with pytest.raises(SegmentNotSealedError):
+        call("concat", ["/a"])
+    for name in "ab":
+        fs.seal(f"/{name}")
+    assert call("concat", ["rolling:///a", fs.segment("/b")], attrs={"batch": "2"}, expected_attrs={"batch": "1"}) == 25
+    assert fs.cat_file("/log", 25) == b"ab"
+    with pytest.raises(TypeError, match="a list of sources"):
+        call("concat", "/c")
+
+
+def test_a_handle_among_the_sources_stands_for_its_own_segment_alone(call: Call, fs: RollingFileSystem) -> None:
+    fs.create("/a")
+    handle = fs.segment("/a")
+    fs.overwrite("/a", b"another")
+    fs.seal("/a")
+    with pytest.raises(FileNotFoundError):
+        call("concat", [handle])
+    assert fs.cat_file("/a") == b"another"
+
+
+def test_roll_offload_and_onload(call: Call, fs: RollingFileSystem) -> None:
+    assert call("roll") == 25
+    told: list[int] = []
+    assert call("offload", upto=20, deletion_lag=0, progress=told.append).bytes == 20
+    assert sum(told) == 25
+    assert {chunk.tier for chunk in fs.segment("/log").chunks} == {"cold", ""}
+    assert call("onload").bytes == 20
+    assert {chunk.tier for chunk in fs.segment("/log").chunks} == {""}
+    with pytest.raises(UnknownTierError):
+        call("offload", "warm")
+
+
+def test_set_policy(call: Call, fs: RollingFileSystem) -> None:
+    call("set_policy", OffloadPolicy(tier="cold", after_bytes=5), max_bytes=20)
+    found = fs.get_policy("/log")
+    assert (found.rolling.max_bytes, found.offload.after_bytes) == (20, 5)
+    with pytest.raises(TypeError, match="give offload, max_bytes, max_age or inline_bytes"):
+        call("set_policy")
+
+
+@pytest.mark.parametrize("verb", sorted({*VERBS} - {"stage"}))
+def test_where_nothing_is_every_verb_but_stage_says_so(verb: str, fs: RollingFileSystem) -> None:
+    args = {"append": [b"x"], "truncate": [1], "concat": [["/a"]], "set_policy": [None]}.get(verb, [])
+    fs.create("/a")
+    fs.seal("/a")
+    handle = fs.segment("/log")
+    fs.rm("/log")
+    with pytest.raises(FileNotFoundError):
+        getattr(fs, verb)("/log", *args)
+    with pytest.raises(FileNotFoundError):
+        getattr(handle, verb)(*args)
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(getattr(handle, f"_{verb}")(*args))
+    assert not fs.exists("/log")
