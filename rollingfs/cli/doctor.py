@@ -33,13 +33,13 @@ def doctor(
     With --json: store, is_safe, refusal, and findings with what, answer and means.
     """
     place = session.place(url)
-    path = place.fs._strip(place.path)
-    backend = place.fs._backend
+    path, core = place.name, place.core
+    backend = core.backend
     if not path and not backend.has_folders:
         raise WrongUsage(f"{url}: name a bucket")
     session.interrupted = "interrupted; small files of the examination may have stayed, which collect -r deletes"
     with session.progress(f"examining {url}"):
-        found = place.fs._bridge.run(examine(backend, place.fs._client.runtime, path))
+        found = core.run(examine(backend, core.client.runtime, path))
     if not found.is_safe:
         session.code = errors.DAMAGED
     if session.json:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from rollingfs.errors import visible
-from rollingfs.fs.readable import count_text, size_text
-from rollingfs.fs.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
+from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
 STEPS = "▁▂▃▄▅▆▇█"
 """Marks of chunks, the smallest first."""

@@ -82,9 +82,7 @@ def policy(
     lines.append(f"offload: {_words(found.offload)}")
     lines += [f"  {name}: {_words(level)}" for name, level in levels.items() if level is not None]
     if session.json:
-        output.write_json(
-            {"name": place.fs._strip(place.path), "rolling": found.rolling, "offload": found.offload, **levels}
-        )
+        output.write_json({"name": place.name, "rolling": found.rolling, "offload": found.offload, **levels})
         return
     for line in lines:
         output.say(line)

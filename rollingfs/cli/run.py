@@ -14,7 +14,7 @@ from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import Stop, stopping
-from rollingfs.fs.readable import count_text
+from rollingfs.show.readable import count_text
 from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total
 
 commands = Commands("Upkeep")
@@ -103,10 +103,10 @@ def _kept(
     session: Session, place: Place, steps: Collection[str], stop: Stop, grace_s: float | None = None
 ) -> Iterator[Upkept]:
     """Keep all folders below a place; the errors of those that cannot be listed are named."""
-    fs = place.fs
-    upkeep = Upkeep(fs._client, steps, grace_s=grace_s, is_stopped=stop)
+    core = place.core
+    upkeep = Upkeep(core.client, steps, grace_s=grace_s, is_stopped=stop)
     unlisted: dict[str, OSError] = {}
-    folders = fs._bridge.run(upkeep.folders(fs._strip(place.path), unlisted))
+    folders = core.run(upkeep.folders(place.name, unlisted))
     for path, error in unlisted.items():
         failed = Upkept(path, is_stream=False, failed={f"list {path}": str(error)})
         _complain(session, failed)
@@ -115,7 +115,7 @@ def _kept(
         if stop():
             return
         with session.progress(f"keeping {folder.path}"):
-            results = fs._bridge.run(upkeep.keep(folder))
+            results = core.run(upkeep.keep(folder))
         for one in results:
             _complain(session, one)
             yield one
@@ -144,7 +144,7 @@ def offload_by_policies(session: Session, text: str, place: Place) -> None:
             "set a policy by: rollingfs policy PATH --tier ALIAS"
         )
     elif not whole.offloaded.files and not whole.failed:
-        session.report(_fields(whole, 1) | {"name": place.fs._strip(place.path)}, f"{text}: nothing to do")
+        session.report(_fields(whole, 1) | {"name": place.name}, f"{text}: nothing to do")
 
 
 def _report(session: Session, one: Upkept, number: int) -> None:

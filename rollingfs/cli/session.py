@@ -16,6 +16,7 @@ from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted, visible
 from rollingfs.format.transitions import MISSING
+from rollingfs.fs.core import Core, core
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -32,6 +33,17 @@ class Place:
 
     fs: RollingFileSystem
     path: str
+
+    @property
+    def core(self) -> Core:
+        """What lies below the filesystem."""
+        return core(self.fs)
+
+    @property
+    def name(self) -> str:
+        """The path as the backend names it."""
+        name: str = self.core.strip(self.path)
+        return name
 
 
 @dataclass
@@ -169,7 +181,7 @@ class Session:
         """The error. If a segment is missing, it also says whether a folder is there, or no bucket."""
         if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith(MISSING):
             for place in self._places:
-                path = place.fs._strip(place.path)
+                path = place.name
                 if path == error.filename:
                     with contextlib.suppress(Exception):  # if the look fails, the error stays as it is
                         return FileNotFoundError(error.errno, self._instead(place.fs, path) or error.strerror, path)
@@ -181,7 +193,7 @@ class Session:
             hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
             return f"It is a folder, not a segment: {hint}"
         bucket = path.partition("/")[0]
-        if bucket and not fs._backend.has_folders and not fs.isdir(bucket):
+        if bucket and not core(fs).backend.has_folders and not fs.isdir(bucket):
             return f"the bucket {bucket!r} does not exist"
         return None
 

@@ -18,9 +18,9 @@ from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
 from rollingfs.errors import visible
 from rollingfs.folders.listing import Info
-from rollingfs.fs.readable import size_text
 from rollingfs.fs.segment_handle import Segment
-from rollingfs.fs.segment_map import Garbage, outline
+from rollingfs.show.readable import size_text
+from rollingfs.show.segment_map import Garbage, outline
 
 commands = Commands("Look at segments")
 
@@ -152,9 +152,9 @@ def show_map(
         loose = place.fs.collect(place.path, grace=0, dry_run=True)
         garbage = Garbage(len(loose.files), loose.bytes)
         columns = _columns(is_picture=file is not None)
-        found = outline(segment, now_s=time.time(), width=columns, garbage=garbage)
+        found = outline(segment.chunks, now_s=time.time(), width=columns, garbage=garbage)
     if file is not None:
-        from rollingfs.fs.map_picture import draw
+        from rollingfs.show.map_picture import draw
 
         draw(found, file)
     if session.json:
@@ -169,7 +169,7 @@ def show_map(
 
 def _columns(*, is_picture: bool) -> int:
     if is_picture:
-        from rollingfs.fs.map_picture import CELLS
+        from rollingfs.show.map_picture import CELLS
 
         return CELLS
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))

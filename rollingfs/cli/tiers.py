@@ -14,10 +14,10 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
-from rollingfs.fs.readable import count_text
 from rollingfs.maintenance import Offloaded
 from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.policy import parse_bytes
+from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
 commands = Commands("Tiers")
@@ -83,7 +83,7 @@ def offload(
             did = place.fs.offload(
                 place.path, alias, upto, after_bytes, after_age, deletion_lag=deletion_lag, progress=advance
             )
-        _report(session, text, place.fs._strip(place.path), did, f"moved to {alias!r}")
+        _report(session, text, place.name, did, f"moved to {alias!r}")
 
 
 @commands("onload")
@@ -103,7 +103,7 @@ def onload(
     for text, place in session.each(path):
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, progress=advance)
-        _report(session, text, place.fs._strip(place.path), did, "moved back")
+        _report(session, text, place.name, did, "moved back")
 
 
 @commands("roll")
@@ -115,7 +115,7 @@ def roll(session: Session, path: Paths) -> None:
     for text, place in session.each(path):
         length = place.fs.roll(place.path)
         line = f"{text}: all bytes before offset {length:,} lie in chunks"
-        session.report({"name": place.fs._strip(place.path), "length": length}, line)
+        session.report({"name": place.name, "length": length}, line)
 
 
 def _check_absent(why: str, options: Mapping[str, object]) -> None:

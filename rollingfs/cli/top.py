@@ -22,9 +22,9 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.errors import visible
-from rollingfs.fs.readable import count_text, size_text
 from rollingfs.maintenance import SegmentState
 from rollingfs.policy import parse_bytes
+from rollingfs.show.readable import count_text, size_text
 
 commands = Commands("Look at segments")
 
@@ -112,7 +112,7 @@ class _Look:
 
     def __init__(self, place: Place, sort: Sort, after_bytes: str | None, after_age: str | None) -> None:
         self._place = place
-        self.root: str = place.fs._strip(place.path)
+        self.root: str = place.name
         self._sort = sort
         self._after_bytes, self._after_age = after_bytes, after_age
         self._counted = self._count()

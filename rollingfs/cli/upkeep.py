@@ -15,9 +15,10 @@ from rollingfs.cli.errors import value_of
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
-from rollingfs.fs.readable import count_text
+from rollingfs.fs.core import core
 from rollingfs.maintenance import Collected, Rebuilt
 from rollingfs.maintenance.verify import Verified, damaged
+from rollingfs.show.readable import count_text
 
 if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
@@ -100,7 +101,7 @@ def rebuild(
     fs, (old, new) = session.places([path, to])
     with session.progress(f"reading {path}", None, of_bytes=True) as advance:
         did = fs.rebuild(old, new, start, leave_out or (), incarnation or (), dry_run, progress=advance)
-    _report_rebuilt(session, path, to, {"name": fs._strip(old), "to": fs._strip(new)}, did)
+    _report_rebuilt(session, path, to, {"name": core(fs).strip(old), "to": core(fs).strip(new)}, did)
 
 
 def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str], did: Rebuilt) -> None:
@@ -147,7 +148,7 @@ def collect(
     for text, place in session.each(path):
         with session.progress(f"collecting {text}"):
             did = place.fs.collect(place.path, grace=seconds, dry_run=dry_run, recursive=recursive)
-        _report_collected(session, text, place.fs._strip(place.path), did, dry_run)
+        _report_collected(session, text, place.name, did, dry_run)
 
 
 def _report_collected(session: Session, text: str, name: str, did: Collected, dry_run: bool) -> None:
@@ -202,7 +203,7 @@ def _complain_of(session: Session, path: str, error: OSError) -> None:
 
 
 def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Advance) -> None:
-    name = fs._strip(path)
+    name = core(fs).strip(path)
     rows: Sequence[Verified] = ()
     error = None
     try:
@@ -249,8 +250,7 @@ def _segments_below(session: Session, place: Place) -> list[str]:
         There is neither a segment nor a folder.
     """
     unlisted: dict[str, OSError] = {}
-    tree = TreeCollector(place.fs._client)
-    found = place.fs._bridge.run(tree.segments(place.fs._strip(place.path), unlisted))
+    found = place.core.run(TreeCollector(place.core.client).segments(place.name, unlisted))
     for folder, error in unlisted.items():
         _complain_of(session, folder, error)
     return found

@@ -25,7 +25,8 @@ class ChunkList(Sequence[Chunk]):
     def __init__(self, client: Client, bridge: Bridge, snapshot: Snapshot) -> None:
         self._client = client
         self._bridge = bridge
-        self._snapshot = snapshot
+        self.snapshot = snapshot
+        """The snapshot whose chunks these are."""
         self._entries: Sequence[Entry] = snapshot.header.entries if snapshot.header is not None else _plain(snapshot)
 
     @cached_property
@@ -36,20 +37,20 @@ class ChunkList(Sequence[Chunk]):
     def _count(self, entry: Entry) -> int:
         if isinstance(entry, Chunk):
             return 1
-        is_cut = entry.offset > 0 or entry.start < self._snapshot.start
+        is_cut = entry.offset > 0 or entry.start < self.snapshot.start
         return len(self._chunks(entry)) if is_cut else entry.count
 
     def _chunks(self, entry: Entry) -> Sequence[Chunk]:
         if isinstance(entry, Chunk):
             return [entry]
         chunks = self._bridge.run(self._load(entry))
-        return [chunk for chunk in chunks if chunk.end > self._snapshot.start]
+        return [chunk for chunk in chunks if chunk.end > self.snapshot.start]
 
     async def _load(self, page: Page) -> Sequence[Chunk]:
         try:
-            return await self._client.pages.chunks(self._snapshot.path, page)
+            return await self._client.pages.chunks(self.snapshot.path, page)
         except FileNotFoundError as error:
-            path = self._snapshot.path
+            path = self.snapshot.path
             raise FileNotFoundError(2, "The segment has changed since this snapshot: refresh() it", path) from error
 
     def __len__(self) -> int:
@@ -64,7 +65,7 @@ class ChunkList(Sequence[Chunk]):
             return [self[one] for one in range(*index.indices(len(self)))]
         position = index if index >= 0 else index + len(self)
         if not 0 <= position < len(self):
-            raise IndexError(f"{self._snapshot.path}: there is no chunk {index}; it has {len(self)}")
+            raise IndexError(f"{self.snapshot.path}: there is no chunk {index}; it has {len(self)}")
         number = bisect.bisect_right(self._ends, position)
         first = self._ends[number - 1] if number else 0
         return self._chunks(self._entries[number])[position - first]
@@ -74,7 +75,7 @@ class ChunkList(Sequence[Chunk]):
             yield from self._chunks(entry)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} chunks of {self._snapshot.path!r}>"
+        return f"<{len(self)} chunks of {self.snapshot.path!r}>"
 
 
 def _plain(snapshot: Snapshot) -> Sequence[Entry]:

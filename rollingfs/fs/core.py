@@ -42,9 +42,15 @@ class Core:
         self.fs = fs
         """The filesystem; None for a client that has none."""
         self.backend: Backend = client.backend
-        """The store, as `rollingfs.backend.Backend`."""
+        """The store, as `rollingfs.backend.Backend`; its calls are counted."""
         self.strip = partial(arguments.strip, client.backend)
         """Finds the backend's own path of a URL or path, or of each in a list."""
+
+    @property
+    def target(self) -> str:
+        """The protocol of the store, or the name of its class."""
+        target: str = getattr(self.fs, "_target", type(self.client.backend).__name__)
+        return target
 
     @property
     def is_async(self) -> bool:

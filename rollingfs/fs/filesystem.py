@@ -459,9 +459,3 @@ OPTIONS = frozenset(_signature.parameters) - {"self", "fo", "options"} - FSSPEC_
 RollingFileSystem.__signature__ = _signature.replace(
     parameters=[one for name, one in _signature.parameters.items() if name not in ("self", "fo")]
 )
-
-
-def __getattr__(name: str) -> Any:
-    from rollingfs.fs import schemes  # pickles and entry points of older releases look for its classes here
-
-    return getattr(schemes, name)

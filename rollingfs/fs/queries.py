@@ -16,10 +16,10 @@ from rollingfs.folders.states import States
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
-from rollingfs.fs.metrics import Metrics
 from rollingfs.fs.policy_verbs import is_folder
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.maintenance.state import SegmentState
+from rollingfs.show.metrics import Metrics
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Policies, policies_of
 

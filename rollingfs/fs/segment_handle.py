@@ -54,7 +54,7 @@ class Segment(ByHandle):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the map of the snapshot; it asks the store nothing."""
-        from rollingfs.fs.notebook import segment_html
+        from rollingfs.show.notebook import segment_html
 
         return segment_html(self._snapshot)
 

@@ -42,7 +42,7 @@ class Stream:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the segments as they were last listed; it asks the store nothing."""
-        from rollingfs.fs.notebook import stream_html
+        from rollingfs.show.notebook import stream_html
 
         return stream_html(self.path, self._verbs.members.last)
 

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from fsspec.utils import glob_translate
 
 from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.fs.core import core
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.spark import job
@@ -189,7 +190,7 @@ def _place(options: Options, paths: Sequence[str], export: _Export) -> Place:
     fs = places.filesystem(options)
     roots: set[str] = set()
     for one in options.places:
-        path = fs._strip_protocol(one.path).rstrip("/")
+        path = core(fs).strip(one.path).rstrip("/")
         if has_magic(path):
             roots.add(re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0])
         else:
@@ -217,17 +218,18 @@ def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | Non
 def _paths(options: Options) -> list[str]:
     """All segments at the places, also deleted and damaged ones: no header is read for it."""
     fs = places.filesystem(options)
-    tree = TreeCollector(fs._client)
+    below = core(fs)
+    tree = TreeCollector(below.client)
     found: set[str] = set()
     for place in options.places:
-        path = fs._strip_protocol(place.path)
+        path = below.strip(place.path)
         if not has_magic(path):
-            found.update(fs._bridge.run(tree.segments(path)))
+            found.update(below.run(tree.segments(path)))
             continue
         is_match = re.compile(glob_translate(path)).match
         root = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] or "/"
-        below = fs._bridge.run(tree.segments(root))
-        found.update(one for one in below if any(map(is_match, (one, *places.folders_of(one)))))
+        segments = below.run(tree.segments(root))
+        found.update(one for one in segments if any(map(is_match, (one, *places.folders_of(one)))))
     return sorted(found)
 
 

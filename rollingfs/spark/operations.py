@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rollingfs.format import names
+from rollingfs.fs.core import core
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
@@ -270,11 +271,12 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     place = settings.target
     assert place is not None
     url = place.of(segment.path)
-    target, name = open_export_target(fs._client.backend, url, None, place.options)
-    view = fs._bridge.run(fs._client.lookup.view(segment.path, fresh=True))
-    if settings.dry_run or fs._bridge.run(fs._client.exporter.is_done(view, target, name)):
+    below = core(fs)
+    target, name = open_export_target(below.backend, url, None, place.options)
+    view = below.run(below.client.lookup.view(segment.path, fresh=True))
+    if settings.dry_run or below.run(below.client.exporter.is_done(view, target, name)):
         return Outcome(0, {"target": url, "size": 0})
-    done = fs._bridge.run(fs._client.exporter.export(view, target, name, overwrite=place.overwrite))
+    done = below.run(below.client.exporter.export(view, target, name, overwrite=place.overwrite))
     return Outcome(done.size, {"target": url, "size": done.size})
 
 

@@ -13,8 +13,8 @@ import fsspec
 import pytest
 
 from rollingfs import RollingPolicy, demo
-from rollingfs.fs.segment_map import picture
 from rollingfs.read.ranges import Fetcher
+from rollingfs.show.segment_map import picture
 from tests.support.servers import require_module
 
 for module in demo.NEEDED:
@@ -148,7 +148,7 @@ def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail
     fs.concat(f"{root}/all", [f"{root}/a", f"{root}/b"])
     fs.append(f"{root}/all", b"x" * 5)
     fs.truncate(f"{root}/all", 13)
-    assert picture(fs.segment(f"{root}/all"), width=13).splitlines() == [
+    assert picture(fs.segment(f"{root}/all").chunks, width=13).splitlines() == [
         "all: open, version 4, start 13, length 65: 52 bytes in 5 chunks",
         "[···███▓▓▓▓▓▓░]",
         "  ·               0 to              13  truncated",
@@ -160,12 +160,12 @@ def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail
 
 def test_the_map_of_an_empty_segment_and_of_a_plain_file(fs: Any, tmp_path: Path) -> None:
     fs.create(f"{tmp_path}/empty")
-    assert picture(fs.segment(f"{tmp_path}/empty")).splitlines() == [
+    assert picture(fs.segment(f"{tmp_path}/empty").chunks).splitlines() == [
         "empty: open, version 1, start 0, length 0: 0 bytes in 0 chunks",
         "[]",
     ]
     fsspec.filesystem("memory").pipe_file(f"{tmp_path}/plain", b"plain")
-    lines = picture(fs.segment(f"{tmp_path}/plain"), width=5).splitlines()
+    lines = picture(fs.segment(f"{tmp_path}/plain").chunks, width=5).splitlines()
     assert lines[1] == "[█████]"
 
 
@@ -177,7 +177,7 @@ def test_the_map_leaves_out_the_middle_of_many_runs(fs: Any, tmp_path: Path) -> 
         fs.append(f"{tmp_path}/{index}", bytes(10))
         fs.seal(f"{tmp_path}/{index}")
     fs.concat(f"{tmp_path}/all", [f"{tmp_path}/{index}" for index in range(40)])
-    lines = picture(fs.segment(f"{tmp_path}/all"), rows_max=6).splitlines()
+    lines = picture(fs.segment(f"{tmp_path}/all").chunks, rows_max=6).splitlines()
     assert len(lines) == 2 + 7
     assert "34 more runs" in lines[5]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rollingfs.errors import visible
 from rollingfs.format.names import CHUNKS_SUFFIX
-from rollingfs.fs.readable import count_text, size_text
-from rollingfs.fs.segment_map import Class, Outline
+from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.segment_map import Class, Outline
 
 if TYPE_CHECKING:
     from pathlib import Path

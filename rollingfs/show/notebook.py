@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from rollingfs.errors import visible
-from rollingfs.fs.readable import count_text, size_text
-from rollingfs.fs.segment_map import INLINE, Run, runs
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.segment_map import INLINE, Run, runs
 from rollingfs.stream.members import Member
 
 ROWS_MAX = 12

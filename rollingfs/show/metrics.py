@@ -10,9 +10,9 @@ from time import time
 from types import MappingProxyType
 from typing import Any
 
-from rollingfs.fs.readable import count_text, size_text
 from rollingfs.runtime import meters
 from rollingfs.runtime.meters import Meters, Tally, bounds_ns
+from rollingfs.show.readable import count_text, size_text
 
 NS = 1_000_000_000
 COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")

@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from rollingfs import AppendOutcomeUnknown, Metrics, RollingFileSystem
-from rollingfs.fs.metrics import Calls, Timing
+from rollingfs.show.metrics import Calls, Timing
 from tests.support.backends import Counting, Scripted, fail, private_memory
 
 THREADS, APPENDS = 6, 25

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
-
-if TYPE_CHECKING:
-    from rollingfs.fs.segment_handle import Segment
+from rollingfs.read.snapshot import Snapshot
 
 WIDTH = 72
 """Characters of the bar."""
@@ -30,6 +28,14 @@ SIZES = (
 )
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
 """Classes of chunks: by their bytes in the segment, and by the seconds since they were written."""
+
+
+class Chunks(Protocol):
+    """The chunks of a snapshot, in order, without the inline tail; as ``fs.segment(path).chunks``."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+    def __iter__(self) -> Iterator[Chunk]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +150,7 @@ class Outline:
         )
 
 
-def outline(segment: Segment, *, now_s: float, width: int = WIDTH, garbage: Garbage | None = None) -> Outline:
+def outline(chunks: Chunks, *, now_s: float, width: int = WIDTH, garbage: Garbage | None = None) -> Outline:
     """What a picture of a segment shows, by its snapshot; memory does not grow with the number of chunks.
 
     Parameters
@@ -154,17 +160,17 @@ def outline(segment: Segment, *, now_s: float, width: int = WIDTH, garbage: Garb
     width
         Into how many cells to divide the offsets.
     """
-    start, length = segment.start, segment.length
-    tally = _Tally(start, length, now_s, width)
-    found = list(runs(tally.noted(segment.chunks), start, length))
+    view = chunks.snapshot
+    tally = _Tally(view.start, view.length, now_s, width)
+    found = list(runs(tally.noted(chunks), view.start, view.length))
     if found and found[-1].count == 0 and tally.cells:
         tally.cells[-1] = Cell(0, 0)  # an inline tail is shown, however short it is
     return Outline(
-        segment.path,
-        segment.state,
-        segment.version,
-        start,
-        length,
+        view.path,
+        view.state,
+        view.version,
+        view.start,
+        view.length,
         tally.cells,
         found,
         tally.sizes,
@@ -209,7 +215,7 @@ def _class(classes: Sequence[tuple[int | None, str]], value: float) -> int:
     return next(index for index, (limit, _) in enumerate(classes) if limit is None or value < limit)
 
 
-def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
+def picture(chunks: Chunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
     """Draw the map of a segment by its snapshot.
 
     Parameters
@@ -224,15 +230,15 @@ def picture(segment: Segment, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -
     str
         Several lines, without a line break at the end.
     """
-    found = list(runs(segment.chunks, segment.start, segment.length))
-    state = "sealed" if segment.sealed else "open"
+    view = chunks.snapshot
+    found = list(runs(chunks, view.start, view.length))
+    state = "sealed" if view.sealed else "open"
     count = sum(run.count for run in found)
     title = (
-        f"{segment.path.rpartition('/')[2]}: {state}, version {segment.version}, start {segment.start:,}, "
-        f"length {segment.length:,}: {segment.length - segment.start:,} bytes in {count:,} "
-        f"{'chunk' if count == 1 else 'chunks'}"
+        f"{view.path.rpartition('/')[2]}: {state}, version {view.version}, start {view.start:,}, "
+        f"length {view.length:,}: {view.size:,} bytes in {count:,} {'chunk' if count == 1 else 'chunks'}"
     )
-    return "\n".join([title, f"[{_bar(found, segment.length, width)}]", *_rows(segment.start, found, rows_max)])
+    return "\n".join([title, f"[{_bar(found, view.length, width)}]", *_rows(view.start, found, rows_max)])
 
 
 def _bar(found: list[Run], length: int, width: int) -> str:

@@ -16,8 +16,6 @@ from rollingfs.runtime.meters import CARRIED, CONFLICT, STEP_BITS, UNKNOWN, Mete
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-    from rollingfs.fs.filesystem import RollingFileSystem
-
 SCOPE = "rollingfs"
 POWER_MIN, POWER_MAX = 17, 37
 """The bounds of the exported buckets are these powers of two nanoseconds: from 131 µs to 137 s."""
@@ -35,20 +33,8 @@ _own: list[Meter] = []
 """The meter of the global provider, once it is needed."""
 
 
-def observe(fs: RollingFileSystem, meter: Meter | None = None, attributes: Attributes | None = None) -> None:
-    """Let OpenTelemetry export what a filesystem counts. A second call for the same filesystem and meter adds nothing.
-
-    The filesystem counts as before; the exporter's thread adds up when it exports.
-
-    Parameters
-    ----------
-    fs
-        The filesystem.
-    meter
-        What makes the instruments; by default a meter of OpenTelemetry's global provider.
-    attributes
-        Attributes of all its values; by default `target`, the protocol of the store. Filesystems with the same
-        attributes are added up.
+def export(counted: Meters, meter: Meter | None, attributes: Attributes) -> None:
+    """Let OpenTelemetry export what a filesystem counts, once for each meter.
 
     Raises
     ------
@@ -59,7 +45,6 @@ def observe(fs: RollingFileSystem, meter: Meter | None = None, attributes: Attri
         from opentelemetry.metrics import get_meter
     except ImportError as error:
         raise ImportError("metrics for OpenTelemetry need it: pip install 'rollingfs[otel]'") from error
-    counted = fs._client.meters
     with _lock:
         if meter is None:
             if not _own:
@@ -68,7 +53,7 @@ def observe(fs: RollingFileSystem, meter: Meter | None = None, attributes: Attri
         is_new = meter not in _sources
         sources = _sources.setdefault(meter, [])
         if not any(one is counted for one, _ in sources):
-            sources.append((counted, dict(attributes if attributes is not None else {"target": fs._target})))
+            sources.append((counted, dict(attributes)))
     if is_new:
         _make_instruments(meter, sources)
 

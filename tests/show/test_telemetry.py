@@ -9,8 +9,8 @@ import uuid
 import pytest
 
 from rollingfs import RollingFileSystem, observe
-from rollingfs.fs import telemetry
 from rollingfs.runtime.meters import STEP_BITS, Tally
+from rollingfs.show import telemetry
 from tests.support.cli import environment
 from tests.support.servers import require_module
 
