@@ -33,11 +33,9 @@ MONTHS = tuple(range(1, 13))
 QUARTER_MONTHS = 3
 APPENDS_PER_MONTH = 24
 PARQUET_APPENDS = 12
-JSON_CHUNKS = 512
-PARQUET_CHUNKS = 48
+JSON_CHUNKS, PARQUET_CHUNKS = 512, 48
 """A year of data has about this many chunks, however many rows are taken."""
-DIGEST_SHOWN = 16
-RUNS_SHOWN_MAX = 4
+DIGEST_SHOWN, RUNS_SHOWN_MAX = 16, 4
 ROWS_MIN = 120
 
 

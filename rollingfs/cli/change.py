@@ -14,7 +14,7 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
+from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import SegmentNotSealedError, WholeFileError
 from rollingfs.format.transitions import MISSING, Guard
@@ -141,7 +141,7 @@ def _report_erased(session: Session, text: str, place: Place, did: Erased) -> No
 
 
 @commands("seal")
-def seal(session: Session, path: Paths) -> None:
+def seal(session: Session, path: PathsOf) -> None:
     """Let segments take no more bytes.
 
     With --json: name and length of each, on a line of its own.
@@ -224,7 +224,7 @@ def mv(
 @commands("rm")
 def rm(
     session: Session,
-    path: Paths,
+    path: PathsOf,
     recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="Also delete segments whose header cannot be read.")

@@ -20,9 +20,9 @@ COMMON = {
 }
 
 PATHS_HELP = "Names, or patterns in quotes ('s3://bucket/log-*'), which are expanded on the store."
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False, help=PATHS_HELP)]
+PathsOf = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False, help=PATHS_HELP)]
 PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="s3://…, file:///… or a local path.")]
-Folder = Annotated[str, typer.Argument(metavar="FOLDER", show_default=False, help="Everything below it.")]
+FolderOf = Annotated[str, typer.Argument(metavar="FOLDER", show_default=False, help="Everything below it.")]
 _COUNT = re.compile(r"-[0-9]+")
 
 Body = Callable[..., None]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.command import Commands, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import Segment
@@ -36,7 +36,7 @@ def _put(session: Session, name: str, offset: int, data: bytes) -> None:
 
 
 @commands("cat")
-def cat(session: Session, path: Paths) -> None:
+def cat(session: Session, path: PathsOf) -> None:
     """Write the retained bytes of segments to standard output.
 
     With --json: a line for each piece, with its segment offset and its bytes in base64.

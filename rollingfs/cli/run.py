@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.command import Commands, FolderOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
@@ -23,7 +23,7 @@ commands = Commands("Upkeep")
 @commands("run")
 def run(
     session: Session,
-    root: Folder,
+    root: FolderOf,
     every: Annotated[
         str, typer.Option(metavar="TIME", help="Begin a round so often; rounds do not overlap.")
     ] = "30min",

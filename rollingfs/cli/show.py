@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, Paths
+from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
@@ -20,7 +20,7 @@ from rollingfs.errors import visible
 from rollingfs.folders.listing import Info
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.show.readable import size_text
-from rollingfs.show.segment_map import Garbage, outline
+from rollingfs.show.segment_map import Leftovers, outline
 
 commands = Commands("Look at segments")
 
@@ -86,7 +86,7 @@ def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
 
 
 @commands("info")
-def info(session: Session, path: Paths) -> None:
+def info(session: Session, path: PathsOf) -> None:
     """Show what is known of segments, plain files or folders.
 
     With --json: for each, an object with the names of fs.info, on a line of its own; of segments and plain files also
@@ -150,7 +150,7 @@ def show_map(
     with session.progress(f"reading the map of {path}"):
         segment = place.fs.segment(place.path)
         loose = place.fs.collect(place.path, grace=0, dry_run=True)
-        garbage = Garbage(len(loose.files), loose.bytes)
+        garbage = Leftovers(len(loose.files), loose.bytes)
         columns = _columns(is_picture=file is not None)
         found = outline(segment.chunks, now_s=time.time(), width=columns, garbage=garbage)
     if file is not None:
@@ -175,7 +175,7 @@ def _columns(*, is_picture: bool) -> int:
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
 
 
-def _as_object(segment: Segment, garbage: Garbage, file: Path | None) -> dict[str, Any]:
+def _as_object(segment: Segment, garbage: Leftovers, file: Path | None) -> dict[str, Any]:
     chunks = [
         {
             "start": max(chunk.start, segment.start),

@@ -42,7 +42,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenOption:
     """An option as the user gave it."""
 
     label: str
@@ -81,7 +81,7 @@ def split(text: str) -> tuple[str, str]:
     return scheme[1], path
 
 
-def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[Given]:
+def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[GivenOption]:
     """The options in the environment, then those of ``--option name=value``, which override them.
 
     A dot in a name leads into a nested option. A value is JSON if it parses as JSON, else text.
@@ -91,21 +91,21 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
     WrongUsage
         There is no ``=``, or no name before it.
     """
-    found: list[Given] = []
+    found: list[GivenOption] = []
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT):
             names = name.removeprefix(ENVIRONMENT).lower().split("__")
-            found.append(Given(name, tuple(names), _value(environment[name]), is_ambient=True))
+            found.append(GivenOption(name, tuple(names), _value(environment[name]), is_ambient=True))
     for position, text in enumerate(texts, start=1):
         name, equals, value = text.partition("=")
         if not equals or not all(name.split(".")):
             # it is not shown: without a name, all of it may be a secret
             raise WrongUsage(f"--option number {position} is not of the form name=value")
-        found.append(Given(f"--option {name}", tuple(name.split(".")), _value(value)))
+        found.append(GivenOption(f"--option {name}", tuple(name.split(".")), _value(value)))
     return found
 
 
-def nest(given: Iterable[tuple[tuple[str, ...], Given]]) -> dict[str, Any]:
+def nest(given: Iterable[tuple[tuple[str, ...], GivenOption]]) -> dict[str, Any]:
     """Options by name, nested ones within their groups; a later one overrides an earlier one.
 
     Raises
@@ -135,7 +135,7 @@ def _value(text: str) -> Any:
 class Stores:
     """Opens the filesystems of a command, each with the options that are meant for it."""
 
-    given: Sequence[Given]
+    given: Sequence[GivenOption]
     _taken: dict[str, str] = field(default_factory=dict)
     """The store that got each variable that names no store, by label."""
 
@@ -158,8 +158,8 @@ class Stores:
             raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
         require_client(protocol)
         accepted = accepted_by(protocol)
-        own: list[tuple[tuple[str, ...], Given]] = []
-        target: list[tuple[tuple[str, ...], Given]] = []
+        own: list[tuple[tuple[str, ...], GivenOption]] = []
+        target: list[tuple[tuple[str, ...], GivenOption]] = []
         for one in self.given:
             store, names = _addressee(one, known, accepted)
             if store == ROLLING or (store is None and self._is_own(one, accepted)):
@@ -182,7 +182,7 @@ class Stores:
             labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
             raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
 
-    def _is_own(self, one: Given, accepted: Accepted) -> bool:
+    def _is_own(self, one: GivenOption, accepted: Accepted) -> bool:
         """Whether an option that names no store is rolling's."""
         name = one.names[0]
         if name in OWN and name in accepted.names:
@@ -192,7 +192,7 @@ class Stores:
             )
         return name in OWN
 
-    def _is_for(self, one: Given, accepted: Accepted) -> bool:
+    def _is_for(self, one: GivenOption, accepted: Accepted) -> bool:
         """Whether an option that names no store, and is not rolling's, is this store's."""
         from rollingfs.fs.store_options import near, unknown
 
@@ -217,7 +217,7 @@ class Stores:
         return True
 
 
-def _addressee(one: Given, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:
+def _addressee(one: GivenOption, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:
     """The store (or rolling) that an option names, None if it names none; and the option's own name."""
     first, *rest = one.names
     if rest and (first == ROLLING or first in known):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli.command import Commands, Paths
+from rollingfs.cli.command import Commands, PathsOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.follow import follow_all
@@ -29,7 +29,7 @@ Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks th
 @commands("offload")
 def offload(
     session: Session,
-    path: Paths,
+    path: PathsOf,
     tier: Annotated[
         str | None, typer.Option(metavar="ALIAS", help="A tier of --option tiers.ALIAS.root=URL; by default cold.")
     ] = None,
@@ -89,7 +89,7 @@ def offload(
 @commands("onload")
 def onload(
     session: Session,
-    path: Paths,
+    path: PathsOf,
     tier: Annotated[str | None, typer.Option(metavar="ALIAS", help="Only from this tier; by default from all.")] = None,
     upto: Upto = None,
     lag: Lag = "4h",
@@ -107,7 +107,7 @@ def onload(
 
 
 @commands("roll")
-def roll(session: Session, path: Paths) -> None:
+def roll(session: Session, path: PathsOf) -> None:
     """Make the inline bytes of segments chunks now, so that an offload moves them too.
 
     With --json: name and length of each, on a line of its own.

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, Folder
+from rollingfs.cli.command import Commands, FolderOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
@@ -71,7 +71,7 @@ _BY: dict[Sort, Callable[[SegmentState], Any]] = {
 @commands("top")
 def top(
     session: Session,
-    root: Folder,
+    root: FolderOf,
     every: Annotated[str, typer.Option(metavar="TIME", help="How often to look, on a terminal.")] = EVERY_DEFAULT,
     once: Annotated[bool, typer.Option("--once", help="Look once, print all rows and end.")] = False,
     sort: Annotated[Sort, typer.Option(help="The column to sort by.")] = Sort.NAME,

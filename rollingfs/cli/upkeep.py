@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf, Paths
+from rollingfs.cli.command import Commands, PathOf, PathsOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import value_of
 from rollingfs.cli.session import Advance, Place, Session
@@ -31,7 +31,7 @@ Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments
 @commands("consolidate")
 def consolidate(
     session: Session,
-    path: Paths,
+    path: PathsOf,
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")
     ] = "10min",
@@ -131,7 +131,7 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
 @commands("collect")
 def collect(
     session: Session,
-    path: Paths,
+    path: PathsOf,
     recursive: Recursive = False,
     grace: Annotated[
         str | None,
@@ -177,7 +177,7 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
 
 
 @commands("verify")
-def verify(session: Session, path: Paths, recursive: Recursive = False) -> None:
+def verify(session: Session, path: PathsOf, recursive: Recursive = False) -> None:
     """Read every chunk and say what is wrong with it; ends with exit code 3 if something is.
 
     With --json: name, ok, error and chunks (a row each) of each segment, on a line of its own.

@@ -21,7 +21,8 @@ CREATE = "create"
 OVERWRITE = "overwrite"
 
 
-_SCHEME = re.compile(r"rolling(\+[a-z0-9]+)?(://|::)")
+SCHEME = "rolling"
+_SCHEME = re.compile(rf"{SCHEME}(\+[a-z0-9]+)?(://|::)")
 
 
 def without_scheme(path: str | os.PathLike[str]) -> str:
@@ -33,6 +34,8 @@ def without_scheme(path: str | os.PathLike[str]) -> str:
 
 def strip(backend: Backend, path: Any) -> Any:
     """The backend's own path of a URL or path, or of each in a list."""
+    if isinstance(path, str) and not path.startswith(SCHEME):
+        return backend.strip(path)
     if isinstance(path, list):
         return [strip(backend, one) for one in path]
     return backend.strip(without_scheme(path))
@@ -46,10 +49,12 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
     TypeError, ValueError
         With the key.
     """
-    if not isinstance(attrs, Mapping | None):
+    if attrs is None:
+        return
+    if not isinstance(attrs, Mapping):
         raise TypeError(f"{path}: {name} is {attrs!r}: it must be a dictionary, as {{'batch': '1'}}; {NOTHING}")
     key: Any
-    for key, value in (attrs or {}).items():
+    for key, value in attrs.items():
         if not isinstance(key, str):
             raise TypeError(f"{path}: the key {key!r} in {name} must be str, not {type(key).__name__}; {NOTHING}")
         if value is not None and not isinstance(value, str):

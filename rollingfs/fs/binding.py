@@ -82,6 +82,8 @@ class Binding:
 
     def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
         """What must be true of the segment for a commit."""
+        if expected_offset is None and expected_attrs is None:
+            return Guard(self.segment, self.held)
         return arguments.guard(self.path, expected_offset, expected_attrs, segment=self.segment, epoch=self.held)
 
     # -- before and after a commit -------------------------------------------------------------------------

@@ -19,7 +19,7 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="Shared")
 T = TypeVar("T")
 
-Given = str | int | Iterable[str | int]
+CommitOnGiven = str | int | Iterable[str | int]
 SECONDS_MIN = 0.001
 _LINES = re.compile(r"(?:(?P<count>[0-9]+) *)?lines?")
 _FORMS = "give 'flush', a number of bytes (65536, '64KiB'), lines ('line', '100 lines'), a time ('5s'), or several"
@@ -51,7 +51,7 @@ class CommitOn:
 NEVER = CommitOn()
 
 
-def parse_commit_on(given: Given) -> CommitOn:
+def parse_commit_on(given: CommitOnGiven) -> CommitOn:
     """What a user of `open` asks for.
 
     Parameters

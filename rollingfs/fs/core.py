@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
@@ -43,7 +43,7 @@ class Core:
         """The filesystem; None for a client that has none."""
         self.backend: Backend = client.backend
         """The store, as `rollingfs.backend.Backend`; its calls are counted."""
-        self.strip = partial(arguments.strip, client.backend)
+        self.strip = partial(arguments.strip, cast(Backend, bridge.backend))
         """Finds the backend's own path of a URL or path, or of each in a list."""
 
     @property

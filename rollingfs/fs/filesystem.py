@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -14,15 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
-from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.compression import compr
-from fsspec.core import get_compression
 from fsspec.implementations.chained import ChainedFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
-from rollingfs.fs import arguments, file_verbs
+from rollingfs.fs import arguments, file_verbs, in_transaction
 from rollingfs.fs.async_file import AsyncFile, open_async
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.configured import Configured
@@ -30,14 +26,14 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.export_verb import ExportVerb
 from rollingfs.fs.folder_operations import FolderOperations
 from rollingfs.fs.opening import Opener
-from rollingfs.fs.patterns import Paths, Patterns
+from rollingfs.fs.patterns import Patterns
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
-from rollingfs.fs.text_file import CompressedFile, TextFile, joins
+from rollingfs.fs.text_file import open_text
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -248,55 +244,8 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
-    # -- blocking forms that wait for the end of a transaction -----------------------------------------------
-
-    def pipe_file(self, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
-        if not self._intrans:
-            self._pipe_file_now(path, value, mode)
-            return
-        with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb") as file:
-            file.write(value)
-
-    def put_file(
-        self,
-        lpath: str | os.PathLike[str],
-        rpath: str,
-        callback: Callback = DEFAULT_CALLBACK,
-        mode: str = arguments.OVERWRITE,
-        **kwargs: Any,
-    ) -> None:
-        if not self._intrans or os.path.isdir(lpath):
-            self._put_file_now(lpath, rpath, callback, mode)
-            return
-        with (
-            self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb") as target,
-            open(lpath, "rb") as source,
-        ):
-            shutil.copyfileobj(source, target)
-
-    def put(
-        self,
-        lpath: Paths,
-        rpath: Paths,
-        recursive: bool = False,
-        callback: Callback = DEFAULT_CALLBACK,
-        maxdepth: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not self._intrans:
-            self._put_now(lpath, rpath, recursive, callback, maxdepth, **kwargs)
-            return
-        files, folders = self._bridge.run(self._transfers.to_put(lpath, rpath, recursive, maxdepth))
-        for folder in folders:
-            self.makedirs(folder, exist_ok=True)
-        callback.set_size(len(files))
-        for source, target in callback.wrap(files):
-            with callback.branched(source, target) as child:
-                self.put_file(source, target, callback=child, **kwargs)
-
-    pipe_file.__doc__ = file_verbs.pipe_file.__doc__
-    put_file.__doc__ = Transfers.put_file.__doc__
-    put.__doc__ = Transfers.put.__doc__
+    # the blocking forms, which wait for the end of a transaction
+    pipe_file, put_file, put = in_transaction.pipe_file, in_transaction.put_file, in_transaction.put
 
     # -- names ---------------------------------------------------------------------------------------------
 
@@ -381,21 +330,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         TypeError
             `open` has no such option.
         """
-        text = {key: kwargs.pop(key) for key in ("encoding", "errors", "newline") if "b" not in mode and key in kwargs}
-        if "r" in mode or ("b" in mode and compression is None):
-            return super().open(path, mode, block_size, cache_options, compression, **text, **kwargs)
-        binary = mode if "b" in mode else mode.replace("t", "") + "b"
-        codec = get_compression(path, compression)
-        if codec is not None and kwargs.get("commit_on") is not None:
-            raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
-        if codec is not None and "a" in mode and not joins(compr[codec]):
-            raise ValueError(
-                f"{path}: a reader finds only one of several {codec} archives in a file, so nothing can be appended "
-                "by this codec; nothing was written: open by 'wb', or append by gzip, bz2 or xz"
-            )
-        file = super().open(path, binary, block_size, cache_options, None, **kwargs)
-        file = file if codec is None else CompressedFile(file, codec)
-        return file if "b" in mode else TextFile(file, write_through="commit_on" in kwargs, **text)
+        return open_text(super().open, path, mode, block_size, cache_options, compression, kwargs)
 
     async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:
         """Open a binary file whose `read`, `write` and `close` are awaited, on any event loop.

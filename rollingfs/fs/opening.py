@@ -11,7 +11,7 @@ from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
-from rollingfs.fs.commit_on import NEVER, Given, parse_commit_on
+from rollingfs.fs.commit_on import NEVER, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.fs.segment_handle import Segment
@@ -64,7 +64,7 @@ class Opener:
         prefetch: bool | None = None,
         max_memory: int | str | None = None,
         verify: bool = False,
-        commit_on: Given | None = None,
+        commit_on: CommitOnGiven | None = None,
         **unknown: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         """Open a binary file; see `RollingFileSystem.open`."""

@@ -114,7 +114,7 @@ def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[
     return sorted(found), len(names) == len(named)
 
 
-Found = dict[str, dict[str, Any] | None]
+Matches = dict[str, dict[str, Any] | None]
 """Paths, with their infos where a listing has told them."""
 
 
@@ -152,14 +152,14 @@ class Patterns:
 
     async def _expanded(
         self, path: Paths, recursive: bool, maxdepth: int | None, assume_literal: bool, options: dict[str, Any]
-    ) -> Found:
+    ) -> Matches:
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         listed = self.listed(path)
         names = set(listed if assume_literal else await self._names(listed))
-        found: Found = {}
+        found: Matches = {}
         for one in listed:
-            matched: Found = {one: None}
+            matched: Matches = {one: None}
             depth_max = maxdepth
             if one not in names:
                 matched, depth_max = await self._glob(one, maxdepth), None if maxdepth is None else maxdepth - 1
@@ -202,14 +202,14 @@ class Patterns:
         missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
         return [path for path in paths if path not in missing]
 
-    async def _glob(self, pattern: str, maxdepth: int | None) -> Found:
-        found: Found = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth, detail=True)
+    async def _glob(self, pattern: str, maxdepth: int | None) -> Matches:
+        found: Matches = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth, detail=True)
         return found
 
-    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> Found:
+    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> Matches:
         """A path and all that is below it; nothing if it does not exist."""
         listed = await self.queries.find(path, maxdepth, withdirs=True, detail=True, **options)
-        found: Found = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
+        found: Matches = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
         return found if path in found or not await self.queries.exists(path) else {path: None, **found}
 
 

@@ -14,7 +14,7 @@ from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import check_policy, policies_of
-from rollingfs.write.policies import set_policies
+from rollingfs.write.set_policies import set_policies
 
 
 async def set_policy(
@@ -72,7 +72,7 @@ async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
             f"{at.path} is a folder, and max_bytes, max_age and inline_bytes are those of a segment; nothing was "
             "written: set them for its segments"
         )
-    from rollingfs.stream.operations import StreamVerbs  # as in `opening`: most users open no stream
+    from rollingfs.stream.stream_verbs import StreamVerbs  # as in `opening`: most users open no stream
 
     assert change.offload is None or isinstance(change.offload, OffloadPolicy)
     await StreamVerbs(at.client, Listings(at.client), at.path).set_offload_policy(change.offload)

@@ -14,7 +14,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.revalidate import Current, RevalidatingReads
-from rollingfs.read.slicing import Range, clip, spread
+from rollingfs.read.slicing import Slice, clip, spread
 from rollingfs.read.snapshot import Snapshot
 
 PIECE_BYTES = 32 * 1024 * 1024
@@ -85,7 +85,7 @@ class Reads:
                     raise answer
         return answers
 
-    async def _read(self, ranges: Sequence[Range], verify: bool) -> list[bytes | Exception]:
+    async def _read(self, ranges: Sequence[Slice], verify: bool) -> list[bytes | Exception]:
         current = {path: Current(self.client.lookup, path) for path in {path for path, _, _ in ranges}}
         for each in current.values():
             each.believe()

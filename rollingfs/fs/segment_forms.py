@@ -34,15 +34,9 @@ class Form(Generic[P, T]):
     def __init__(self, verb: Callable[..., Any], place: int, path: str, options: dict[str, Any]) -> None:
         self.verb, self.place, self.path, self.options = verb, place, path, options
 
-    def by_path(self) -> Callable[..., Any]:
-        """The method of the filesystem."""
-        made: Callable[..., Any] = both(self.verb, of="_at", path=self.path, **self.options)[self.place]
-        return made
-
-    def by_handle(self) -> Callable[..., Any]:
-        """The method of a handle."""
-        made: Callable[..., Any] = both(self.verb, of="_binding", **self.options)[self.place]
-        return made
+    def method(self, **face: Any) -> Any:
+        """The method of a face."""
+        return both(self.verb, **face, **self.options)[self.place]
 
     if TYPE_CHECKING:
 
@@ -82,7 +76,8 @@ class ByPath(Forms):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if ByPath in cls.__bases__:
-            _give(cls, Form.by_path)
+            for name, form in _forms().items():
+                setattr(cls, name, form.method(of="_at", path=form.path))
 
 
 class ByHandle(Forms):
@@ -90,11 +85,9 @@ class ByHandle(Forms):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if ByHandle in cls.__bases__:
-            _give(cls, Form.by_handle)
+        for name, form in _forms().items():
+            setattr(cls, name, form.method(of="_binding"))
 
 
-def _give(cls: type, make: Callable[[Form[..., Any]], Callable[..., Any]]) -> None:
-    for name, form in vars(Forms).items():
-        if isinstance(form, Form):
-            setattr(cls, name, make(form))
+def _forms() -> dict[str, Form[..., Any]]:
+    return {name: form for name, form in vars(Forms).items() if isinstance(form, Form)}

@@ -8,8 +8,8 @@ from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.fs.core import Core
 from rollingfs.fs.sync_async import both
 from rollingfs.policy import OffloadPolicy
-from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.stream_verbs import StreamVerbs
 
 
 class Stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import is_small
@@ -15,6 +15,15 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Verb = Callable[..., Coroutine[Any, Any, T]]
+
+
+class Options(TypedDict, total=False):
+    """The options of `both`."""
+
+    commits: bool
+    takes: Verb[Any] | None
+    data: str
+    of: str
 
 
 class Face(Protocol):
@@ -28,33 +37,14 @@ class Face(Protocol):
 
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]],
-    *,
-    commits: bool = False,
-    takes: Verb[Any] | None = None,
-    data: str = "data",
-    of: str = "_verbs",
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: None = None, **options: Unpack[Options]
 ) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]],
-    *,
-    commits: bool = False,
-    takes: Verb[Any] | None = None,
-    data: str = "data",
-    of: str = "_verbs",
-    path: str,
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: str, **options: Unpack[Options]
 ) -> tuple[Callable[Concatenate[Any, str, P], T], Callable[Concatenate[Any, str, P], Coroutine[Any, Any, T]]]: ...
 @overload
-def both(
-    verb: Verb[T],
-    *,
-    commits: bool = False,
-    takes: Verb[Any] | None = None,
-    data: str = "data",
-    of: str = "_verbs",
-    path: str | None = None,
-) -> tuple[Callable[..., T], Verb[T]]: ...
+def both(verb: Verb[T], *, path: str | None = None, **options: Unpack[Options]) -> tuple[Callable[..., T], Verb[T]]: ...
 def both(
     verb: Verb[T],
     *,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fsspec.compression import compr
+from fsspec.core import get_compression
 
 from rollingfs.fs.unclosed import CommitsByClose, watch
 from rollingfs.fs.write_file import WriteFile
@@ -169,3 +170,37 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
             self._hand_on()
             self._file.hold(False)
         self._file.tell_at_exit()
+
+
+def open_text(
+    open_binary: Callable[..., Any],
+    path: str,
+    mode: str,
+    block_size: int | None,
+    cache_options: dict[str, Any] | None,
+    compression: str | None,
+    options: dict[str, Any],
+) -> Any:
+    """Open a file as fsspec does; what is written as text or compressed is committed by `close` alone.
+
+    Parameters
+    ----------
+    open_binary
+        fsspec's `open`.
+    """
+    keys = [key for key in ("encoding", "errors", "newline") if "b" not in mode and key in options]
+    text = {key: options.pop(key) for key in keys}
+    if "r" in mode or ("b" in mode and compression is None):
+        return open_binary(path, mode, block_size, cache_options, compression, **text, **options)
+    codec = get_compression(path, compression)
+    if codec is not None and options.get("commit_on") is not None:
+        raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
+    if codec is not None and "a" in mode and not joins(compr[codec]):
+        raise ValueError(
+            f"{path}: a reader finds only one of several {codec} archives in a file, so nothing can be appended "
+            "by this codec; nothing was written: open by 'wb', or append by gzip, bz2 or xz"
+        )
+    binary = mode if "b" in mode else mode.replace("t", "") + "b"
+    file = open_binary(path, binary, block_size, cache_options, None, **options)
+    file = file if codec is None else CompressedFile(file, codec)
+    return file if "b" in mode else TextFile(file, write_through="commit_on" in options, **text)

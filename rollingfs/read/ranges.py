@@ -18,7 +18,7 @@ from rollingfs.errors import ConflictError, UnknownTierError
 from rollingfs.format import placement
 from rollingfs.format.header import Chunk, Page
 from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.read_job import Job, Piece, corrupt, gone, missing_chunk, said_now, too_short
+from rollingfs.read.read_job import Job, ReadPiece, corrupt, gone, missing_chunk, said_now, too_short
 from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import READ, Meters
@@ -131,6 +131,11 @@ class Fetcher:
         verify: bool = False,
     ) -> list[Buffer | Exception]:
         limit, began_ns = limit or self.backend.requests_max, perf_counter_ns()
+        if len(requests) == 1:  # the last bytes of a log, read alone: nothing is to be planned
+            [(snapshot, start, end)] = requests
+            if (tail := snapshot.inline(start, end)) is not None:
+                self.meters.count(READ, began_ns, len(tail))
+                return [tail]
         try:
             jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
             todo = [job for job in jobs if job.error is None]
@@ -281,7 +286,7 @@ class Fetcher:
             await self.runtime.gather([partial(load, path, page) for path, page in wanted.items()], PAGE_READS_MAX)
         return loaded
 
-    async def _read_piece(self, job: Job, piece: Piece, checks: PieceChecks, wanted: frozenset[str] | None) -> None:
+    async def _read_piece(self, job: Job, piece: ReadPiece, checks: PieceChecks, wanted: frozenset[str] | None) -> None:
         if job.failed:
             return  # another piece of this job has failed
         chunk = piece.chunk if wanted is None or piece.path in wanted else None

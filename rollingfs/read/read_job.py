@@ -22,7 +22,7 @@ UNSEEN_BYTES_MAX = 4 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadPiece:
     """A range of one file, and its place in the answer."""
 
     path: str
@@ -62,7 +62,7 @@ class Job:
         self.snapshot = snapshot
         self.start = start
         self.end = end
-        self.pieces: list[Piece] = []
+        self.pieces: list[ReadPiece] = []
         self.large: dict[str, Chunk] = {}
         """Large chunk files, whose sizes must be seen first: no header is believed about that."""
         self._sizes: dict[str, int] = {}
@@ -116,7 +116,7 @@ class Job:
         if header is None:
             for first, last in even(self.start, self.end, range_bytes):
                 self.pieces.append(
-                    Piece(self.snapshot.path, first, last, first - self.start, None, self.snapshot.token)
+                    ReadPiece(self.snapshot.path, first, last, first - self.start, None, self.snapshot.token)
                 )
         else:
             try:
@@ -179,7 +179,7 @@ class Job:
             self.error = too_short(path, chunk, self._sizes[path])
             return
         for first, last in even(start, end, range_bytes):
-            self.pieces.append(Piece(path, first - shift, last - shift, first - self.start, chunk))
+            self.pieces.append(ReadPiece(path, first - shift, last - shift, first - self.start, chunk))
 
     def _tail(self, header: Header) -> bytes:
         if self.end <= header.tail_start:
@@ -194,13 +194,13 @@ class Job:
         return self._buffer is not None
 
     @contextlib.contextmanager
-    def place(self, piece: Piece) -> Iterator[memoryview]:
+    def place(self, piece: ReadPiece) -> Iterator[memoryview]:
         """The part of the buffer that a piece fills."""
         assert self._buffer is not None
         with self._buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
             yield target
 
-    def check_size(self, piece: Piece, count: int) -> None:
+    def check_size(self, piece: ReadPiece, count: int) -> None:
         """Fail if a piece had another size than was asked for."""
         if count == piece.size:
             return
@@ -209,7 +209,7 @@ class Job:
         else:
             self.error = too_short(piece.path, piece.chunk, piece.start + count)
 
-    def put(self, piece: Piece, data: Buffer) -> None:
+    def put(self, piece: ReadPiece, data: Buffer) -> None:
         """Put the bytes of a piece into their place."""
         if self._buffer is None:
             self._answer = data

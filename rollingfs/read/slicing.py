@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-Range = tuple[str, int | None, int | None]
+Slice = tuple[str, int | None, int | None]
 """A path, and a slice of its bytes."""
 
 
@@ -15,7 +15,7 @@ def clip(start: int | None, end: int | None, size: int) -> tuple[int, int]:
     return first, max(first, last)
 
 
-def spread(paths: Any, starts: Any, ends: Any) -> list[Range]:
+def spread(paths: Any, starts: Any, ends: Any) -> list[Slice]:
     """The ranges that the arguments of `cat_ranges` name.
 
     Raises

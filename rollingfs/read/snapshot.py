@@ -43,6 +43,16 @@ class Snapshot:
         """Bytes retained: length - start."""
         return self.length - self.start
 
+    def inline(self, start: int, end: int) -> bytes | None:
+        """The bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""
+        header = self.header
+        if header is None:
+            return None
+        first = header.tail_start
+        if not first <= start <= end <= first + len(header.tail):
+            return None
+        return header.tail[start - first : end - first]
+
     @property
     def extent(self) -> str:
         """The retained range, as errors say it."""

@@ -49,7 +49,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class TextLine:
     """A line of text. It begins at `x`, or ends there if `ends`."""
 
     x: float
@@ -59,7 +59,7 @@ class Label:
     ends: bool = False
 
 
-Shape = Box | Label
+Shape = Box | TextLine
 
 
 def draw(found: Outline, file: Path) -> None:
@@ -73,14 +73,14 @@ def draw(found: Outline, file: Path) -> None:
 
 
 def _shapes(found: Outline) -> Iterator[Shape]:
-    yield Label(MARGIN, 30, visible(found.path), TITLE_PX)
-    yield Label(MARGIN, 54, found.title)
+    yield TextLine(MARGIN, 30, visible(found.path), TITLE_PX)
+    yield TextLine(MARGIN, 54, found.title)
     yield from _runs(found)
     yield from _bar(found)
-    yield Label(MARGIN, BAR_BOTTOM + 18, "0")
+    yield TextLine(MARGIN, BAR_BOTTOM + 18, "0")
     if found.start:
-        yield Label(_x(found, found.start), BAR_BOTTOM + 18, f"start {found.start:,}")
-    yield Label(WIDTH - MARGIN, BAR_BOTTOM + 18, f"length {found.length:,}", ends=True)
+        yield TextLine(_x(found, found.start), BAR_BOTTOM + 18, f"start {found.start:,}")
+    yield TextLine(WIDTH - MARGIN, BAR_BOTTOM + 18, f"length {found.length:,}", ends=True)
     if found.garbage.files:
         width = max(2.0, min(1.0, found.garbage.bytes / max(1, found.length)) * (WIDTH - 2 * MARGIN))
         yield Box(MARGIN, BAR_BOTTOM + 28, width, 10, GARBAGE_COLOUR)
@@ -102,7 +102,7 @@ def _runs(found: Outline) -> Iterator[Shape]:
         name = visible(run.where.rpartition("/")[2].removesuffix(CHUNKS_SUFFIX))
         yield Box(x, RUNS_TOP, width, RUNS_HEIGHT, RUN_COLOURS[index % 2])
         if len(name) * CHARACTER_WIDTH < width:
-            yield Label(x, RUNS_TOP - 4, name, FONT_PX - 2)
+            yield TextLine(x, RUNS_TOP - 4, name, FONT_PX - 2)
 
 
 def _bar(found: Outline) -> Iterator[Box]:
@@ -135,11 +135,11 @@ def _legend(found: Outline) -> Iterator[Shape]:
         ),
     ]
     shown = [(colour, text) for colour, is_there, text in marks if is_there]
-    yield Label(MARGIN, LEGEND_TOP, "by age")
+    yield TextLine(MARGIN, LEGEND_TOP, "by age")
     for index, (colour, text) in enumerate(shown):
         y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
         yield Box(MARGIN, y - 11, 12, 12, colour)
-        yield Label(MARGIN + 20, y, text)
+        yield TextLine(MARGIN + 20, y, text)
     yield from _sizes(found.sizes)
 
 
@@ -148,10 +148,10 @@ def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
     left = WIDTH // 2
     shown = [one for one in sizes if one.count]
     most = max((one.bytes for one in shown), default=0)
-    yield Label(left, LEGEND_TOP, "by size")
+    yield TextLine(left, LEGEND_TOP, "by size")
     for index, one in enumerate(shown):
         y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
-        yield Label(left, y, _class_text(one))
+        yield TextLine(left, y, _class_text(one))
         yield Box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
 
 

@@ -8,7 +8,7 @@ from html import escape
 from rollingfs.errors import visible
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.show.readable import count_text, size_text
-from rollingfs.show.segment_map import INLINE, Run, runs
+from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.members import Member
 
 ROWS_MAX = 12
@@ -20,7 +20,7 @@ GONE_COLOUR, TAIL_COLOUR = "#d0d7de", "#d4a72c"
 CHUNK_COLOURS = ("#2da44e", "#3b6fd4")
 """Neighbouring runs of chunks in different folders have different colours."""
 
-Part = tuple[str, int, int, str]
+Stripe = tuple[str, int, int, str]
 """A part of a segment: its colour, its first offset, its end, what it is."""
 
 
@@ -46,7 +46,7 @@ def stream_html(path: str, members: Sequence[Member] | None) -> str:
     return _box(path, facts, _table([*rows, *_shortened([_member_row(one, longest) for one in members])]))
 
 
-def _parts(snapshot: Snapshot) -> Iterator[Part]:
+def _parts(snapshot: Snapshot) -> Iterator[Stripe]:
     if snapshot.start:
         yield GONE_COLOUR, 0, snapshot.start, "truncated"
     if snapshot.header is None:
@@ -58,11 +58,11 @@ def _parts(snapshot: Snapshot) -> Iterator[Part]:
         yield colour, run.start, run.end, _text(run)
 
 
-def _text(run: Run) -> str:
+def _text(run: ChunkRun) -> str:
     return f"{count_text(run.count, 'chunk')} in {visible(run.where)}" if run.count else run.where
 
 
-def _bar(parts: Iterable[Part], length: int) -> str:
+def _bar(parts: Iterable[Stripe], length: int) -> str:
     shapes = "".join(
         f'<rect x="{start * WIDTH_PX / length:.2f}" width="{max(WIDTH_PX_MIN, (end - start) * WIDTH_PX / length):.2f}" '
         f'height="{HEIGHT_PX}" fill="{colour}"><title>{start:,} to {end:,}: {escape(what)}</title></rect>'
@@ -71,7 +71,7 @@ def _bar(parts: Iterable[Part], length: int) -> str:
     return f'<svg viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}" width="100%" style="max-width:{WIDTH_PX}px">{shapes}</svg>'
 
 
-def _legend_row(part: Part) -> str:
+def _legend_row(part: Stripe) -> str:
     colour, start, end, what = part
     return f'<td style="color:{colour}">&#9632;</td><td>{start:,} to {end:,}</td><td>{escape(what)}</td>'
 

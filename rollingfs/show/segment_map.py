@@ -30,7 +30,7 @@ AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 w
 """Classes of chunks: by their bytes in the segment, and by the seconds since they were written."""
 
 
-class Chunks(Protocol):
+class SnapshotChunks(Protocol):
     """The chunks of a snapshot, in order, without the inline tail; as ``fs.segment(path).chunks``."""
 
     @property
@@ -39,7 +39,7 @@ class Chunks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ChunkRun:
     """Neighbouring chunks that lie in one folder, or the inline tail."""
 
     start: int
@@ -57,32 +57,32 @@ def _where(entry: Entry) -> str:
     return f"{folder}, tier {entry.tier}" if entry.tier else folder
 
 
-def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[Run]:
+def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun]:
     """The retained bytes of a segment as runs of chunks by folder, the inline tail last.
 
     Parameters
     ----------
     entries
-        Chunks, or what the header itself lists: an index page then stands for all its chunks.
+        SnapshotChunks, or what the header itself lists: an index page then stands for all its chunks.
     start, length
         Segment offsets of the first retained byte and of the end.
     """
-    run: Run | None = None
+    run: ChunkRun | None = None
     end = start
     for entry in entries:
         where = _where(entry)
         count = entry.count if isinstance(entry, Page) else 1
         end = entry.end
         if run is not None and run.where == where:
-            run = Run(run.start, end, run.count + count, where)
+            run = ChunkRun(run.start, end, run.count + count, where)
             continue
         if run is not None:
             yield run
-        run = Run(max(entry.start, start), end, count, where)
+        run = ChunkRun(max(entry.start, start), end, count, where)
     if run is not None:
         yield run
     if end < length:
-        yield Run(end, length, 0, INLINE)
+        yield ChunkRun(end, length, 0, INLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Class:
 
 
 @dataclass(frozen=True, slots=True)
-class Garbage:
+class Leftovers:
     """Files beside a segment that nobody refers to."""
 
     files: int = 0
@@ -125,10 +125,10 @@ class Outline:
     start: int
     length: int
     cells: Sequence[Cell]
-    runs: Sequence[Run]
+    runs: Sequence[ChunkRun]
     sizes: Sequence[Class]
     ages: Sequence[Class]
-    garbage: Garbage
+    garbage: Leftovers
 
     @property
     def chunks(self) -> int:
@@ -150,7 +150,7 @@ class Outline:
         )
 
 
-def outline(chunks: Chunks, *, now_s: float, width: int = WIDTH, garbage: Garbage | None = None) -> Outline:
+def outline(chunks: SnapshotChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
     """What a picture of a segment shows, by its snapshot; memory does not grow with the number of chunks.
 
     Parameters
@@ -175,7 +175,7 @@ def outline(chunks: Chunks, *, now_s: float, width: int = WIDTH, garbage: Garbag
         found,
         tally.sizes,
         tally.ages,
-        garbage or Garbage(),
+        garbage or Leftovers(),
     )
 
 
@@ -215,7 +215,7 @@ def _class(classes: Sequence[tuple[int | None, str]], value: float) -> int:
     return next(index for index, (limit, _) in enumerate(classes) if limit is None or value < limit)
 
 
-def picture(chunks: Chunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
+def picture(chunks: SnapshotChunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
     """Draw the map of a segment by its snapshot.
 
     Parameters
@@ -241,7 +241,7 @@ def picture(chunks: Chunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> 
     return "\n".join([title, f"[{_bar(found, view.length, width)}]", *_rows(view.start, found, rows_max)])
 
 
-def _bar(found: list[Run], length: int, width: int) -> str:
+def _bar(found: list[ChunkRun], length: int, width: int) -> str:
     """One character for each equal part of the offsets; what holds the part's first byte decides which."""
     marks = [(run.start, TAIL if run.count == 0 else SHADES[index % 2]) for index, run in enumerate(found)]
     bar = []
@@ -251,7 +251,7 @@ def _bar(found: list[Run], length: int, width: int) -> str:
     return "".join(bar)
 
 
-def _rows(start: int, found: list[Run], rows_max: int) -> list[str]:
+def _rows(start: int, found: list[ChunkRun], rows_max: int) -> list[str]:
     rows = [_row(0, start, GONE, "truncated")] if start else []
     for index, run in enumerate(found):
         mark = SHADES[index % 2] if run.count else TAIL

@@ -23,11 +23,11 @@ NOTES = (CONFLICT, CARRIED, UNKNOWN)
 NS = 1_000_000_000
 
 Attributes = Mapping[str, str]
-Found = Iterator[tuple[float, dict[str, str]]]
+Values = Iterator[tuple[float, dict[str, str]]]
 """Values with their attributes."""
-Source = tuple[Meters, Attributes]
+Counted = tuple[Meters, Attributes]
 
-_sources: WeakKeyDictionary[Meter, list[Source]] = WeakKeyDictionary()
+_sources: WeakKeyDictionary[Meter, list[Counted]] = WeakKeyDictionary()
 _lock = threading.Lock()
 _own: list[Meter] = []
 """The meter of the global provider, once it is needed."""
@@ -58,10 +58,10 @@ def export(counted: Meters, meter: Meter | None, attributes: Attributes) -> None
         _make_instruments(meter, sources)
 
 
-def _make_instruments(meter: Meter, sources: list[Source]) -> None:
+def _make_instruments(meter: Meter, sources: list[Counted]) -> None:
     from opentelemetry.metrics import Observation
 
-    def asked(values: Callable[[str, Tally], Found]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def asked(values: Callable[[str, Tally], Values]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def answer(options: CallbackOptions) -> Iterable[Observation]:
             return [Observation(value, found) for value, found in _sums(sources, values)]
 
@@ -82,7 +82,7 @@ def _make_instruments(meter: Meter, sources: list[Source]) -> None:
         meter.create_observable_counter(name, [asked(values)], unit, what)
 
 
-def _sums(sources: Iterable[Source], values: Callable[[str, Tally], Found]) -> list[tuple[float, dict[str, Any]]]:
+def _sums(sources: Iterable[Counted], values: Callable[[str, Tally], Values]) -> list[tuple[float, dict[str, Any]]]:
     """The values of all filesystems; those with the same attributes are one."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for counted, attributes in list(sources):
@@ -96,24 +96,24 @@ def _sums(sources: Iterable[Source], values: Callable[[str, Tally], Found]) -> l
 # -- the values of one kind of call --------------------------------------------------------------------------
 
 
-def _counts(name: str, tally: Tally) -> Found:
+def _counts(name: str, tally: Tally) -> Values:
     if name not in NOTES:
         yield tally.count - tally.refusals - tally.errors, {"call": name, "outcome": "ok"}
         yield tally.refusals, {"call": name, "outcome": "refused"}
         yield tally.errors, {"call": name, "outcome": "error"}
 
 
-def _bytes(name: str, tally: Tally) -> Found:
+def _bytes(name: str, tally: Tally) -> Values:
     if tally.bytes:
         yield tally.bytes, {"call": name}
 
 
-def _seconds(name: str, tally: Tally) -> Found:
+def _seconds(name: str, tally: Tally) -> Values:
     if name not in NOTES:
         yield tally.ns / NS, {"call": name}
 
 
-def _buckets(name: str, tally: Tally) -> Found:
+def _buckets(name: str, tally: Tally) -> Values:
     if name in NOTES:
         return
     sums = list(accumulate(tally.buckets))
@@ -122,6 +122,6 @@ def _buckets(name: str, tally: Tally) -> Found:
     yield sums[-1], {"call": name, "le": "+Inf"}
 
 
-def _events(name: str, tally: Tally) -> Found:
+def _events(name: str, tally: Tally) -> Values:
     if name in NOTES:
         yield tally.count, {"event": name}

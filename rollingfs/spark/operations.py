@@ -19,6 +19,7 @@ from rollingfs.maintenance.verify import damaged
 from rollingfs.spark.source import lines, places
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.offload_policy import Asked
+from rollingfs.stream.upkeep import collect_segment, offload_segment
 
 INFO = "info"
 COLLECT = "collect"
@@ -178,11 +179,9 @@ class Work:
     def collect_remains(self, fs: RollingFileSystem) -> None:
         """Collect the remains of a deleted segment."""
         self._operation = COLLECT
-        try:
-            result = fs.collect(self._path, self._settings.grace, self._settings.dry_run)
-        except FileNotFoundError:
-            return  # another program deleted the last of it meanwhile
-        self._note(_collected(result))
+        below, settings = core(fs), self._settings
+        collect = collect_segment(below.client, self._path, settings.grace, dry_run=settings.dry_run)
+        self._note(_collected(below.run(collect)))
 
     def _note(self, outcome: Outcome) -> None:
         self._bytes += outcome.bytes
@@ -282,9 +281,13 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
 
 def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     """Offload as the caller asks, or as the policies say; nothing if no policy counts for the segment."""
-    asked = settings.asked or Asked.by(fs.get_policy(segment.path).offload)
-    if asked is None or settings.dry_run:
+    if settings.dry_run:
         return Outcome(0, {})
+    if (asked := settings.asked) is None:
+        below = core(fs)
+        by_policy = below.run(offload_segment(below.client, segment.path))
+        segment.refresh()
+        return Outcome(0, {}) if by_policy is None else Outcome(by_policy.bytes, asdict(by_policy))
     chosen = asked.chosen
     did = segment.offload(asked.tier, None, chosen.after_bytes, chosen.after_age_s, deletion_lag=asked.lag_s)
     return Outcome(did.bytes, asdict(did))

@@ -23,7 +23,7 @@ LOOKS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Listed:
     """The segments of a stream, by name."""
 
     views: dict[str, Snapshot]
@@ -97,7 +97,7 @@ class Members:
         """Whether to go on without the segment that this error is about."""
         return self.on_error == REPORT and is_of_entry(error)
 
-    async def find(self) -> Found:
+    async def find(self) -> Listed:
         """The segments as a listing shows them now.
 
         Raises
@@ -118,11 +118,11 @@ class Members:
             except ValueError as error:  # a file of another tool: no ledger could name it
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")
-        found = Found(views, errors)
+        found = Listed(views, errors)
         self.last = [_member(name, views.get(name)) for name in found.names]
         return found
 
-    async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Found:
+    async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
         """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
 
         Each plain file is looked at, because a listing may tell no token of it, or another than the look.
@@ -154,7 +154,7 @@ class Members:
         await self._leave_out_taken(found)
         return replace(found, listed_s=listing.now)
 
-    async def _settle(self, found: Found) -> bool:
+    async def _settle(self, found: Listed) -> bool:
         """Settle the moves whose sources were found; returns whether any was settled."""
 
         async def one(path: str, header: Header) -> bool:
@@ -170,7 +170,7 @@ class Members:
         calls = [partial(one, self.path_of(name), header) for name, header in _sources(found)]
         return any(await self.listings.gather(calls))
 
-    async def _look_again(self, found: Found, asked: Iterable[str]) -> None:
+    async def _look_again(self, found: Listed, asked: Iterable[str]) -> None:
         """Look at segments by their names, whatever a listing said."""
         paths = {name: self.path_of(name) for name in asked}
         looks = await self.listings.gather([partial(self._look_if_there, path) for path in paths.values()])
@@ -181,7 +181,7 @@ class Members:
             elif seen is not None:
                 found.unreadable[name] = seen
 
-    async def _leave_out_taken(self, found: Found) -> None:
+    async def _leave_out_taken(self, found: Listed) -> None:
         """Leave out the sources whose bytes the target of a move has already."""
         marked = _sources(found)
         taken = await self.listings.gather([partial(self._is_taken, header) for _, header in marked])
@@ -203,7 +203,7 @@ class Members:
             return False  # then nobody counts the target's bytes
         return target is not None and merging.has_merged(target, merge)
 
-    async def times(self, found: Found) -> tuple[float, float]:
+    async def times(self, found: Listed) -> tuple[float, float]:
         """The time now, and one by which all bytes that were found had been written, in seconds since 1970.
 
         A store's own clock decides; its dates may be whole seconds, so the second time is the end of the second. The
@@ -247,7 +247,7 @@ class Members:
         return {self.path_of(name): str(error) for name, error in unreadable.items()}
 
 
-def _sources(found: Found) -> list[tuple[str, Header]]:
+def _sources(found: Listed) -> list[tuple[str, Header]]:
     """The segments that are being moved."""
     return [(name, view.header) for name, view in found.views.items() if view.header and view.header.merge]
 

@@ -121,7 +121,7 @@ class RetentionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class Holding:
     """What a stream holds of one segment."""
 
     start: int
@@ -131,25 +131,25 @@ class Extent:
     sealed: bool = False
 
 
-Extents = Mapping[str, Extent]
+Holdings = Mapping[str, Holding]
 Positions = dict[str, int]
 """An offset for every segment of a stream, within its extent."""
 
 
-def positions(cut: StreamCut, extents: Extents) -> Positions:
+def positions(cut: StreamCut, extents: Holdings) -> Positions:
     """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
     return {name: _position(cut, name, extent) for name, extent in extents.items()}
 
 
-def _position(cut: StreamCut, name: str, extent: Extent) -> int:
+def _position(cut: StreamCut, name: str, extent: Holding) -> int:
     return max(cut[name], extent.start) if _says(cut, name, extent) else extent.start
 
 
-def _is_end(cut: StreamCut, name: str, extent: Extent) -> bool:
+def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
     return extent.sealed and _says(cut, name, extent) and cut[name] >= extent.end
 
 
-def _says(cut: StreamCut, name: str, extent: Extent) -> bool:
+def _says(cut: StreamCut, name: str, extent: Holding) -> bool:
     """Whether a cut is about this segment."""
     return cut.incarnations.get(name) in extent.incarnations and cut[name] <= extent.end
 
@@ -164,7 +164,7 @@ def most(several: Sequence[Positions]) -> Positions:
     return {name: max(one[name] for one in several) for name in several[0]}
 
 
-def bytes_left(at: Positions, extents: Extents) -> int:
+def bytes_left(at: Positions, extents: Holdings) -> int:
     """The bytes that a trim to these positions leaves."""
     return sum(extent.end - at[name] for name, extent in extents.items())
 
@@ -173,7 +173,7 @@ def choose(
     policy: RetentionPolicy,
     cuts: Iterable[StreamCut],
     subscribers: Iterable[StreamCut],
-    extents: Extents,
+    extents: Holdings,
     now: float,
 ) -> Positions:
     """The positions to which one run trims a stream.
@@ -202,13 +202,13 @@ def choose(
     return least([most([target, within[0] if within else newest]), newest])
 
 
-def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Extents, now: float) -> set[str]:
+def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Holdings, now: float) -> set[str]:
     """Segments that a cut which retains enough no longer needs, so that sealed ones may go."""
     enough = [cut for cut in cuts if _left(policy, cut.at, positions(cut, extents), extents, now) >= policy.min]
     return {name for name, extent in extents.items() if any(_is_end(cut, name, extent) for cut in enough)}
 
 
-def _left(policy: RetentionPolicy, at: float, place: Positions, extents: Extents, now: float) -> float:
+def _left(policy: RetentionPolicy, at: float, place: Positions, extents: Holdings, now: float) -> float:
     """What a trim to a kept cut leaves: bytes, or seconds, as the policy counts."""
     return bytes_left(place, extents) if policy.by == BY_SIZE else now - at
 
@@ -218,7 +218,7 @@ def _is_over(
     policy: RetentionPolicy,
     target: Positions,
     kept: Sequence[tuple[float, Positions]],
-    extents: Extents,
+    extents: Holdings,
     now: float,
 ) -> bool:
     """Whether a trim to `target` would leave more than `limit`."""
@@ -247,7 +247,7 @@ def following(cuts: Iterable[StreamCut], cut: StreamCut) -> tuple[StreamCut, ...
     return (*older, cut)
 
 
-def prune(cuts: Iterable[StreamCut], extents: Extents, gone: Gone | None = None) -> tuple[StreamCut, ...]:
+def prune(cuts: Iterable[StreamCut], extents: Holdings, gone: Gone | None = None) -> tuple[StreamCut, ...]:
     """The cuts to keep: the newest one, and the offsets of the others that a later run may need; not too many.
 
     Parameters
@@ -291,13 +291,13 @@ def _is_too_much(count: int, offsets: int) -> bool:
     return count > CUTS_KEPT_MIN and (count > CUTS_KEPT_MAX or offsets > OFFSETS_KEPT_MAX)
 
 
-def _inside(cut: StreamCut, extents: Extents, gone: Gone | None) -> StreamCut:
+def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:
     """The part of a cut before which there are still bytes, or by which a sealed segment goes."""
     kept = [name for name in cut if _is_useful(cut, name, extents, gone)]
     return cut if len(kept) == len(cut) else cut.only(kept)
 
 
-def _is_useful(cut: StreamCut, name: str, extents: Extents, gone: Gone | None) -> bool:
+def _is_useful(cut: StreamCut, name: str, extents: Holdings, gone: Gone | None) -> bool:
     extent = extents.get(name)
     if extent is None:
         return gone is not None and (name, cut.incarnations.get(name)) not in gone

@@ -11,7 +11,7 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
 from rollingfs.stream.ledger_codec import Column, Goal, Ledger, columns_of
 from rollingfs.stream.members import Members
-from rollingfs.stream.retention import Extent, RetentionPolicy
+from rollingfs.stream.retention import Holding, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
 
 
@@ -99,7 +99,7 @@ class _Plan:
     policy: RetentionPolicy
     """The one by which the cut was taken."""
     taken: StreamCut | None
-    extents: Mapping[str, Extent]
+    extents: Mapping[str, Holding]
     gone: Collection[Column]
     now: float
 
@@ -145,7 +145,7 @@ class _Plan:
         return replace(ledger, cuts=cuts).trimmed(goals, self.gone, name)
 
 
-def _after(goals: Mapping[str, Goal], extents: Mapping[str, Extent]) -> dict[str, Extent]:
+def _after(goals: Mapping[str, Goal], extents: Mapping[str, Holding]) -> dict[str, Holding]:
     """What is left after a trim."""
     left = dict(extents)
     for name, goal in goals.items():
@@ -158,5 +158,5 @@ def _after(goals: Mapping[str, Goal], extents: Mapping[str, Extent]) -> dict[str
     return left
 
 
-def _extent(view: Snapshot) -> Extent:
-    return Extent(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)
+def _extent(view: Snapshot) -> Holding:
+    return Holding(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)

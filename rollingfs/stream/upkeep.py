@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from rollingfs.client import Client
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
@@ -16,8 +17,8 @@ from rollingfs.maintenance import Collected, Offloaded
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
-from rollingfs.stream.operations import StreamVerbs
 from rollingfs.stream.retention_run import Retained
+from rollingfs.stream.stream_verbs import StreamVerbs
 
 logger = logging.getLogger("rollingfs")
 
@@ -173,10 +174,7 @@ class Upkeep:
         if self.is_stopped():
             return Upkept(path, is_stream=False, is_cut_short=True)
         try:
-            loaded = await self.client.headers.load(path)
-            did = None
-            if loaded.live and loaded.header is not None:
-                did = await offload_by_policy(self.client, path, loaded.header, ledger)
+            did = await offload_segment(self.client, path, ledger)
         except FileNotFoundError:
             return Upkept(path, is_stream=False)  # deleted or replaced meanwhile
         except (OSError, ValueError) as error:
@@ -187,13 +185,35 @@ class Upkeep:
         if self.is_stopped():
             return Upkept(path, is_stream=False, is_cut_short=True)
         try:
-            collect = self.client.collector.collect
-            did = await collect(path, grace_s=self.grace_s, seen=self._seen, named=self._named)
-        except FileNotFoundError:
-            did = Collected()  # somebody else deleted its leftovers meanwhile
+            did = await collect_segment(self.client, path, self.grace_s, seen=self._seen, named=self._named)
         except (OSError, ValueError) as error:
             return _failure(path, COLLECT, path, error)
         return Upkept(path, is_stream=False, files=len(did.files), collected_bytes=did.bytes)
+
+
+async def offload_segment(client: Client, path: str, ledger: Ledger | None = None) -> Offloaded | None:
+    """Offload a segment as its policies say; None if none of them has a tier, or if it is a plain file.
+
+    Parameters
+    ----------
+    ledger
+        That of the folder in which the segment lies, if it is known.
+    """
+    loaded = await client.headers.load(path)
+    if not loaded.live or loaded.header is None:
+        return None
+    ledger = await Ledgers(client).load(names.parent(path)) if ledger is None else ledger
+    return await offload_by_policy(client, path, loaded.header, ledger)
+
+
+async def collect_segment(
+    client: Client, path: str, grace_s: float | None, *, dry_run: bool = False, **known: Any
+) -> Collected:
+    """Collect what lies in the folder of a segment, or of one that was; nothing if somebody has done it meanwhile."""
+    try:
+        return await client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, **known)
+    except FileNotFoundError:
+        return Collected()
 
 
 def _retained(path: str, did: Retained) -> Upkept:

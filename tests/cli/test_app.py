@@ -97,7 +97,7 @@ def test_the_library_imports_nothing_of_the_command_line():
 
 def test_opening_a_filesystem_imports_nothing_that_only_streams_need():
     opened = "import sys; from rollingfs import RollingFileSystem; RollingFileSystem('memory')"
-    script = f"{opened}; print([name for name in sys.modules if name == 'rollingfs.stream.operations'])"
+    script = f"{opened}; print([name for name in sys.modules if name == 'rollingfs.stream.stream_verbs'])"
     found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
     assert found.stdout == b"[]\n"
 

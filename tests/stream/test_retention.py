@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Extent, RetentionPolicy, bytes_left, choose, prune
+from rollingfs.stream.retention import Holding, RetentionPolicy, bytes_left, choose, prune
 from tests.support.examples import examples, nightly
 from tests.support.life import CHUNKS, NOON_S, World
 
@@ -63,7 +63,7 @@ def situations(draw):
         a, b = a + more_a, b + more_b
         places.append((a, b))
     cuts = [StreamCut({"a": x, "b": y}, 10.0 * i, 0, FIRST) for i, (x, y) in enumerate(places)]
-    extents = {"a": Extent(draw(st.integers(0, a)), a, ("1",)), "b": Extent(draw(st.integers(0, b)), b, ("1",))}
+    extents = {"a": Holding(draw(st.integers(0, a)), a, ("1",)), "b": Holding(draw(st.integers(0, b)), b, ("1",))}
     reads = draw(st.lists(st.tuples(st.integers(0, a), st.integers(0, b)), max_size=2))
     subscribers = [StreamCut({"a": x, "b": y}, 0.0, 0, FIRST) for x, y in reads]
     least = draw(st.integers(0, 120))
@@ -111,7 +111,7 @@ def test_a_cut_of_an_earlier_incarnation_or_of_none_says_nothing_about_what_is_t
     def chosen(kept, read, *incarnations):
         cuts = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [kept]]
         readers = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [read]] if read else []
-        return choose(policy, cuts, readers, {"a": Extent(0, 20, incarnations)}, 9.0)["a"]
+        return choose(policy, cuts, readers, {"a": Holding(0, 20, incarnations)}, 9.0)["a"]
 
     assert chosen((10, {"a": "old"}), None, "old") == 10
     assert chosen((10, {"a": "old"}), None, "new") == 0
@@ -128,7 +128,7 @@ def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
     def kept(offset):
         return StreamCut({"a": offset}, float(offset), 0, {"a": "1"})
 
-    extents = {"a": Extent(10, 10**6, ("1",))}
+    extents = {"a": Holding(10, 10**6, ("1",))}
     assert [found["a"] for found in prune(map(kept, (5, 10, 11, 12)), extents)] == [11, 12]
     assert [found["a"] for found in prune(map(kept, (5, 9)), extents)] == [9]
     many = [found["a"] for found in prune(map(kept, range(11, 5011)), extents)]
@@ -138,7 +138,7 @@ def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
 
 
 def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
-    extents = {"a": Extent(10, 100, ("1",)), "b": Extent(0, 100, ("2",)), "c": Extent(0, 100, ("3",))}
+    extents = {"a": Holding(10, 100, ("1",)), "b": Holding(0, 100, ("2",)), "c": Holding(0, 100, ("3",))}
     said = {"a": "1", "b": "2", "c": "replaced", "gone": "4"}
     older = StreamCut({"a": 10, "b": 5, "c": 7, "gone": 9}, 1.0, 7, said)
     newest = StreamCut({"a": 10, "b": 6, "c": 7, "gone": 9}, 2.0, 7, said)

@@ -11,7 +11,7 @@ from rollingfs.errors import FencedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Extent, RetentionPolicy, following, is_due, prune
+from rollingfs.stream.retention import Holding, RetentionPolicy, following, is_due, prune
 from rollingfs.stream.trim import Trimmer
 from rollingfs.write.chunk_writer import ChunkWriter
 from tests.support.backends import Scripted, raises
@@ -298,7 +298,7 @@ def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(world: World) ->
 
 def test_the_limits_of_offsets_hold_with_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.stream.retention.OFFSETS_KEPT_MAX", 100)
-    extents = {name: Extent(0, 1000, (name,)) for name in "abcd"}
+    extents = {name: Holding(0, 1000, (name,)) for name in "abcd"}
     said = {name: name for name in extents}
     kept: tuple[StreamCut, ...] = ()
     for at in range(1, 500):

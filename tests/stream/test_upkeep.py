@@ -16,9 +16,9 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.operations import StreamVerbs
+from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import COLLECT, OFFLOAD, RETAIN, Upkeep, Upkept, total
-from rollingfs.write.policies import set_policies
+from rollingfs.write.set_policies import set_policies
 from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of

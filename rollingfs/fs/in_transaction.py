@@ -1,0 +1,65 @@
+"""The blocking methods of the filesystem that write files: within a transaction they wait for its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
+from rollingfs.fs import arguments, file_verbs
+from rollingfs.fs.patterns import Paths
+from rollingfs.fs.transfers import Transfers
+
+
+def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
+    if not self._intrans:
+        self._pipe_file_now(path, value, mode)
+        return
+    with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb") as file:
+        file.write(value)
+
+
+def put_file(
+    self: Any,
+    lpath: str | os.PathLike[str],
+    rpath: str,
+    callback: Callback = DEFAULT_CALLBACK,
+    mode: str = arguments.OVERWRITE,
+    **kwargs: Any,
+) -> None:
+    if not self._intrans or os.path.isdir(lpath):
+        self._put_file_now(lpath, rpath, callback, mode)
+        return
+    with (
+        self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb") as target,
+        open(lpath, "rb") as source,
+    ):
+        shutil.copyfileobj(source, target)
+
+
+def put(
+    self: Any,
+    lpath: Paths,
+    rpath: Paths,
+    recursive: bool = False,
+    callback: Callback = DEFAULT_CALLBACK,
+    maxdepth: int | None = None,
+    **kwargs: Any,
+) -> None:
+    if not self._intrans:
+        self._put_now(lpath, rpath, recursive, callback, maxdepth, **kwargs)
+        return
+    files, folders = self._bridge.run(self._transfers.to_put(lpath, rpath, recursive, maxdepth))
+    for folder in folders:
+        self.makedirs(folder, exist_ok=True)
+    callback.set_size(len(files))
+    for source, target in callback.wrap(files):
+        with callback.branched(source, target) as child:
+            self.put_file(source, target, callback=child, **kwargs)
+
+
+pipe_file.__doc__ = file_verbs.pipe_file.__doc__
+put_file.__doc__ = Transfers.put_file.__doc__
+put.__doc__ = Transfers.put.__doc__
