@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -56,8 +56,12 @@ class ReaderGone(Exception):
     """The reader of our standard output has closed it. That is no error: nobody is left to write for."""
 
 
-def value_of(option: str, text: str, parse: Callable[[str], T]) -> T:
-    """The value of an option on a command line.
+@overload
+def value_of(option: str, text: str, parse: Callable[[str], T]) -> T: ...
+@overload
+def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None: ...
+def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+    """The value of an option on a command line; None if it is not given.
 
     Raises
     ------
@@ -65,7 +69,7 @@ def value_of(option: str, text: str, parse: Callable[[str], T]) -> T:
         The text is no such value.
     """
     try:
-        return parse(text)
+        return None if text is None else parse(text)
     except ValueError as error:
         raise WrongUsage(f"{option}: {error}") from error
 

@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -130,9 +130,16 @@ def write_json(value: Any) -> None:
         print(json.dumps(value, default=_as_json))
 
 
+def picked(value: object, names: str) -> dict[str, Any]:
+    """Some attributes of a result, by name, for JSON."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def _as_json(value: Any) -> Any:
     if isinstance(value, StreamCut):
         return json.loads(str(value))
+    if isinstance(value, Mapping):
+        return dict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -52,15 +52,10 @@ def policy(
     if given and no_offload:
         raise WrongUsage("--no-offload removes the policy: give no --tier, --after-bytes, --after-age or --lag with it")
     for option, text in (("--after-age", after_age), ("--lag", lag), ("--max-age", max_age)):
-        if text is not None and text != NEVER:
-            value_of(option, text, parse_duration)
-    for option, text, name in (
-        ("--max-bytes", max_bytes, "max_bytes"),
-        ("--max-age", None if max_age == NEVER else max_age, "max_age"),
-        ("--inline-bytes", inline_bytes, "inline_bytes"),
-    ):
-        if text is not None:
-            value_of(option, text, partial(_rolling_with, name))
+        value_of(option, None if text == NEVER else text, parse_duration)
+    value_of("--max-bytes", max_bytes, partial(_rolling_with, "max_bytes"))
+    value_of("--max-age", None if max_age == NEVER else max_age, partial(_rolling_with, "max_age"))
+    value_of("--inline-bytes", inline_bytes, partial(_rolling_with, "inline_bytes"))
     try:
         changes: dict[str, Any] = {
             "offload": OffloadPolicy(**given) if given else (None if no_offload else KEEP),

@@ -43,7 +43,7 @@ def run(
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
         raise WrongUsage(f"--every {every}: it must be more than 0")
-    grace_s = None if grace is None else value_of("--grace", grace, parse_duration)
+    grace_s = value_of("--grace", grace, parse_duration)
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:
@@ -162,13 +162,10 @@ def _fields(one: Upkept, number: int) -> dict[str, object]:
         "round": number,
         "name": one.path,
         "stream": one.is_stream,
-        "dropped_bytes": one.dropped_bytes,
-        "deleted": one.deleted,
+        **output.picked(one, "dropped_bytes deleted"),
         "chunks": one.offloaded.chunks,
         "moved_bytes": one.offloaded.bytes,
-        "files": one.files,
-        "collected_bytes": one.collected_bytes,
-        "failed": dict(one.failed),
+        **output.picked(one, "files collected_bytes failed"),
     }
 
 

@@ -15,6 +15,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
@@ -85,16 +86,8 @@ def trim(
     with session.progress(f"trimming {stream}"):
         did = found.trim(where)
     gone = "".join(f"; deleted {path}" for path in did.deleted)
-    session.report(
-        {
-            "name": found.path,
-            "bytes": did.bytes,
-            "deleted": did.deleted,
-            "waiting": did.waiting,
-            "failed": dict(did.failed),
-        },
-        f"{stream}: {did.bytes:,} bytes trimmed{gone}",
-    )
+    row = picked(did, "bytes deleted waiting failed")
+    session.report({"name": found.path, **row}, f"{stream}: {did.bytes:,} bytes trimmed{gone}")
     _complain(session, did.failed)
 
 
@@ -180,16 +173,7 @@ def _report(session: Session, stream: str, path: str, did: Retained) -> None:
     gone = "".join(f"; {'would delete' if dry_run else 'deleted'} {path}" for path in did.deleted)
     taken = "a cut taken, " if did.taken is not None and not dry_run else ""
     session.report(
-        {
-            "name": path,
-            "taken": did.taken,
-            "trimmed": did.trimmed,
-            "bytes": did.bytes,
-            "deleted": did.deleted,
-            "size": did.size,
-            "failed": dict(did.failed),
-            "dry_run": did.dry_run,
-        },
+        {"name": path, **picked(did, "taken trimmed bytes deleted size failed dry_run")},
         f"{stream}: {taken}{done} {did.bytes:,} bytes, {did.size:,} left{gone}",
     )
     _complain(session, did.failed)
@@ -207,8 +191,7 @@ def _policy(
     delimiter = _delimiter(align)
     times = {"--by-time": by_time, "--max": None if by_time is None else max_, "--every": every}
     for option, text in times.items():
-        if text is not None:
-            value_of(option, text, parse_duration)
+        value_of(option, text, parse_duration)
     try:
         if by_size is not None:
             return RetentionPolicy.by_size(by_size, max_, every or EVERY_DEFAULT, align=delimiter)

@@ -58,15 +58,11 @@ def offload(
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
     cold_end, lag_bytes, lag_s and last_error of each, whenever a block has moved or the error is another.
     """
-    for name, value, parse in (
-        ("--after-bytes", after_bytes, parse_bytes),
-        ("--after-age", after_age, parse_duration),
-        ("--lag", lag, parse_duration),
-        ("--block", block, parse_bytes),
-        ("--max-delay", max_delay, parse_duration),
-    ):
-        if value is not None:
-            value_of(name, value, parse)
+    value_of("--after-bytes", after_bytes, parse_bytes)
+    value_of("--after-age", after_age, parse_duration)
+    value_of("--lag", lag, parse_duration)
+    value_of("--block", block, parse_bytes)
+    value_of("--max-delay", max_delay, parse_duration)
     alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})

@@ -88,12 +88,8 @@ def top(
     every_s = value_of("--every", every, parse_duration)
     if every_s < EVERY_S_MIN:
         raise WrongUsage(f"--every {every}: give at least {EVERY_S_MIN:g} s")
-    for option, text, parse in (
-        ("--after-bytes", after_bytes, parse_bytes),
-        ("--after-age", after_age, parse_duration),
-    ):
-        if text is not None:
-            value_of(option, text, parse)
+    value_of("--after-bytes", after_bytes, parse_bytes)
+    value_of("--after-age", after_age, parse_duration)
     look = _Look(session.place(root), sort, after_bytes, after_age)
     if session.json or once or not sys.stdout.isatty():
         states = look.states()

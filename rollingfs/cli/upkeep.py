@@ -12,6 +12,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, PathsOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import value_of
+from rollingfs.cli.output import picked
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
@@ -143,7 +144,7 @@ def collect(
 
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
     """
-    seconds = None if grace is None else value_of("--grace", grace, parse_duration)
+    seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"collecting {text}"):
@@ -161,11 +162,7 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
     session.report(
         {
             "name": name,
-            "files": did.files,
-            "bytes": did.bytes,
-            "young": did.young,
-            "folders": did.folders,
-            "reasons": dict(did.reasons),
+            **picked(did, "files bytes young folders reasons"),
             "failures": failures,
             "dry_run": dry_run,
         },
