@@ -8,6 +8,7 @@ from functools import partial
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows
 
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import budget
@@ -90,7 +91,7 @@ class BatchLimit:
 
     def _runs(self, backlogs: Mapping[str, Backlog]) -> dict[str, list[Run]]:
         """When what waits was committed, by path."""
-        client = self._fs._client
+        client = core(self._fs).client
         calls = [partial(budget.runs, client, one.view, one.begin, one.limit) for one in backlogs.values()]
-        found = self._fs._bridge.run(client.runtime.gather(calls, client.backend.requests_max))
+        found = core(self._fs).run(client.runtime.gather(calls, client.backend.requests_max))
         return dict(zip(backlogs, found, strict=True))

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import (
@@ -330,7 +331,7 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         """Rows with the columns of `metadata`."""
         for opened, one in self._opened(fs, ranges):
-            times = fs._bridge.run(metadata.commit_times(fs._client, opened.view, one.start, one.extent.end))
+            times = core(fs).run(metadata.commit_times(core(fs).client, opened.view, one.start, one.extent.end))
             located = self._located_arrow if self.options.format == ARROW else self._located_lines
             for batch, offsets in located(opened, one):
                 yield metadata.with_columns(batch, offsets, opened.view.path, times, schema)

@@ -12,6 +12,7 @@ from glob import has_magic
 
 from fsspec.utils import glob_translate
 
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import compression, ipc, lines, places, segments
@@ -123,7 +124,7 @@ class Boundaries:
         return self._behind(view, self._checked(view, point, "endingOffsets"))
 
     def _at(self, view: Snapshot, at_s: float) -> int:
-        return max(view.start, self.fs._bridge.run(offset_at(self.fs._client, view, at_s)))
+        return max(view.start, core(self.fs).run(offset_at(core(self.fs).client, view, at_s)))
 
     def _checked(self, view: Snapshot, point: Point, option: str) -> int:
         if point.offset > view.length:
@@ -150,7 +151,7 @@ class Boundaries:
     def _is_meant(self, path: str) -> bool:
         """Whether a path is one that the query reads."""
         for place in self.options.places:
-            root = str(self.fs._strip_protocol(place.path))
+            root = str(core(self.fs).strip(place.path))
             if has_magic(root):
                 if any(re.match(glob_translate(root), one) for one in (path, *places.folders_of(path))):
                     return True

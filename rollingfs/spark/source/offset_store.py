@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from rollingfs.errors import CorruptChunkError
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source import offsets
 from rollingfs.spark.source.offsets import Mark
@@ -92,7 +93,7 @@ class OffsetStore:
         found = self._bases.get(name)
         if found is None:
             try:
-                data = self._fs._bridge.run(self._fs._client.backend.read(name)).data
+                data = core(self._fs).run(core(self._fs).client.backend.read(name)).data
             except FileNotFoundError as error:
                 raise FileNotFoundError(
                     2,
@@ -115,7 +116,7 @@ class OffsetStore:
         line, number = _place_of(before, folder)
         name = f"{folder}/{line}/{number:010}-{uuid.uuid4().hex}.json.gz"
         text = json.dumps({_FORMAT: 1, "marks": offsets.format_offset(base)}, ensure_ascii=False)
-        self._fs._bridge.run(self._fs._client.backend.write(name, [gzip.compress(text.encode(), 6, mtime=0)]))
+        core(self._fs).run(core(self._fs).client.backend.write(name, [gzip.compress(text.encode(), 6, mtime=0)]))
         self._keep(name, base)
         if number:
             try:
@@ -126,7 +127,7 @@ class OffsetStore:
 
     def _drop(self, own: str, used: Collection[str | None]) -> None:
         """Delete bases that were replaced long ago; the offsets of a restart name the last two."""
-        backend, run = self._fs._client.backend, self._fs._bridge.run
+        backend, run = core(self._fs).client.backend, core(self._fs).run
         there = sorted(run(backend.list(own)).entries, key=lambda entry: entry.modified)
         now = max(entry.modified for entry in there)
         old = [
@@ -165,8 +166,8 @@ def _folder(options: Options, fs: RollingFileSystem) -> str | None:
         raise ValueError(
             f"option offsetsLocation is {location!r}: it must lie on the store that is read ({options.target_protocol})"
         )
-    folder = str(fs._strip_protocol(place.path)).rstrip("/")
-    for source in (str(fs._strip_protocol(one.path)) for one in options.places):
+    folder = str(core(fs).strip(place.path)).rstrip("/")
+    for source in (str(core(fs).strip(one.path)) for one in options.places):
         inside = f"{folder}/".removeprefix(f"{source}/")
         if len(inside) <= len(folder) and not any(part[:1] in ("_", ".") for part in inside.split("/")):
             raise ValueError(

@@ -19,6 +19,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
@@ -87,7 +88,7 @@ def find(
     looks: Looks = {}
     folders = set()
     for place in options.places:
-        path = fs._strip_protocol(place.path)
+        path = core(fs).strip(place.path)
         if has_magic(path):
             looks |= _matching(fs, path)
             continue
@@ -206,9 +207,9 @@ def _below(fs: RollingFileSystem, folder: str) -> Looks:
 
 def _scans(fs: RollingFileSystem, folders: Sequence[str], depth_max: int | None = None) -> Scans:
     """The folders, and those below them, each listed once."""
-    listings = Listings(fs._client)
+    listings = Listings(core(fs).client)
     calls = [partial(listings.tree, folder, depth_max, on_error=REPORT) for folder in folders]
-    return {path: scan for tree in fs._bridge.run(listings.gather(calls)) for path, scan in tree.items()}
+    return {path: scan for tree in core(fs).run(listings.gather(calls)) for path, scan in tree.items()}
 
 
 def _below_in(scans: Scans, folder: str) -> Looks:

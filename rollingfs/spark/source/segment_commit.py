@@ -15,6 +15,7 @@ from rollingfs.errors import BadOffsetError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
@@ -76,7 +77,7 @@ class SegmentCommit:
             It has another policy than the options say.
         """
         if view is None:
-            self.fs._bridge.run(self.fs._client.contents.check_no_folder(self.path))
+            core(self.fs).run(core(self.fs).client.contents.check_no_folder(self.path))
             return
         header = view.header
         if header is not None and header.phase is not Phase.MERGING:  # the commit waits for the end of a merge
@@ -135,13 +136,13 @@ class SegmentCommit:
             self._write([one.data for one in pieces], attrs or {}, Guard(expected_attrs=expected_attrs or {}))
 
     def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
-        segment_verbs = self.fs._client.segments
+        segment_verbs = core(self.fs).client.segments
         if self.overwrite:
             call: Any = segment_verbs.overwrite(self.path, data, attrs=attrs, guard=guard)
         else:
             # the same commit makes the segment if it is missing
             call = segment_verbs.extend(self.path, data, attrs=attrs, guard=guard, create=True)
-        self.fs._bridge.run(call, commits=self.path)
+        core(self.fs).run(call, commits=self.path)
 
     def _write_with_header(
         self, data: Sequence[Any], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]
@@ -221,7 +222,9 @@ class SegmentCommit:
 
     def names_any(self, header: Header, staged: Sequence[Staged]) -> bool:
         """Whether a header names a chunk of some receipts."""
-        named = {chunk.file for chunk in self.fs._bridge.run(self.fs._client.pages.unfold(self.path, header.entries))}
+        named = {
+            chunk.file for chunk in core(self.fs).run(core(self.fs).client.pages.unfold(self.path, header.entries))
+        }
         return any(names.relate(self.path, chunk.path) in named for one in staged for chunk in one.chunks)
 
 

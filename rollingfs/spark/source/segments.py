@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format.header import Chunk
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
@@ -30,7 +31,7 @@ KEPT_BYTES = 31 * 1024 * 1024
 
 def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
     """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
-    client = fs._client
+    client = core(fs).client
 
     async def one(path: str) -> Snapshot | CorruptHeaderError | None:
         try:
@@ -40,7 +41,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
         except CorruptHeaderError as error:
             return error
 
-    return fs._bridge.run(client.runtime.gather([partial(one, path) for path in paths], client.backend.requests_max))
+    return core(fs).run(client.runtime.gather([partial(one, path) for path in paths], client.backend.requests_max))
 
 
 def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
@@ -52,7 +53,7 @@ def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
         Its header cannot be read.
     """
     try:
-        return fs._bridge.run(fs._client.lookup.view(path, fresh=True))
+        return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
     except FileNotFoundError:
         return None
 
@@ -142,11 +143,11 @@ class SegmentReader:
         """The bytes ``[start, end)``, all of them."""
         if start == end:
             return b""
-        return self.fs._bridge.run(self.fs._client.fetcher.read(self.view, start, end, checks=self._checks))
+        return core(self.fs).run(core(self.fs).client.fetcher.read(self.view, start, end, checks=self._checks))
 
     def file(self) -> ReadFile:
         """A file whose position 0 is the first retained byte."""
-        return ReadFile(self.fs, self.fs._client, self.fs._bridge, self.view.path, self.view)
+        return ReadFile(self.fs, core(self.fs).client, core(self.fs).bridge, self.view.path, self.view)
 
 
 @cache
@@ -162,7 +163,7 @@ def keep_memory() -> None:
 
 def is_remote(fs: RollingFileSystem) -> bool:
     """Whether a request takes long, however small it is."""
-    return fs._bridge.is_async
+    return core(fs).is_async
 
 
 def each(fs: RollingFileSystem, call: Callable[[T], U], items: Iterable[T]) -> list[U]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from glob import has_magic
 
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source.offsets import Mark
 from rollingfs.spark.source.options import Options
@@ -39,7 +40,7 @@ class Subscription:
     def __init__(self, options: Options, fs: RollingFileSystem, name: str) -> None:
         self.fs = fs
         self.name = name
-        self.folders = [str(fs._strip_protocol(place.path)).rstrip("/") for place in options.places]
+        self.folders = [str(core(fs).strip(place.path)).rstrip("/") for place in options.places]
         for folder in self.folders:
             if has_magic(folder) or fs.isfile(folder):
                 raise ValueError(

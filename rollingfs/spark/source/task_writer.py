@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source import (
     compression,
@@ -117,9 +118,9 @@ class TaskWriter:
         if not pieces:
             return []
         fs = places.filesystem(self.options)
-        stage, runtime = fs._client.segments.stage, fs._client.runtime
+        stage, runtime = core(fs).client.segments.stage, core(fs).client.runtime
         calls = [partial(stage, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
-        receipts = fs._bridge.run(runtime.gather(calls, fs._client.backend.requests_max))
+        receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.requests_max))
         return [Piece(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
 
 
@@ -131,7 +132,7 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
     ValueError
         No segment can have this path.
     """
-    target = fs._strip_protocol(options.target.path)
+    target = core(fs).strip(options.target.path)
     return names.check_new_name(target if name is None else f"{target}/{name}")
 
 
