@@ -2,8 +2,6 @@
 
 import importlib
 import logging
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fsspec import register_implementation
@@ -140,7 +138,7 @@ _MODULES = {
 use none of them."""
 
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
@@ -149,31 +147,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
-
-
-_MOVED = {
-    "chunks": "commit.chunk_files",
-    "clock": "runtime.clock",
-    "cuts": "stream.cut",
-    "filesystem": "fs.filesystem",
-    "reader": "fs.read_file",
-    "retention": "stream.retention",
-    "tuning": "read.tuning",
-}
-"""Modules of release 0.1.0, which pickles (receipts, cuts, policies, filesystems) and entry points still name."""
-
-
-class _Moved(ModuleType):
-    """An old module name. Every attribute comes from the new module, which is imported at that moment."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(importlib.import_module(f"{__name__}.{_MOVED[self.__name__.rpartition('.')[2]]}"), name)
-
-
-for _old in _MOVED:
-    sys.modules.setdefault(f"{__name__}.{_old}", _Moved(f"{__name__}.{_old}"))
 
 
 def __dir__() -> list[str]:

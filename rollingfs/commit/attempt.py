@@ -166,8 +166,8 @@ class Attempt:
 
     def _is_another(self, found: Header | None) -> bool:
         """Whether a header is of another segment than the attempt replaces, and than the attempt makes."""
-        before = self.base.header if self.base is not None else None
-        ours = {header.segment for header in (before, self.wanted) if header is not None}
+        before = [loaded.header for loaded in (self.base, self.seen) if loaded is not None]
+        ours = {header.segment for header in (*before, self.wanted) if header is not None}
         return found is not None and found.segment not in ours
 
     def clean(self, current: Loaded) -> None:

@@ -7,15 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import google_crc32c
-
 from rollingfs.backend.contract import Backend, Buffer, frozen
 from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.labels import Label, Last
-from rollingfs.format.tokens import crc32c
 from rollingfs.runtime.clock import Clock, Moment
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
@@ -186,7 +184,7 @@ async def read_checksum(backend: Backend, file: str, size_max: int | None = None
     while size_max is None or position <= size_max:
         end = position + CHECK_BYTES_MAX if size_max is None else min(position + CHECK_BYTES_MAX, size_max + 1)
         data = frozen(await backend.read_range(file, position, end))
-        crc = google_crc32c.extend(crc, data)
+        crc = crc32c(data, crc)
         position += len(data)
         if position < end:
             break

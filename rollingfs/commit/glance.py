@@ -12,14 +12,15 @@ import re
 from rollingfs.format import tokens
 from rollingfs.format.asks import Ask
 from rollingfs.format.codec import FORMAT
+from rollingfs.format.crc import crc32c
 
 GLANCE_BYTES = 16 * 1024
 """A glance reads so much of a header; a longer text is loaded as a whole."""
 
 _N = rb"([0-9]{1,19})"
 _BEGIN = re.compile(FORMAT.encode() + rb"\nsegment ([0-9a-f-]{36})\nversion " + _N + rb"\nstate open\nepoch [0-9]+\n")
-_FLOOR = re.compile(rb"asks " + _N + rb" " + _N + rb"\n")
-_OPERATION = re.compile(rb" " + _N + rb" " + _N + rb"(?: [0-9]{1,19})?\n")
+_FLOOR = re.compile(rb"asks " + _N + rb"\n")
+_OPERATION = re.compile(_N + rb" " + _N + rb"(?: [0-9]{1,19})?\n")
 _END = re.compile(rb"end crc32c=([0-9a-f]{8})\n\n")
 
 
@@ -44,25 +45,18 @@ def version_to_wait_at(data: bytes, ask: Ask, versions_max: int) -> int | None:
         return None
     version = int(begin[2])
     floor = _FLOOR.match(data, data.find(b"\nasks ", 0, end) + 1, end)
-    if floor is None or int(floor[2]) != version or int(floor[1]) > ask.base or version < ask.base:
+    if floor is None or int(floor[1]) > ask.base or version < ask.base:
         return None
     mine = _own_line(data, end, ask)
     if mine is None or int(mine[1]) >= ask.number or version - int(mine[2]) >= versions_max:
         return None
-    if data.find(b"\nturn ", 0, end) >= 0 or int(sealed[1], 16) != tokens.crc32c(data[:end]):
+    if data.find(b"\nturn ", 0, end) >= 0 or int(sealed[1], 16) != crc32c(data[:end]):
         return None
     return version
 
 
 def _own_line(data: bytes, end: int, ask: Ask) -> re.Match[bytes] | None:
-    """The number and version in the line of the ask's writer; None if it has none or two, or one that means nothing."""
-    writer, found = tokens.quote(ask.writer).encode(), []
-    for kind in (b"\ncommit ", b"\ncarried "):
-        start = data.find(kind + writer + b" ", 0, end)
-        if start >= 0:
-            found.append((kind, _OPERATION.match(data, start + len(kind) + len(writer), end)))
-    if len(found) != 1:
-        return None
-    kind, mine = found[0]
-    is_counted = kind == b"\ncommit " or data.find(b"\ncarries " + ask.segment.encode() + b" ", 0, end) >= 0
-    return mine if is_counted else None
+    """The number and version in the line of the ask's writer; None if it has none."""
+    line = b"\ncommit " + tokens.quote(ask.writer).encode() + b" "
+    start = data.find(line, 0, end)
+    return _OPERATION.match(data, start + len(line), end) if start >= 0 else None

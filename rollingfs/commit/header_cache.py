@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import OrderedDict
@@ -12,8 +11,6 @@ from rollingfs.backend.contract import Backend
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Header
-
-logger = logging.getLogger("rollingfs")
 
 HEADERS_CACHED_MAX = 8192
 TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
@@ -33,23 +30,6 @@ class Loaded:
 
 
 NOTHING = Loaded(None, None)
-
-COPIES_WARNED_MAX = 8192
-_copies_warned: set[str] = set()
-"""Segments of whose plain copy this process has warned."""
-
-
-def _warn_of_copy(segment: str) -> None:
-    """Name the plain copy that an older release left, once for each segment in the life of a process."""
-    if segment in _copies_warned or len(_copies_warned) >= COPIES_WARNED_MAX:
-        return
-    _copies_warned.add(segment)
-    logger.warning(
-        "%s: an older release also wrote this segment's bytes as a plain file of the same name. The file is neither "
-        "read nor deleted, and comes to light when the segment is deleted or renamed. Delete it with another tool; "
-        "`rollingfs export` writes a new one, to another name",
-        segment,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +194,6 @@ class Headers:
             loaded = NOTHING
         else:
             loaded = Loaded(parse_header(blob.data, path), blob.token) if blob is not None else seen or NOTHING
-        if loaded.header is not None and loaded.header.has_plain_copy:
-            _warn_of_copy(segment)
         self.keep(segment, loaded, began)
         return loaded
 

@@ -11,11 +11,11 @@ from functools import partial
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names, placement
+from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.labels import Label
-from rollingfs.format.tokens import crc32c
 from rollingfs.format.transitions import STAMP_BYTES_MAX, excess_bytes
 from rollingfs.runtime.concurrency import Runtime
 

@@ -28,7 +28,7 @@ FOLDERS_REFUSED_MAX = 1024
 
 
 def is_ours(header: Header | None) -> bool:
-    """Whether a segment of this name holds rows, and not what a user of an older release wrote."""
+    """Whether a segment of this name holds rows, and not what another program put there."""
     return header is not None and not header.deleted and header.attrs.get(MARK[0]) == MARK[1]
 
 

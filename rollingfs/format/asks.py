@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
-from rollingfs.format.codec import format_carried
+from rollingfs.format.codec import format_commit
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, OFFSET_MAX, Commit, Header, Phase
 
-ASK_FORMAT = "rollingfs-ask 2"
+ASK_FORMAT = "rollingfs-ask 1"
 ASK_BYTES_MAX = 256 * 1024
 """The most bytes that one ask may hold, without its text."""
 ASK_TEXT_BYTES_MAX = 4 * 1024
@@ -29,7 +30,7 @@ CARRIED_TEXT_BYTES_MARKED_MAX = 4 * 1024
 WINDOW_VERSIONS = 64
 """A commit carries no ask whose base is so many versions older."""
 PLAIN_TEXT_BYTES_MAX = 256
-"""By how much a plain append that carries nothing can lengthen a header's text, and the line `carries`."""
+"""By how much a plain append that carries nothing can lengthen a header's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def format_ask(ask: Ask) -> bytes:
         raise ValueError(f"an ask holds 1 to {ASK_BYTES_MAX} bytes, not {len(ask.data)}")
     text = (
         f"{ASK_FORMAT}\nask {tokens.quote(ask.writer)} {ask.number} {ask.segment} {ask.base}\n"
-        f"data {len(ask.data)} crc32c={tokens.crc32c(ask.data):08x}\n"
+        f"data {len(ask.data)} crc32c={crc32c(ask.data):08x}\n"
     )
     return tokens.seal_text(text.encode()) + ask.data
 
@@ -111,7 +112,7 @@ def parse_ask(data: bytes, name: str) -> Ask:
         position, line = 0, ""
         tokens.need(found, "ask", "data")
         rest = bytes(data[end:])
-        if found["data"] != (len(rest), tokens.crc32c(rest)):
+        if found["data"] != (len(rest), crc32c(rest)):
             raise tokens.Malformed("its bytes do not have the length and checksum that its line says")
         writer, number, segment, base = found["ask"]
         return Ask(writer, number, segment, base, rest)
@@ -142,7 +143,7 @@ def takes_plain(header: Header) -> bool:
 
 
 def _line_bytes(line: Commit) -> int:
-    return len(format_carried(line).encode()) + 1
+    return len(format_commit(line).encode()) + 1
 
 
 def is_void(ask: Ask, header: Header) -> bool:

@@ -7,22 +7,19 @@ Both directions check the whole header: its form, its limits and its checksums. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from rollingfs.format import line_codec, tokens
+from rollingfs.format import invariants, line_codec, tokens
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     TAIL_BYTES_MAX,
     TEXT_BYTES_MAX,
     Chunk,
     Commit,
-    Drop,
     Entry,
-    Floor,
     Header,
     Mark,
     Page,
-    Tier,
 )
 from rollingfs.format.names import HEADER_SUFFIX, chunks_folder, find, parent
 from rollingfs.format.plain_file import Adopted, Origin
@@ -96,38 +93,33 @@ def _lines(header: Header) -> Iterable[str]:
     if header.tail:
         at = tokens.format_time(header.tail_at_ms)
         until = f" until={tokens.format_time(header.tail_until_ms)}" if header.tail_until_ms is not None else ""
-        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={tokens.crc32c(header.tail):08x} at={at}{until}"
+        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={crc32c(header.tail):08x} at={at}{until}"
     for key, value in header.attrs.items():
         yield f"attr {tokens.quote(key)} {tokens.quote(value)}"
-    for commit in header.commits:
-        if commit.offset is None:
-            yield f"commit {tokens.quote(commit.writer)} {commit.number} {commit.version}"
+    yield from map(format_commit, header.commits)
     if header.evicted:
         yield f"evicted {header.evicted}"
+    if header.asks is not None:
+        yield f"asks {header.asks}"
     if header.turn is not None:
-        yield f"turn {tokens.quote(header.turn)} {header.version}"
-    for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
-        for mark in marks:
-            yield f"{kind} {mark.txn} {tokens.quote_path(mark.source)}"
-    yield from map(line_codec.format_drop, header.drops)
-    # last: a client that does not know these lines keeps them there
+        yield f"turn {tokens.quote(header.turn)}"
+    if header.offload is not None:
+        yield line_codec.format_offload(header.offload)
     if header.origin is not None:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     if header.root is not None:
         yield f"root {header.root}"
-    if header.asks is not None and header.asks.version == header.version:
-        yield f"asks {header.asks.base} {header.asks.version}"
-    if header.carried_since:
-        yield f"carries {header.segment} {header.carried_since}"
-        yield from map(format_carried, header.carried)
-    if header.offload is not None:
-        yield line_codec.format_offload(header.offload)
+    for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
+        for mark in marks:
+            yield f"{kind} {mark.txn} {tokens.quote_path(mark.source)}"
+    yield from map(line_codec.format_drop, header.drops)
     yield from header.unknown
 
 
-def format_carried(line: Commit) -> str:
-    """The line of an operation that another writer's commit has carried."""
-    return f"carried {tokens.quote(line.writer)} {line.number} {line.version} {line.offset}"
+def format_commit(line: Commit) -> str:
+    """The line of a writer's last operation."""
+    offset = f" {line.offset}" if line.offset is not None else ""
+    return f"commit {tokens.quote(line.writer)} {line.number} {line.version}{offset}"
 
 
 def format_text(header: Header) -> bytes:
@@ -144,7 +136,7 @@ def format_header(header: Header) -> bytes:
     ValueError
         The header breaks an invariant or a limit of the format.
     """
-    header.check()
+    invariants.check(header)
     if not header.tiers and header.entries and _known_text(header.entries)[1]:
         raise ValueError("an entry names a tier, which has no line of its own")
     text = format_text(header)
@@ -153,29 +145,97 @@ def format_header(header: Header) -> bytes:
     return text + header.tail
 
 
+def _parse_epoch(parts: Sequence[str]) -> dict[str, Any]:
+    owner = tokens.unquote(tokens.exactly(parts, 2)[1]) if len(parts) > 1 else None
+    return {"epoch": tokens.number(parts[0]), "owner": owner}
+
+
+def _parse_times(parts: Sequence[str]) -> dict[str, Any]:
+    fields = tokens.fields(parts, {"created": tokens.parse_time, "modified": tokens.parse_time}, strict=False)
+    return {"created_ms": fields.get("created", 0), "modified_ms": fields.get("modified", 0)}
+
+
+def _parse_adopted(parts: Sequence[str]) -> dict[str, Any]:
+    token, modified = tokens.exactly(parts, 2)
+    return {"adopted": Adopted(tokens.unquote(token), tokens.parse_time(modified))}
+
+
+def _parse_origin(parts: Sequence[str]) -> dict[str, Any]:
+    segment, modified = tokens.exactly(parts, 2)
+    return {"origin": Origin(tokens.uuid(segment), tokens.parse_time(modified))}
+
+
+def _parse_commit(parts: Sequence[str]) -> Commit:
+    writer, *numbers = tokens.exactly(parts, 4 if len(parts) > 3 else 3)
+    return Commit(tokens.unquote(writer), *map(tokens.number, numbers))
+
+
+def _parse_mark(parts: Sequence[str]) -> Mark:
+    txn, source = tokens.exactly(parts, 2)
+    return Mark(tokens.uuid(txn), tokens.segment_path(source))
+
+
+def _word(name: str, parse: Callable[[str], Any]) -> Callable[[Sequence[str]], dict[str, Any]]:
+    """The parser of a line of one word, which is this field of the header."""
+    return lambda parts: {name: parse(*tokens.exactly(parts, 1))}
+
+
+_ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
+    "segment": _word("segment", tokens.uuid),
+    "version": _word("version", tokens.number),
+    "state": line_codec.parse_state,
+    "epoch": _parse_epoch,
+    "policy": lambda parts: {"policy": line_codec.parse_policy(parts)},
+    "time": _parse_times,
+    "start": _word("start", tokens.number),
+    "Adopted": _parse_adopted,
+    "evicted": _word("evicted", tokens.number),
+    "asks": _word("asks", tokens.number),
+    "turn": _word("turn", tokens.unquote),
+    "offload": lambda parts: {"offload": line_codec.parse_offload(parts)},
+    "origin": _parse_origin,
+    "root": _word("root", tokens.uuid),
+}
+"""The parsers of lines that a header has once: each gives fields of the header."""
+_MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {
+    "Tier": ("tiers", line_codec.parse_tier),
+    "Chunk": ("entries", line_codec.parse_chunk),
+    "Page": ("entries", line_codec.parse_page),
+    "commit": ("commits", _parse_commit),
+    "Merged": ("merges", _parse_mark),
+    "Aborted": ("aborts", _parse_mark),
+    "Drop": ("drops", line_codec.parse_drop),
+}
+"""The fields of lines that a header may have many times, and their parsers."""
+
+
 class _Parser:
-    """Collects the fields of a header, line by line; one method for each kind of line."""
+    """Collects the fields of a header, line by line."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
-        self.unknown: list[str] = []
-        self.entries: list[Entry] = []
         self.attrs: dict[str, str] = {}
-        self.commits: list[Commit] = []
-        self.carried: list[Commit] = []
-        self.drops: list[Drop] = []
-        self.tiers: list[Tier] = []
-        self.marks: dict[str, list[Mark]] = {"Merged": [], "Aborted": []}
+        self.unknown: list[str] = []
+        self.lists: dict[str, list[Any]] = {field: [] for field, _ in _MANY.values()}
         self.inline: tuple[int, int, int] | None = None
 
     def line(self, line: str) -> None:
         if line.startswith(line_codec.ENTRY_KINDS) and (entry := line_codec.parse_entry_line(line)) is not None:
-            self.entries.append(entry)
+            self.lists["entries"].append(entry)
             return
         kind, *parts = line.split(" ")
-        handler = _HANDLERS.get(kind)
-        if handler is not None:
-            handler(self, parts)
+        if kind in _ONCE:
+            self._once(_ONCE[kind](parts))
+        elif kind in _MANY:
+            field, parse = _MANY[kind]
+            self.lists[field].append(parse(parts))
+        elif kind == "attr":
+            key, value = map(tokens.unquote, tokens.exactly(parts, 2))
+            if key in self.attrs:
+                raise tokens.Malformed("comes twice")
+            self.attrs[key] = value
+        elif kind == "Inline":
+            self._inline(parts)
         elif kind[:1].isupper():
             raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
         elif kind[:1].islower():
@@ -183,160 +243,29 @@ class _Parser:
         else:
             raise tokens.Malformed("does not begin with a word")
 
-    def _once(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            if name in self.fields:
-                raise tokens.Malformed("comes twice")
-            self.fields[name] = value
+    def _once(self, fields: dict[str, Any]) -> None:
+        if not self.fields.keys().isdisjoint(fields):
+            raise tokens.Malformed("comes twice")
+        self.fields |= fields
 
-    def _on_segment(self, parts: Sequence[str]) -> None:
-        self._once(segment=tokens.uuid(*tokens.exactly(parts, 1)))
-
-    def _on_version(self, parts: Sequence[str]) -> None:
-        self._once(version=tokens.number(*tokens.exactly(parts, 1)))
-
-    def _on_state(self, parts: Sequence[str]) -> None:
-        self._once(**line_codec.parse_state(parts))
-
-    def _on_epoch(self, parts: Sequence[str]) -> None:
-        self._once(
-            epoch=tokens.number(parts[0]), owner=tokens.unquote(tokens.exactly(parts, 2)[1]) if len(parts) > 1 else None
-        )
-
-    def _on_policy(self, parts: Sequence[str]) -> None:
-        self._once(policy=line_codec.parse_policy(parts))
-
-    def _on_time(self, parts: Sequence[str]) -> None:
-        fields = tokens.fields(parts, {"created": tokens.parse_time, "modified": tokens.parse_time}, strict=False)
-        self._once(created_ms=fields.get("created", 0), modified_ms=fields.get("modified", 0))
-
-    def _on_start(self, parts: Sequence[str]) -> None:
-        self._once(start=tokens.number(*tokens.exactly(parts, 1)))
-
-    def _on_Adopted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        token, modified = tokens.exactly(parts, 2)
-        self._once(adopted=Adopted(tokens.unquote(token), tokens.parse_time(modified)))
-
-    def _on_plain(self, parts: Sequence[str]) -> None:
-        segment, start, *since = parts
-        if since:
-            tokens.parse_time(*tokens.exactly(since, 1))
-        tokens.number(start)
-        self._once(plain_copy=(tokens.uuid(segment), not since))
-
-    def _on_origin(self, parts: Sequence[str]) -> None:
-        segment, modified = tokens.exactly(parts, 2)
-        self._once(origin=Origin(tokens.uuid(segment), tokens.parse_time(modified)))
-
-    def _on_root(self, parts: Sequence[str]) -> None:
-        self._once(root=tokens.uuid(*tokens.exactly(parts, 1)))
-
-    def _on_Tier(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        self.tiers.append(line_codec.parse_tier(parts))
-
-    def _on_Chunk(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        self.entries.append(line_codec.parse_chunk(parts))
-
-    def _on_Page(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        self.entries.append(line_codec.parse_page(parts))
-
-    def _on_Inline(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
+    def _inline(self, parts: Sequence[str]) -> None:
         fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time, "until": tokens.parse_time})
         tokens.need(fields, "crc32c", "at")
-        self._once(tail_at_ms=fields["at"], tail_until_ms=fields.get("until"))
+        self._once({"tail_at_ms": fields["at"], "tail_until_ms": fields.get("until")})
         self.inline = tokens.number(parts[0]), tokens.number(parts[1]), fields["crc32c"]
-
-    def _on_attr(self, parts: Sequence[str]) -> None:
-        key, value = map(tokens.unquote, tokens.exactly(parts, 2))
-        if key in self.attrs:
-            raise tokens.Malformed("comes twice")
-        self.attrs[key] = value
-
-    def _on_commit(self, parts: Sequence[str]) -> None:
-        writer, number, version = tokens.exactly(parts, 3)
-        self.commits.append(Commit(tokens.unquote(writer), tokens.number(number), tokens.number(version)))
-
-    def _on_evicted(self, parts: Sequence[str]) -> None:
-        self._once(evicted=tokens.number(*tokens.exactly(parts, 1)))
-
-    def _on_turn(self, parts: Sequence[str]) -> None:
-        writer, version = tokens.exactly(parts, 2)
-        self._once(turn=(tokens.unquote(writer), tokens.number(version)))
-
-    def _on_asks(self, parts: Sequence[str]) -> None:
-        base, version = tokens.exactly(parts, 2)
-        self._once(asks=Floor(tokens.number(base), tokens.number(version)))
-
-    def _on_carries(self, parts: Sequence[str]) -> None:
-        segment, since = tokens.exactly(parts, 2)
-        self._once(carries=(tokens.uuid(segment), tokens.number(since)))
-
-    def _on_carried(self, parts: Sequence[str]) -> None:
-        writer, *numbers = tokens.exactly(parts, 4)
-        self.carried.append(Commit(tokens.unquote(writer), *map(tokens.number, numbers)))
-
-    def _on_offload(self, parts: Sequence[str]) -> None:
-        self._once(offload=line_codec.parse_offload(parts))
-
-    def _on_Merged(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        txn, source = tokens.exactly(parts, 2)
-        self.marks["Merged"].append(Mark(tokens.uuid(txn), tokens.segment_path(source)))
-
-    def _on_Aborted(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        txn, source = tokens.exactly(parts, 2)
-        self.marks["Aborted"].append(Mark(tokens.uuid(txn), tokens.segment_path(source)))
-
-    def _on_Drop(self, parts: Sequence[str]) -> None:  # noqa: N802 - the name of the line
-        self.drops.append(line_codec.parse_drop(parts))
 
     def header(self, tail: bytes) -> Header:
         tokens.need(self.fields, "segment", "version", "phase", "epoch", "policy", "start")
-        if "turn" in self.fields:  # a client that does not know the line may carry it into another version
-            writer, version = self.fields["turn"]
-            self.fields["turn"] = writer if version == self.fields["version"] else None
-        if "asks" in self.fields and self.fields["asks"].version != self.fields["version"]:
-            self.fields["asks"] = None  # likewise
-        segment, since = self.fields.pop("carries", ("", 0))
-        if segment != self.fields["segment"]:  # such a client has made the incarnation, perhaps of another segment
-            self.carried, since = [], 0
-        copy = self.fields.pop("plain_copy", None)
-        header = Header(
-            **self.fields,
-            entries=tuple(self.entries),
-            tail=tail,
-            attrs=self.attrs,
-            commits=(*self.commits, *self.carried),
-            carried_since=since,
-            drops=tuple(self.drops),
-            tiers=tuple(self.tiers),
-            merges=tuple(self.marks["Merged"]),
-            aborts=tuple(self.marks["Aborted"]),
-            unknown=tuple(self.unknown),
-        )
+        lists: dict[str, Any] = {field: tuple(found) for field, found in self.lists.items()}
+        header = Header(**self.fields, **lists, tail=tail, attrs=self.attrs, unknown=tuple(self.unknown))
         if (self.inline is not None) != bool(tail):
             raise tokens.Malformed("the inline tail and its line do not go together")
-        if self.inline is not None and self.inline != (header.tail_start, len(tail), tokens.crc32c(tail)):
+        if self.inline is not None and self.inline != (header.tail_start, len(tail), crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
-        header.check()
-        if not self.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in self.entries):
+        invariants.check(header)
+        if not header.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in header.entries):
             raise tokens.Malformed("an entry names a tier, which has no line of its own")
-        return _without_copy(header, *copy) if copy is not None else header
-
-
-_HANDLERS: dict[str, Callable[[_Parser, Sequence[str]], None]] = {
-    name.removeprefix("_on_"): handler for name, handler in vars(_Parser).items() if name.startswith("_on_")
-}
-
-
-def _without_copy(header: Header, segment: str, is_whole: bool) -> Header:
-    """The header without the lines on a plain copy, which older releases wrote: nobody deletes that file.
-
-    If the copy is whole, `Adopted` names it. If not, `Adopted` may still name the file of `origin`.
-    """
-    if header.deleted or segment != header.segment:
-        return header  # the line means nothing
-    is_origin = header.adopted is not None and header.adopted.modified_ms == header.origin_ms
-    return replace(header, adopted=header.adopted if is_origin and not is_whole else None, has_plain_copy=True)
+        return header
 
 
 def _check_pages(header: Header, name: str) -> None:

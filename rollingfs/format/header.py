@@ -6,7 +6,7 @@ that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,7 +24,9 @@ TIERS_MAX = 8
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
+"""A commit line of the last so many versions stays; an older one goes where there are more lines than this."""
 CARRIED_LINES_MAX = 256
+"""At most so many lines of the last `COMMITS_MAX` versions are of carried asks."""
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
 """The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
@@ -161,15 +163,7 @@ class Commit:
     number: int
     version: int
     offset: int | None = None
-    """Where its data begins, if another writer's commit has carried it; such lines are of a kind of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """From which base on asks may be carried. It counts only in the header of its version: a copy means nothing."""
-
-    base: int
-    version: int
+    """Where its data begins, if another writer's commit has carried it as an ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +215,10 @@ class Header:
     commits: tuple[Commit, ...] = ()
     """The last operation of each writer, whoever committed it."""
     evicted: int = 0
-    carried_since: int = 0
-    """Since this version no new incarnation has lost lines of carried operations; 0: there was none in this one."""
     turn: str | None = None
     """The writer that asked the others to leave the next commit to it."""
-    asks: Floor | None = None
+    asks: int | None = None
+    """The least base of an ask that a plain append on this header may carry; None if it may carry none of before."""
     drops: tuple[Drop, ...] = ()
     tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
@@ -238,8 +231,6 @@ class Header:
     modified_ms: int = 0
     unknown: tuple[str, ...] = ()
     """Lower-case lines of a newer release, kept unchanged."""
-    has_plain_copy: bool = False
-    """A `plain` line says that an older release also wrote the bytes under the plain name. It is never written."""
 
     @property
     def tail_start(self) -> int:
@@ -326,7 +317,7 @@ class Header:
     @property
     def floor(self) -> int:
         """The least base of an ask that a plain append on this header may carry."""
-        return self.asks.base if self.asks is not None and self.asks.version == self.version else self.version
+        return self.version if self.asks is None else self.asks
 
     def tier(self, alias: str) -> Tier | None:
         """The line of a tier."""
@@ -340,75 +331,3 @@ class Header:
     def carried(self) -> tuple[Commit, ...]:
         """The lines of operations that another writer's commit has carried."""
         return tuple(line for line in self.commits if line.offset is not None)
-
-    def check(self) -> None:
-        """Check the invariants of every header, before it is written and after it is read.
-
-        Raises
-        ------
-        ValueError
-            An invariant does not hold; the message says which.
-        """
-        for problem in self._problems():
-            raise ValueError(problem)
-
-    def _problems(self) -> Iterator[str]:
-        if self.version < 1 or self.epoch < 0 or self.evicted < 0 or self.start < 0:
-            yield "a number is below its least value"
-        if (self.phase is Phase.MERGING) != (self.merge is not None):
-            yield "the state 'merging' and its mark do not go together"
-        if self.merge is not None and self.merge.prior not in (Phase.OPEN, Phase.SEALED):
-            yield "the state before a merge must be open or sealed"
-        if self.merged is not None and not self.deleted:
-            yield "only a tombstone can have been merged"
-        if self.deleted and (self.entries or self.tail or self.attrs or self.owner):
-            yield "a tombstone has no content"
-        yield from self._map_problems()
-        if self.tiers or self.drops:
-            yield from self._tier_problems()
-        yield from self._limit_problems()
-
-    def _map_problems(self) -> Iterator[str]:
-        if self.entries and not self.entries[0].start <= self.start < self.entries[0].end:
-            yield "the start offset lies outside the first entry"
-        for before, after in zip(self.entries, self.entries[1:], strict=False):
-            if before.end != after.start:
-                how = "overlap" if before.end > after.start else "leave a gap"
-                yield f"entries {how} at offset {min(before.end, after.start)}"
-        pages = [entry.file for entry in self.entries if isinstance(entry, Page)]
-        if len(set(pages)) != len(pages):
-            yield "an index page is named twice"
-        if self.length > OFFSET_MAX:
-            yield f"it is longer than {OFFSET_MAX} bytes"
-        if any(line.version > self.version for line in self.commits) or self.evicted > self.version:
-            yield "a commit line is newer than the header"
-        if len({line.writer for line in self.commits}) != len(self.commits):
-            yield "a writer has two commit lines"
-        if self.carried_since > self.version or (self.carried and not self.carried_since):
-            yield "lines of carried asks, and the line that says since when they are kept, do not go together"
-
-    def _tier_problems(self) -> Iterator[str]:
-        named = {drop.tier for drop in self.drops}
-        if self.tiers:  # without any, `codec` sees by the text of the entries whether they name one
-            if len({tier.alias for tier in self.tiers}) != len(self.tiers):
-                yield "a tier has two lines"
-            named |= {entry.tier for entry in self.entries if isinstance(entry, Chunk)}
-        for alias in sorted(named - {"", *(tier.alias for tier in self.tiers)}):
-            yield f"a line names the tier {alias!r}, which has no line of its own"
-
-    def _limit_problems(self) -> Iterator[str]:
-        carried = len(self.carried)
-        attrs_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in self.attrs.items())
-        limits = (
-            ("loose chunks", self.loose_count, LOOSE_CHUNKS_MAX),
-            ("bytes of inline tail", len(self.tail), TAIL_BYTES_MAX),
-            ("drop lines", len(self.drops), DROPS_MAX),
-            ("tiers", len(self.tiers), TIERS_MAX),
-            ("attributes", len(self.attrs), ATTRS_MAX),
-            ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
-            ("commit lines", len(self.commits) - carried, COMMITS_MAX),
-            ("lines of carried asks", carried, CARRIED_LINES_MAX),
-            ("merge marks", len(self.merges) + len(self.aborts), MARKS_MAX),
-        )
-        over = (one for one in limits if one[1] > one[2])
-        yield from (f"{count} {what}, but at most {limit} are allowed" for what, count, limit in over)

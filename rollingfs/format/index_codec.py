@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import overload
 
 from rollingfs.format import line_codec, tokens
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Page
 
 PAGE_FORMAT = "rollingfs-index 1"
@@ -78,7 +79,7 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
     position, line = 0, ""
     try:
         tokens.check_size(data, PAGE_BYTES_MAX)
-        if page and (len(data) != page.size or tokens.crc32c(data) != page.crc32c):
+        if page and (len(data) != page.size or crc32c(data) != page.crc32c):
             raise tokens.Malformed("it does not have the size and the checksum that the header says")
         text_lines, end = tokens.split_text(data, PAGE_FORMAT)
         ranges = _RANGE.findall("\n".join(text_lines))

@@ -61,7 +61,7 @@ _TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row
 
 def row_of(name: str, header: Header, token: str) -> Row | None:
     """The row of a header; None where a listing must look at the header itself."""
-    if header.has_plain_copy or header.cut_pages or (header.deleted and header.adopted is not None):
+    if header.cut_pages or (header.deleted and header.adopted is not None):
         return None
     return Row(
         name,

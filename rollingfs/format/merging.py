@@ -8,11 +8,23 @@ from dataclasses import replace
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format import names, tokens
 from rollingfs.format.drops import is_own, led_to, with_hints
-from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Mark, Merge, Phase
+from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Mark, Merge, Phase, Tier
 from rollingfs.format.plain_file import Adopted
-from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone, with_tiers
+from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
 
 # -- sources -------------------------------------------------------------------------------------------------
+
+
+def with_tiers(header: Header, tiers: Iterable[Tier]) -> Header:
+    """Add the lines of tiers that entries of other segments name; a tier that has a line keeps it.
+
+    Raises
+    ------
+    ValueError
+        There are too many.
+    """
+    added = {tier.alias: tier for tier in tiers if header.tier(tier.alias) is None}
+    return replace(header, tiers=(*header.tiers, *added.values())) if added else header
 
 
 def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:

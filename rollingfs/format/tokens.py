@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
-import google_crc32c
-
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import OFFSET_MAX, Phase
 from rollingfs.format.names import CHUNKS_SUFFIX, check_reference, check_relative_name
 from rollingfs.policy import check_alias
@@ -35,11 +34,6 @@ TIMES_KEPT_MAX = 256
 
 class Malformed(ValueError):
     """A line or a file breaks a rule of the format; the message says which."""
-
-
-def crc32c(data: bytes | bytearray | memoryview) -> int:
-    """The CRC-32C (Castagnoli, RFC 3720) of some bytes."""
-    return int(google_crc32c.value(data if isinstance(data, bytes) else bytes(data)))
 
 
 def quote(text: str) -> str:

@@ -27,11 +27,9 @@ from rollingfs.format.header import (
     Chunk,
     Commit,
     Entry,
-    Floor,
     Header,
     Page,
     Phase,
-    Tier,
 )
 from rollingfs.format.plain_file import PLAIN_INCARNATION, Adopted
 from rollingfs.policy import RollingPolicy
@@ -99,16 +97,14 @@ def stamp(
     """
     version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
     commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)
-    since = base.carried_since if base else 0
     return commit_lines.within_text(
         replace(
             header,
             version=version,
             commits=commits,
             evicted=evicted,
-            carried_since=since or (version if lines else 0),
             modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
-            asks=Floor(carry.floor, version) if carry is not None else None,
+            asks=carry.floor if carry is not None else None,
         )
     )
 
@@ -258,18 +254,6 @@ def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> N
             f"{name}: {len(sizes)} attributes of {sum(sizes)} bytes; a segment holds at most {ATTRS_MAX} of "
             f"{ATTRS_BYTES_MAX} bytes; nothing was written. Remove one with attrs={{key: None}}"
         )
-
-
-def with_tiers(header: Header, tiers: Iterable[Tier]) -> Header:
-    """Add the lines of tiers that entries of other segments name; a tier that has a line keeps it.
-
-    Raises
-    ------
-    ValueError
-        There are too many.
-    """
-    added = {tier.alias: tier for tier in tiers if header.tier(tier.alias) is None}
-    return replace(header, tiers=(*header.tiers, *added.values())) if added else header
 
 
 # -- one segment ---------------------------------------------------------------------------------------------

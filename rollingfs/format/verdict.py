@@ -44,9 +44,9 @@ def judge(
         return Verdict.UNKNOWN
     if mine is None and current.evicted > base_version:
         return Verdict.UNKNOWN  # with a line of mine, it has not gone: it says what it said before
-    if mine is None and asked and base is not None and current.segment != base.segment:
-        # a client that does not know lines of carried asks loses them where it makes an incarnation
-        return Verdict.NOT_MINE if 0 < current.carried_since <= base.version else Verdict.UNKNOWN
+    if asked and base is not None and current.segment != base.segment:
+        # only the line of before proves that this header comes from the base, and not from a segment made from nothing
+        return Verdict.NOT_MINE if mine is not None and mine == base.commit_of(writer) else Verdict.UNKNOWN
     return Verdict.NOT_MINE
 
 

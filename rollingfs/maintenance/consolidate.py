@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import google_crc32c
-
 from rollingfs.backend.contract import Part
 from rollingfs.commit.chunk_files import Stored, checksum
 from rollingfs.commit.committer import Committer
@@ -21,7 +19,7 @@ from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names
-from rollingfs.format.crc import combined
+from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.runs import plan, size_of
@@ -210,7 +208,7 @@ class Consolidator:
         view, checks, crc = Snapshot(path, header, None), PieceChecks(), 0
         for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
             end = min(start + READ_BYTES_MAX, chunk.end)
-            crc = google_crc32c.extend(crc, await self.fetcher.read(view, start, end, checks=checks))
+            crc = crc32c(await self.fetcher.read(view, start, end, checks=checks), crc)
         await self.fetcher.complete(view, checks)
         return crc
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-import google_crc32c
-
 from rollingfs.backend.contract import Backend, Upload, frozen
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
+from rollingfs.format.crc import crc32c
 from rollingfs.maintenance.steps import Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
@@ -35,7 +34,7 @@ async def pass_through(
     crc, data = 0, await read(start)
     while data:
         start += len(data)
-        crc = google_crc32c.extend(crc, data)
+        crc = crc32c(data, crc)
         following = [partial(read, start)] if start < end else []
         data = (await fetcher.runtime.gather([partial(write, data), *following], 2))[-1]
     return crc
@@ -47,7 +46,7 @@ async def copy_range(backend: Backend, file: str, start: int, end: int, target: 
     try:
         for first in range(start, end, CHECK_BYTES_MAX):
             data = frozen(await backend.read_range(file, first, min(first + CHECK_BYTES_MAX, end)))
-            crc = google_crc32c.extend(crc, data)
+            crc = crc32c(data, crc)
             await upload.write(data)
         await upload.finish()
     except BaseException:

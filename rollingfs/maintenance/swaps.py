@@ -17,7 +17,7 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError
-from rollingfs.format import names, placement, transitions
+from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase, Tier
 from rollingfs.maintenance.runs import PARTS_MAX, size_of
@@ -166,7 +166,7 @@ class Swapper:
             after_ms = now_ms + round(self.grace_s * 1000) if self.grace_s else 0
             drops = await self._drops(gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
             changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
-            return transitions.with_tiers(changed, self.tiers)
+            return merging.with_tiers(changed, self.tiers)
 
         committed = await self.committer.commit(self.path, step, uploads=[uploads])
         if done and committed.header is not None:

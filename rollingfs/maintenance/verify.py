@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import google_crc32c
-
-from rollingfs.backend.contract import frozen
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.ranges import Fetcher
@@ -123,7 +121,7 @@ class Verifier:
             while size <= chunk.size:
                 end = min(size + READ_BYTES_MAX, chunk.size + 1)
                 data = await self.fetcher.backend.read_range(file, size, end)
-                crc = google_crc32c.extend(crc, frozen(data))
+                crc = crc32c(data, crc)
                 size += len(data)
                 steps.add(len(data))
                 if size < end:

@@ -7,14 +7,10 @@ import os
 import threading
 from dataclasses import dataclass, field
 
-import google_crc32c
-
-from rollingfs.backend.contract import Buffer, frozen
-from rollingfs.format.crc import combined
+from rollingfs.backend.contract import Buffer
+from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import Chunk
 
-STEP_BYTES = 256 * 1024
-"""Bytes of a buffer that are copied at a time: the checksum takes only `bytes`, and they fit into the CPU's cache."""
 RUNS_MAX = 4096
 """Maximum number of runs that a reader remembers; it forgets the file first that it read least recently."""
 
@@ -50,11 +46,11 @@ class _File:
         at = bisect.bisect_left(self.starts, start)
         if at and self.ends[at - 1] == start:
             at -= 1
-            self.crcs[at], self.ends[at] = _extended(self.crcs[at], data), end
+            self.crcs[at], self.ends[at] = crc32c(data, self.crcs[at]), end
         else:
             self.starts.insert(at, start)
             self.ends.insert(at, end)
-            self.crcs.insert(at, _extended(0, data))
+            self.crcs.insert(at, crc32c(data))
         after = at + 1
         if after < len(self.starts) and self.starts[after] == end:
             self.crcs[at] = combined(self.crcs[at], self.crcs[after], self.ends[after] - end)
@@ -122,13 +118,3 @@ class PieceChecks:
         """The files that were read in part, with the ranges that were not read."""
         with self._lock:
             return [(path, file.chunk, file.gaps(0, file.chunk.size)) for path, file in self._files.items()]
-
-
-def _extended(crc: int, data: Buffer) -> int:
-    """The checksum of some bytes and of `data` behind them."""
-    if isinstance(data, bytes):
-        return int(google_crc32c.extend(crc, data))
-    view = memoryview(data)
-    for start in range(0, len(view), STEP_BYTES):
-        crc = google_crc32c.extend(crc, frozen(view[start : start + STEP_BYTES]))
-    return crc

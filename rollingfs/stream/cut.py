@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from rollingfs.format.header import OFFSET_MAX
 
 CUT_FORMAT = "rollingfs-cut"
+CUT_VERSION = 1
 TIME_S_MAX = 2.0**53
-_FIELDS = {CUT_FORMAT, "at", "size", "segments"}
-_FIELDS_OF = {1: _FIELDS, 2: _FIELDS | {"incarnations"}}
-"""Fields by version. Cuts of version 1 name no incarnations."""
+_FIELDS = {CUT_FORMAT, "at", "size", "segments", "incarnations"}
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -63,13 +61,6 @@ class StreamCut(Mapping[str, int]):
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
 
-    def __setstate__(self, state: Sequence[Any]) -> None:
-        """Restore a pickle: the values in the order of the fields. Release 0.1.0 wrote no incarnations."""
-        offsets, at, size, *incarnations = state
-        values = (offsets, at, size, *(incarnations or [{}]))
-        for name, value in zip(("_offsets", "at", "size", "_incarnations"), values, strict=True):
-            object.__setattr__(self, name, value)
-
     @property
     def incarnations(self) -> Mapping[str, str]:
         """The known incarnations, by segment."""
@@ -88,23 +79,18 @@ class StreamCut(Mapping[str, int]):
             found = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{_shortened(text)} is not a stream cut: it is not JSON ({error})") from error
-        version = found.get(CUT_FORMAT, 1) if isinstance(found, dict) else 1
-        if not isinstance(version, int) or version not in _FIELDS_OF:
+        version = found.get(CUT_FORMAT, CUT_VERSION) if isinstance(found, dict) else CUT_VERSION
+        if version != CUT_VERSION:
             raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")
-        fields = _FIELDS_OF[version]
-        if not isinstance(found, dict) or set(found) != fields:
-            raise ValueError(f"{_shortened(text)} is not a stream cut: its fields must be {', '.join(sorted(fields))}")
-        incarnations = found.get("incarnations", {})
-        if not isinstance(found["segments"], dict) or not isinstance(incarnations, dict):
+        if not isinstance(found, dict) or set(found) != _FIELDS:
+            raise ValueError(f"{_shortened(text)} is not a stream cut: its fields must be {', '.join(sorted(_FIELDS))}")
+        if not isinstance(found["segments"], dict) or not isinstance(found["incarnations"], dict):
             raise ValueError(f"{_shortened(text)} is not a stream cut: its segments must be by name")
-        return StreamCut(found["segments"], found["at"], found["size"], incarnations)
+        return StreamCut(found["segments"], found["at"], found["size"], found["incarnations"])
 
     def __str__(self) -> str:
-        version = 2 if self._incarnations else 1
-        fields: dict[str, Any] = {CUT_FORMAT: version, "at": self.at, "size": self.size, "segments": self._offsets}
-        if self._incarnations:
-            fields["incarnations"] = self._incarnations
-        return json.dumps(fields, ensure_ascii=False)
+        fields = {CUT_FORMAT: CUT_VERSION, "at": self.at, "size": self.size, "segments": self._offsets}
+        return json.dumps({**fields, "incarnations": self._incarnations}, ensure_ascii=False)
 
     def __repr__(self) -> str:
         said = f", incarnations={self._incarnations!r}" if self._incarnations else ""

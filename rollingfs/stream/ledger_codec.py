@@ -19,9 +19,7 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy
 
 LEDGER_FORMAT = "rollingfs-stream"
-LEDGER_VERSION = 2
-OFFLOAD_VERSION = 3
-"""The version of a ledger with an offload policy, which older releases would drop."""
+LEDGER_VERSION = 1
 LEDGER_BYTES_MAX = 64 * 1024 * 1024
 """The longest text of a ledger."""
 REASON_CHARACTERS_MAX = 200
@@ -38,13 +36,12 @@ class Goal:
     """The offset to which a trim truncates one segment."""
 
     offset: int
-    segment: str | None
-    """The segment's incarnation: a trim leaves any other alone. None, and nothing is trimmed, if an older release
-    recorded none."""
+    segment: str
+    """The segment's incarnation: a trim leaves any other alone."""
 
     def means(self, incarnations: Collection[str]) -> bool:
         """Whether it is about the segment that is known by these."""
-        return self.segment is not None and self.segment in incarnations
+        return self.segment in incarnations
 
     def is_behind(self, last: Goal) -> bool:
         """Whether it lies before an earlier goal of the same segment."""
@@ -122,9 +119,9 @@ def format_ledger(ledger: Ledger) -> bytes:
     """
     columns = sorted({column for cut in ledger.cuts for column in columns_of(cut)}, key=_column_key)
     fields = {
-        LEDGER_FORMAT: LEDGER_VERSION if ledger.offload is None else OFFLOAD_VERSION,
+        LEDGER_FORMAT: LEDGER_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
-        **({} if ledger.offload is None else {"offload": ledger.offload.as_fields()}),
+        "offload": ledger.offload.as_fields() if ledger.offload else None,
         "trim": {
             "done": ledger.trim.done,
             "goals": {name: [goal.offset, goal.segment] for name, goal in ledger.trim.goals.items()},
@@ -179,18 +176,8 @@ def _cut(offsets: Mapping[Column, int], at: float, size: int) -> StreamCut:
     return StreamCut({name: offset for (name, _), offset in offsets.items()}, at, size, incarnations)
 
 
-def _dense_cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
-    """The inverse of the rows of version 1: each has an offset for every column."""
-    for at, size, *offsets in rows:
-        pairs = zip(columns, offsets, strict=True)
-        yield _cut({(name, incarnation): offset for (name, incarnation), offset in pairs if offset != GONE}, at, size)
-
-
-_CUTS_OF = {1: _dense_cuts, LEDGER_VERSION: _cuts, OFFLOAD_VERSION: _cuts}
-
-
 def parse_ledger(data: bytes, name: str) -> Ledger:
-    """The inverse of `format_ledger`; also reads versions 1 and 2.
+    """The inverse of `format_ledger`.
 
     Raises
     ------
@@ -201,10 +188,9 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
         if len(data) > LEDGER_BYTES_MAX:
             raise ValueError(f"it has more than {LEDGER_BYTES_MAX} bytes")
         found: dict[str, Any] = json.loads(data)
-        version = found[LEDGER_FORMAT]
-        if version not in _CUTS_OF:
-            raise ValueError(f"format {version!r} is too new: upgrade rollingfs")
-        return _ledger(found, version)
+        if found[LEDGER_FORMAT] != LEDGER_VERSION:
+            raise ValueError(f"format {found[LEDGER_FORMAT]!r} is too new: upgrade rollingfs")
+        return _ledger(found)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
         raise CorruptLedgerError(f"{name}: the ledger of the stream cannot be read: {_reason(error)}") from error
 
@@ -213,29 +199,29 @@ def _reason(error: Exception) -> str:
     return repr(error)[:REASON_CHARACTERS_MAX]
 
 
-def _ledger(found: Mapping[str, Any], version: int) -> Ledger:
+def _ledger(found: Mapping[str, Any]) -> Ledger:
     for column, incarnation in found["segments"]:
         names.check_member_name(column)
-        _check_incarnation(incarnation)
-    _check_offsets(found["cuts"], len(found["segments"]), is_dense=version == 1)
-    offload = OffloadPolicy.of(found["offload"]) if version == OFFLOAD_VERSION else None
+        if incarnation is not None:
+            _check_incarnation(incarnation)
+    _check_offsets(found["cuts"], len(found["segments"]))
     return Ledger(
         retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
-        cuts=tuple(_CUTS_OF[version](found["cuts"], found["segments"])),
+        cuts=tuple(_cuts(found["cuts"], found["segments"])),
         subscribers={who: _published(who, *published) for who, published in found["subscribers"].items()},
         trim=Trim({name: _goal(name, *goal) for name, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
-        offload=offload,
+        offload=None if found["offload"] is None else OffloadPolicy.of(found["offload"]),
     )
 
 
-def _check_offsets(rows: Sequence[Sequence[Any]], width: int, *, is_dense: bool) -> None:
+def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
     """Refuse cuts that have more offsets, once each row has all of its own, than retention keeps (`prune`)."""
     named: set[int] = set()
     count = 0
     for _, _, *changed in rows:
-        for position, offset in () if is_dense else _pairs(changed):
+        for position, offset in _pairs(changed):
             (named.discard if offset == GONE else named.add)(position)
-        count += width if is_dense else len(named)
+        count += len(named)
     if len(rows) > CUTS_KEPT_MAX + 1 or count > OFFSETS_KEPT_MAX + CUTS_KEPT_MIN * width:
         raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")
 
@@ -261,6 +247,6 @@ def _published(who: str, at: object, text: str) -> Published:
 
 
 def _check_incarnation(incarnation: Any) -> None:
-    if incarnation is not None and not isinstance(incarnation, str):
+    if not isinstance(incarnation, str):
         raise ValueError("an incarnation is not text")
-    (incarnation or "").encode()
+    incarnation.encode()

@@ -79,7 +79,7 @@ async def retain(
     done = {name: goal for name, goal in goals.items() if members.path_of(name) not in did.failed}
     size = sum(extent.end - extent.start for extent in _after(done, plan.extents).values())
     offsets = {name: goal.offset for name, goal in done.items()}
-    incarnations = {name: goal.segment for name, goal in done.items() if goal.segment is not None}
+    incarnations = {name: goal.segment for name, goal in done.items()}
     return Retained(
         None if taken is None else taken.renamed(members.path_of),
         StreamCut(offsets, now, size, incarnations).renamed(members.path_of) if offsets else None,

@@ -83,8 +83,8 @@ class Trimmer:
             meant = cut.incarnations.get(name)
             if meant is None and _drops(view, offset):
                 raise ValueError(
-                    f"{view.path}: the cut does not name the incarnation of the segment, as cuts of older releases do "
-                    "not, and the segment may have been replaced since; nothing was trimmed: take a new cut"
+                    f"{view.path}: the cut does not name the incarnation of the segment, which may have been replaced "
+                    "since; nothing was trimmed: take a cut with Stream.cut"
                 )
             if meant not in view.incarnations:
                 continue

@@ -9,11 +9,10 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-import google_crc32c
-
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.format import names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.labels import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
@@ -167,7 +166,7 @@ class _OpenChunk:
         step = len(data) if is_frozen else COPY_BYTES  # the checksum takes nothing but bytes
         for start in range(0, len(data), step):
             piece = frozen(data[start : start + step])
-            self._crc = google_crc32c.extend(self._crc, piece)
+            self._crc = crc32c(piece, self._crc)
             await self.upload.write(piece)
             self.size += len(piece)
 

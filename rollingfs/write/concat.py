@@ -208,7 +208,7 @@ class Concats:
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
-            found = transitions.with_tiers(found, (tier for header in frozen for tier in header.tiers))
+            found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
             modified_ms = max((header.modified_ms for header in frozen), default=0)
             joined = merging.with_merged(grown, marks, modified_ms)

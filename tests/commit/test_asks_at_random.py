@@ -11,20 +11,18 @@ import contextlib
 import errno
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Blob, Buffer
+from rollingfs.backend.contract import Buffer
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import Guard
-from tests.support.older import as_shown, as_written
 from tests.support.sharing import share_at_random
 from tests.support.simulation import EPOCH_S, PATH, Distant, Latencies, VirtualLoop, virtual_time
 
@@ -112,17 +110,6 @@ class Faulty(Distant):
         return found
 
 
-class Older(Faulty):
-    """The way of a client that does not know the lines of asks."""
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        is_header = bool(args) and str(args[0]).endswith(names.HEADER_SUFFIX)
-        if is_header and verb in ("create", "replace"):
-            args = (args[0], as_written(bytes(args[1])), *args[2:])
-        found = await super().call(verb, *args)
-        return replace(found, data=as_shown(found.data)) if is_header and isinstance(found, Blob) else found
-
-
 class Course:
     """One course of events."""
 
@@ -138,8 +125,6 @@ class Course:
         ]
         for way in self.ways[:-1]:
             way.has_quick_ranges = self.chance.random() < GLANCES_SHARE
-        way = Older(self.store, self.chance, dates_s)
-        self.older = Client(way, commit_timeout_s=TIMEOUT_S, clock=lambda: EPOCH_S + loop.time())
         self._offsets: dict[bytes, tuple[int, str]] = {}
 
     async def run(self) -> None:
@@ -185,8 +170,8 @@ class Course:
             self._offsets[record] = written.offset, written.header.segment
 
     async def _disturb(self, kind: str) -> None:
-        client = self.older if kind.startswith("older") else self.clients[-1]
-        segments, kind = client.segments, kind.removeprefix("older ")
+        client = self.clients[-1]
+        segments = client.segments
         if kind == "die":
             self.ways[self.chance.randrange(CLIENTS - 2)].is_dead = True
         elif kind == "recover":
@@ -202,7 +187,7 @@ class Course:
             await segments.delete(PATH)
             await segments.create(PATH)
         elif kind == "append":
-            await segments.extend(PATH, b"of an older client %d;" % self.chance.getrandbits(60))
+            await segments.extend(PATH, b"of a client that shares no commits %d;" % self.chance.getrandbits(60))
         elif kind == "onto":
             await self._rename_onto(client)
         elif kind == "collect":
@@ -240,7 +225,7 @@ MIXES = {
     "all": ALL,
     "deaths": ("die", "recover", "recover"),
     "same incarnation": ("recover", "acquire", "collect"),
-    "older clients": ("older append", "older overwrite", "older onto", "older delete", "onto", "overwrite"),
+    "not shared": ("append", "overwrite", "onto", "delete"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,15 +12,13 @@ from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutErro
 from rollingfs.client import Client
 from rollingfs.commit import ask_files
 from rollingfs.commit.sharing import PASSED_VERSIONS_MAX, Sharing
-from rollingfs.format import names, transitions
+from rollingfs.format import names
 from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
-from rollingfs.format.codec import format_header, parse_header
+from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
-from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory
-from tests.support.older import NOW_MS, as_an_older_client
 
 PATH = "/logs/clicks"
 HEADER = "$header"
@@ -513,27 +510,35 @@ def test_an_append_that_was_carried_and_overwritten_has_its_offset(world: World)
     assert world.content == b"new"
 
 
-def older_client_overwrites(world: World) -> None:
-    """A client that does not know lines of carried asks loses them."""
-    blob, header = drive(world.store.read(PATH + HEADER)), world.header
-    made = as_an_older_client(
-        header, "older", 1, lambda base: transitions.create(base, str(uuid.uuid4()), RollingPolicy(), NOW_MS)
-    )
-    drive(world.store.replace(PATH + HEADER, format_header(made), blob.token))
+def made_anew(world: World) -> None:
+    """The header is removed, and another grows past its version."""
+    last = world.header.version
+    drive(world.store.delete([PATH + HEADER]))
+    drive(world.other.segments.create(PATH))
+    while world.header.version <= last + 1:
+        drive(world.other.segments.append(PATH, b"x"))
 
 
 @pytest.mark.parametrize("is_carried", [True, False])
-def test_an_append_that_was_overwritten_by_an_older_client_is_told_as_unknown_unless_a_line_is_left(
-    world: World, is_carried: bool
-) -> None:
-    world.while_it_waits(*([world.carry] if is_carried else []), lambda: older_client_overwrites(world))
+def test_an_append_whose_segment_was_made_anew_from_nothing_is_told_as_unknown(world: World, is_carried: bool) -> None:
+    world.while_it_waits(*([world.carry] if is_carried else []), lambda: made_anew(world))
+    with pytest.raises(AppendOutcomeUnknown):
+        world.ask()
+    assert world.content.strip(b"x") == b""
+
+
+def test_on_a_store_that_leaves_no_tombstones_an_asker_waits_beside_other_commits(world: World) -> None:
+    world.asking.removes_whole = True
+    world.while_it_waits(lambda: drive(world.other.segments.append(PATH, b"x")))
     world.while_it_waits(world.carry)
-    if is_carried:
-        with pytest.raises(AppendOutcomeUnknown):
-            world.ask()
-    else:  # its own line of before shows that no commit has carried the ask
-        assert world.ask() == len(b"carrier's")
-    assert world.content.count(b"mine") == (not is_carried)
+    assert world.ask() == len(b"...xcarrier's")
+
+
+def test_an_append_that_was_overwritten_and_not_carried_goes_on_by_its_line_of_before(world: World) -> None:
+    world.while_it_waits(lambda: drive(world.other.segments.overwrite(PATH, b"new")))
+    world.while_it_waits(world.carry)
+    assert world.ask() == len(b"newcarrier's")
+    assert world.content.count(b"mine") == 1
 
 
 def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:

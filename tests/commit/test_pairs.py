@@ -14,7 +14,7 @@ from rollingfs.commit.ask_files import AskFiles
 from rollingfs.commit.carry import Carrier
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.sharing import LIST_COMMITS_FIRST, LIST_COMMITS_SHARED, Sharing
-from rollingfs.format.header import Commit, Floor, Header
+from rollingfs.format.header import Commit, Header
 from tests.support.simulation import Latencies, Load, simulate
 
 ME = "me"
@@ -26,7 +26,7 @@ WAIT_MS_MAX = 1500
 def header(version: int, *lines: tuple[str, int], floor: int) -> Header:
     """A header with a line of each of these writers, in these versions; commits after the floor are plain appends."""
     commits = tuple(Commit(writer, 1, at, None) for writer, at in lines)
-    return Header(SEGMENT, version, commits=commits, asks=Floor(floor, version) if floor < version else None)
+    return Header(SEGMENT, version, commits=commits, asks=floor if floor < version else None)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from rollingfs.commit.sharing import (
     RECENT_CYCLES,
     Sharing,
 )
-from rollingfs.format.header import CARRIED_LINES_MAX, Commit, Floor, Header
+from rollingfs.format.header import CARRIED_LINES_MAX, Commit, Header
 from tests.support import simulation
 from tests.support.simulation import Figures, Latencies, Load, simulate
 
@@ -44,8 +44,7 @@ PAUSING_RATIO_MAX = 1.5
 def header(version: int, *lines: tuple[str, int], is_plain: bool = True, carried: Collection[str] = ()) -> Header:
     """A header with a line of each of these writers, in these versions; some of them were carried."""
     commits = tuple(Commit(writer, 1, at, 0 if writer in carried else None) for writer, at in lines)
-    asks, since = Floor(1, version) if is_plain else None, 1 if carried else 0
-    return Header(SEGMENT, version, commits=commits, asks=asks, carried_since=since)
+    return Header(SEGMENT, version, commits=commits, asks=1 if is_plain else None)
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from rollingfs.format.header import (
     TEXT_BYTES_MAX,
     Commit,
     Drop,
-    Floor,
     Header,
     Mark,
     Merge,
@@ -29,12 +28,11 @@ from rollingfs.format.transitions import stamp
 from rollingfs.format.verdict import Verdict, judge
 from rollingfs.policy import RollingPolicy
 from tests.support import strategies
-from tests.support.older import as_an_older_client, for_an_older_client
 
 SEGMENT, OTHER = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
 NOW_MS = 1_795_168_800_000
 ME, NUMBER = "me", 5
-BASE = Header(SEGMENT, 10, commits=(Commit("a", 1, 10),), asks=Floor(4, 10))
+BASE = Header(SEGMENT, 10, commits=(Commit("a", 1, 10),), asks=4)
 MINE = Ask(ME, NUMBER, SEGMENT, 10, b"mine")
 
 
@@ -60,7 +58,7 @@ def test_an_ask_is_read_as_it_was_written(ask):
 
 def test_the_text_of_an_ask_is_that_of_the_protocol():
     text, _, rest = asks.format_ask(Ask("w", 3, SEGMENT, 12, b"123456789")).partition(b"end crc32c=")
-    assert text == f"rollingfs-ask 2\nask w 3 {SEGMENT} 12\ndata 9 crc32c=e3069283\n".encode()
+    assert text == f"rollingfs-ask 1\nask w 3 {SEGMENT} 12\ndata 9 crc32c=e3069283\n".encode()
     assert rest[8:] == b"\n\n123456789"
 
 
@@ -94,7 +92,6 @@ def test_an_ask_of_no_or_too_many_bytes_cannot_be_written(size):
         ({}, {"base": 11}, False),  # of a later header
         ({"asks": None}, {}, True),
         ({"asks": None}, {"base": 9}, False),
-        ({"asks": Floor(4, 9)}, {"base": 9}, False),  # a line of another version means nothing
         ({"commits": (Commit(ME, NUMBER - 1, 10),)}, {}, True),
         ({"commits": (Commit(ME, NUMBER, 10),)}, {}, False),
         ({"commits": (Commit(ME, NUMBER + 1, 10),)}, {}, False),
@@ -187,7 +184,6 @@ def test_without_asks_lines_go_as_ever():
     for version in range(11, 200):
         header = stamp(header, header, f"w{version % 80}", version, NOW_MS)
         assert len(header.commits) <= COMMITS_MAX
-        assert header.carried_since == 0
     assert header.evicted == header.version - COMMITS_MAX
 
 
@@ -206,7 +202,7 @@ def test_a_text_that_would_be_too_long_loses_the_oldest_lines_of_carried_asks():
 
 def test_a_plain_append_keeps_the_floor_and_moves_it_at_most_64_versions_behind():
     header = plain(BASE, "b", 1)
-    assert (header.floor, header.asks) == (4, Floor(4, 11))
+    assert (header.floor, header.asks) == (4, 4)
     for number in range(2, 80):
         header = plain(header, "b", number)
     assert header.floor == header.version - asks.WINDOW_VERSIONS
@@ -216,7 +212,6 @@ def test_a_carried_ask_gets_a_line_that_says_where_its_data_begins():
     header = plain(BASE, "b", 1, [MINE], b"own")
     assert header.tail == b"ownmine"
     assert header.commit_of(ME) == Commit(ME, NUMBER, 11, 3)
-    assert header.carried_since == 11
     later = plain(header, "b", 2)
     assert later.commit_of(ME) == Commit(ME, NUMBER, 11, 3)
     again = plain(later, ME, NUMBER + 1)
@@ -264,24 +259,6 @@ def appends(header, data=b"o"):
     return transitions.extend(header, (), header.tail + data, NOW_MS)
 
 
-def test_an_older_client_voids_asks_too_and_keeps_the_lines():
-    made = plain(BASE, "b", 1, [MINE])
-    header = as_an_older_client(made, "old", 1, appends)
-    assert header.asks is None
-    assert asks.is_void(dataclasses.replace(MINE, number=NUMBER + 1, base=11), header)
-    assert header.commit_of(ME) == made.commit_of(ME)
-    assert header.carried_since == 11
-    assert header.unknown == ()
-
-
-def test_a_header_with_200_carried_asks_has_few_lines_for_an_older_client():
-    made = plain(BASE, "b", 1, asked(200))
-    assert [line.writer for line in for_an_older_client(made).commits] == ["a", "b"]
-    header = as_an_older_client(made, "old", 1, appends)
-    assert len(header.carried) == 200
-    assert header.evicted == 0
-
-
 def test_a_tombstone_and_a_new_incarnation_keep_the_lines():
     header = plain(BASE, "b", 1, [MINE])
     grave = stamp(transitions.tombstone(header), header, "c", 1, NOW_MS)
@@ -289,49 +266,29 @@ def test_a_tombstone_and_a_new_incarnation_keep_the_lines():
     for one in (grave, made):
         assert one.commit_of(ME) == Commit(ME, NUMBER, 11, 1)
         assert parse_header(format_header(one), "file") == one
-    assert judge(BASE, False, made, ME, NUMBER + 1, asked=True) is Verdict.NOT_MINE
+    seen = dataclasses.replace(BASE, commits=header.commits, version=header.version)
+    assert judge(seen, False, made, ME, NUMBER + 1, asked=True) is Verdict.NOT_MINE
 
 
-def overwrites(header):
-    return transitions.create(header, OTHER, RollingPolicy(), NOW_MS)
-
-
-def test_an_older_clients_new_incarnation_loses_the_lines_and_the_asker_knows_that_it_knows_nothing():
-    header = plain(BASE, "b", 1, [MINE])
-    made = as_an_older_client(header, "old", 1, overwrites)
-    assert made.commit_of(ME) is None
-    assert made.carried_since == 0
-    assert judge(BASE, False, made, ME, NUMBER, asked=True) is Verdict.UNKNOWN
-    again = plain(made, "b", 2, [Ask("c", 1, OTHER, made.version, b"x")])
-    assert again.carried_since == again.version
-    assert judge(BASE, False, again, ME, NUMBER, asked=True) is Verdict.UNKNOWN
-    assert judge(BASE, False, made, ME, NUMBER) is Verdict.NOT_MINE, "an own attempt has a line that is not lost"
-
-
-def renamed_onto(base, source):
-    """What a rename makes of its target: the unknown lines of the source go along."""
-    merge = Merge(str(uuid.UUID(int=9)), "t", OTHER, Phase.OPEN, NOW_MS)
-    marked = dataclasses.replace(source, phase=Phase.MERGING, merge=merge)
-    return merging.renamed(marked, (), base, Mark(merge.txn, "s"), OTHER, None, NOW_MS)
-
-
-def test_lines_that_an_older_clients_rename_takes_along_mean_nothing():
-    source = plain(
-        dataclasses.replace(BASE, segment=str(uuid.UUID(int=6))), "b", 1, [Ask(ME, 1, str(uuid.UUID(int=6)), 10, b"x")]
-    )
-    made = as_an_older_client(BASE, "old", 1, lambda base: renamed_onto(base, for_an_older_client(source)))
-    assert made.commit_of(ME) is None
-    assert made.carried_since == 0
-    assert made.unknown == ()
+def test_in_another_incarnation_only_the_line_of_before_says_that_an_ask_was_not_carried():
+    base = plain(BASE, ME, NUMBER - 1)
+    kept = stamp(transitions.create(base, OTHER, RollingPolicy(), NOW_MS), base, "c", 2, NOW_MS)
+    assert judge(base, False, kept, ME, NUMBER, asked=True) is Verdict.NOT_MINE
+    of_another_segment = dataclasses.replace(kept, commits=(Commit(ME, NUMBER - 2, 3),))
+    made_from_nothing = dataclasses.replace(kept, commits=(Commit("c", 2, 12),))
+    for found in (of_another_segment, made_from_nothing):
+        assert judge(base, False, found, ME, NUMBER, asked=True) is Verdict.UNKNOWN
+        assert judge(base, False, found, ME, NUMBER) is Verdict.NOT_MINE, "an own attempt is judged by its request"
+    assert judge(BASE, False, kept, ME, NUMBER, asked=True) is Verdict.UNKNOWN, "the base had no line"
 
 
 # -- every course of events of a small world -----------------------------------------------------------------------
 #
 # "me" has asked with the base 10, and may compete besides. Others append plainly, carrying the ask or not having seen
-# it; append with a guard; append as older clients do; overwrite. "me" looks now and then. After every event the
+# it; append with a guard; overwrite; remove the header and make another. "me" looks now and then. After every event the
 # verdict is held against what really happened. Where two commit lines fit a header, mine is soon evicted.
 
-EVENTS = ("carries", "sees nothing", "guarded", "older", "overwrites", "looks", "competes", "older overwrites", "onto")
+EVENTS = ("carries", "sees nothing", "guarded", "overwrites", "looks", "competes", "made anew", "moved here")
 SHORT = {"lines_max": 2, "events_max": 3}
 WORLDS = [
     SHORT,
@@ -353,19 +310,9 @@ def after(event, header, number, seen):
         return header
     if event == "guarded":
         return stamp(appends(header, b"g"), header, writer, number, NOW_MS)
-    if event == "older":
-        return as_an_older_client(header, "old", number, appends)
-    if event == "older overwrites":
-        remade = lambda base: transitions.create(base, fresh, RollingPolicy(), NOW_MS)  # noqa: E731
-        return as_an_older_client(header, "old", number, remade)
-    if event == "onto":  # with a line of mine that is not of this segment
-        lost = dataclasses.replace(header, commits=(Commit(ME, 1, 1, 0),), carried_since=1, segment=OTHER)
-        return as_an_older_client(
-            header,
-            "old",
-            number,
-            lambda base: dataclasses.replace(renamed_onto(base, for_an_older_client(lost)), segment=fresh, merges=()),
-        )
+    if event in ("made anew", "moved here"):  # a disk keeps no tombstone; this segment has grown past the base
+        lines = (Commit(ME, 1, 1),) if event == "moved here" else ()
+        return Header(fresh, header.version + 1, commits=(*lines, Commit(writer, number, header.version + 1)))
     made = transitions.create(header, fresh, RollingPolicy(), NOW_MS)
     return stamp(made, header, writer, number, NOW_MS)
 
@@ -401,4 +348,4 @@ def test_an_ask_never_takes_place_twice_and_the_asker_never_concludes_what_is_no
     if lines_max == 2:
         assert all(counts.values()), counts
     else:
-        assert counts[Verdict.UNKNOWN], "an older client has lost lines"
+        assert counts[Verdict.UNKNOWN], "a segment was made from nothing"

@@ -11,9 +11,10 @@ from rollingfs.client import Client
 from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header, format_text
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
-from rollingfs.format.tokens import crc32c, seal_text
+from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 
 AT = "at=2026-11-20T10:00:00.000Z"

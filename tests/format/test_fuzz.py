@@ -32,12 +32,18 @@ VALUES = [None, True, -1, 2**70, 1e999, float("nan"), "", "../x", "a\0b", "\ud80
 MUTANTS = 400
 BYTES_MAX = 64 * 1024 * 1024
 
+CUT = {"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}
 LEDGER = {
-    "rollingfs-stream": 3,
+    "rollingfs-stream": 1,
     "retention": {"by": "size", "min": 1, "max": 5, "every": 600, "align": "x"},
     "offload": {"tier": "cold", "after_age": 5.0},
     "trim": {"done": False, "goals": {"p": [9, UUID]}},
-    "subscribers": {"b": [1.0, json.dumps({"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}})]},
+    "subscribers": {
+        "b": [
+            1.0,
+            json.dumps({"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}),
+        ]
+    },
     "segments": [["p", UUID], ["q", None]],
     "cuts": [[1.0, 1, 0, 900, 1, 4], [2.0, 2, 1, -1]],
 }

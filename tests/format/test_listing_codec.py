@@ -84,4 +84,3 @@ def test_a_header_whose_plain_file_must_be_judged_has_no_row():
     assert row_of("a", grave, "t").state == DELETED
     assert row_of("a", replace(grave, adopted=Adopted("token", 7)), "t") is None
     assert row_of("a", replace(HEADER, adopted=Adopted("token", 7)), "t") is not None
-    assert row_of("a", replace(HEADER, has_plain_copy=True), "t") is None

@@ -16,7 +16,7 @@ from rollingfs.errors import (
     SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import merging, names, placement, transitions
+from rollingfs.format import invariants, merging, names, placement, transitions
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.drops import clear_drops, drop_all, merge_drops
 from rollingfs.format.header import COMMITS_MAX, Chunk, Commit, Drop, Header, Mark, Merge, Page, Phase
@@ -123,7 +123,7 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
     assert merging.settle(header, [Mark(TXN, "of another")]) == header
     grave = transitions.tombstone(header)
     assert grave.deleted
-    grave.check()
+    invariants.check(grave)
 
 
 @given(headers(live=True), WORDS)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
-from rollingfs.format.crc import combined
+from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import GRACE_S, Chunk
-from rollingfs.format.tokens import crc32c
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidator
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps

@@ -10,8 +10,8 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, RollingError
 from rollingfs.format import drops, erasing, names, placement
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S
-from rollingfs.format.tokens import crc32c
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.commit import header_cache
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk
@@ -805,68 +803,3 @@ def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, 
     with pytest.raises(FileExistsError):
         fs.export(f"{bucket}/log", f"{bucket}/file2")
     assert fs.cat_file(f"{bucket}/file2") == FOREIGN
-
-
-# -- the plain copies of older releases ------------------------------------------------------------------------
-
-
-def with_old_copy(world: World, line: str = f"plain {SEGMENT} 0") -> World:
-    """A sealed segment whose bytes lie under its plain name, too, as older releases wrote them."""
-    fill(world)
-    world.seal(LOG)
-    drive(world.backend.write(LOG, [CONTENT]))
-    info = drive(world.backend.stat(LOG))
-    data = drive(world.backend.read(names.header_path(LOG))).data
-    from rollingfs.format import tokens
-
-    text, tail = data[: data.index(b"\nend crc32c=") + 1], data[-4:]
-    old = world.header(LOG).segment
-    date = tokens.format_time(round(info.modified * 1000))
-    text = text.replace(b"start 0\n", f"start 0\nAdopted {tokens.quote(info.token or '')} {date}\n".encode())
-    text += f"{line}\n".replace(SEGMENT, old).encode()
-    drive(world.backend.delete([names.header_path(LOG)]))
-    drive(world.backend.create(names.header_path(LOG), tokens.seal_text(text) + tail))
-    return world
-
-
-@pytest.mark.parametrize("line", [f"plain {SEGMENT} 0", f"plain {SEGMENT} 0 2026-11-20T10:00:00.000Z"])
-def test_a_segment_with_a_plain_copy_is_read_and_the_copy_is_left_alone(
-    line: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    header_cache._copies_warned.clear()
-    world = with_old_copy(World(BackendWrapper(private_memory()), POLICY), line)
-    with caplog.at_level(logging.WARNING, "rollingfs"):
-        fresh = World(world.backend, POLICY)
-        for _ in range(2):
-            assert fresh.content(LOG) == CONTENT
-    assert [record.getMessage().startswith(f"{LOG}: an older release") for record in caplog.records] == [True]
-    fresh.truncate(LOG, 100)
-    assert b"\nplain " not in drive(fresh.backend.read(names.header_path(LOG))).data
-    fresh.backend.shift_s = 3 * GRACE_S  # type: ignore[attr-defined]
-    found = drive(TreeCollector(fresh.client).collect("/folder"))
-    assert LOG not in found.files
-    assert (raw(fresh, LOG), fresh.content(LOG)) == (CONTENT, CONTENT[100:])
-    run(fresh)
-    assert raw(fresh) == CONTENT[100:]
-    drive(fresh.client.segments.delete(LOG))
-    assert fresh.content(LOG) == CONTENT  # it comes to light
-    drive(fresh.client.segments.delete(LOG))
-    with pytest.raises(FileNotFoundError):
-        fresh.content(LOG)
-
-
-def test_a_segment_with_a_plain_copy_is_listed_once(tmp_path: Path) -> None:
-    fs = rolling("file")
-    path = f"{tmp_path}/log"
-    made(fs, path)
-    header = tmp_path / "log$header"
-    from rollingfs.format import tokens
-
-    data = header.read_bytes()
-    text, tail = data[: data.index(b"\nend crc32c=") + 1], data[-4:]
-    text += f"plain {fs._bridge.run(fs._client.headers.load(path)).header.segment} 250\n".encode()
-    header.write_bytes(tokens.seal_text(text) + tail)
-    (tmp_path / "log").write_bytes(fs.cat_file(path))
-    fs = rolling("file")
-    assert fs.ls(str(tmp_path), detail=False) == [path]
-    assert fs.size(path) == 2754

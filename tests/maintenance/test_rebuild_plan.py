@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs.format import names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.labels import Label, Last, parse_label
-from rollingfs.format.tokens import crc32c
 from rollingfs.maintenance.rebuild_evidence import (
     DAMAGED,
     DISAGREES,

@@ -38,23 +38,20 @@ class Rules:
     """No ask is carried unless the segment is open and without an owner."""
     floor_forbids: bool = True
     """An ask is carried only if `BASE` is not below the floor."""
-    floor_counts_once: bool = True
-    """An `asks` line counts only in the version that wrote it."""
     others_void: bool = True
     """Every commit but a plain append voids all asks before it."""
     window: int = 9
     """A plain append lets asks of this many versions live."""
     carried_get_lines: bool = True
-    carried_evictions_count: bool = True
-    """A line of a carried ask that goes raises `evicted`, as any line."""
-    carries_names_incarnation: bool = True
-    """Lines of carried asks count only beside a `carries` line that names the header's incarnation."""
-    carries_says_since: bool = True
-    """The first `carries` line of an incarnation says the version that wrote it."""
-    judges_incarnation: bool = True
-    """Without a line, another incarnation makes the outcome unknown, unless `carries` says that no line was lost."""
-    asks_have_versions: bool = True
-    """Clients that do not know lines of carried asks have another kind of asks, and each carries its own kind."""
+    evictions_count: bool = True
+    """A line that goes raises `evicted`."""
+    lines_survive: bool = True
+    """A new incarnation keeps the lines of the header that it replaces."""
+    judges_incarnation: str = "by the line"
+    """In another incarnation than the base's, only the line that the base had of the writer proves anything.
+
+    Not so: `any line` of the writer proves that the header comes from the base, or `no line` need prove it.
+    """
     highest_only: bool = True
     """Of one writer, only one ask is carried in one commit."""
     judges_first: bool = True
@@ -81,17 +78,13 @@ class Rules:
 
 
 class Line(NamedTuple):
-    """A commit line, or one of a carried ask."""
+    """A commit line."""
 
     writer: int
     number: int
     version: int
     place: int | None = None
-    """Where the data of a carried ask begins."""
-
-
-NEW, SHARER, OLD = "new", "sharer", "old"
-"""What a client knows: all; asks, but not the lines of carried ones, as before their release; nothing of this."""
+    """Where the data begins, if another writer's commit has carried it."""
 
 
 class Header(NamedTuple):
@@ -104,23 +97,11 @@ class Header(NamedTuple):
     log: Ids = ()
     lines: frozenset[Line] = frozenset()
     evicted: int = 0
-    asks: tuple[int, int] | None = None
-    """The line `asks FLOOR VERSION`."""
-    carried: frozenset[Line] = frozenset()
-    carries: tuple[str, int] | None = None
-    """The line `carries INCARNATION SINCE`."""
+    asks: int | None = None
+    """The line `asks FLOOR`."""
 
     def line_of(self, writer: int) -> Line | None:
-        """For the header as a client reads it."""
-        return next((line for line in self.lines | self.carried if line.writer == writer), None)
-
-
-def read(rules: Rules, header: Header, knows: str = NEW) -> Header:
-    """The header as a client reads it: without lines that mean nothing to the client."""
-    is_own = header.carries is not None and header.carries[0] == header.incarnation
-    if knows == NEW and (is_own or not rules.carries_names_incarnation):
-        return header
-    return header._replace(carried=frozenset(), carries=None)
+        return next((line for line in self.lines if line.writer == writer), None)
 
 
 class Ask(NamedTuple):
@@ -131,8 +112,6 @@ class Ask(NamedTuple):
     base: int
     incarnation: str
     ids: Ids
-    knows: str = NEW
-    """What its writer knows."""
 
 
 Added = tuple[tuple[Ids, str | None], ...]
@@ -219,25 +198,20 @@ def token_of(header: Header | None) -> Token:
     return None if header is None else (header.incarnation, header.version)
 
 
-def floor(rules: Rules, header: Header) -> int:
+def floor(header: Header) -> int:
     """Asks whose base is not below this version may be carried."""
-    if header.asks is not None and (header.asks[1] == header.version or not rules.floor_counts_once):
-        return header.asks[0]
-    return header.version
+    return header.version if header.asks is None else header.asks
 
 
-def is_void(rules: Rules, header: Header, ask: Ask) -> bool:
+def is_void(header: Header, ask: Ask) -> bool:
     """Whether an ask is void for ever."""
-    return header.incarnation != ask.incarnation or floor(rules, header) > ask.base
+    return header.incarnation != ask.incarnation or floor(header) > ask.base
 
 
-def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int, knows: str = NEW) -> bool:
+def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int) -> bool:
     """Whether the replacement of a header may carry an ask."""
     if ask.writer == committer or header.state == "deleted":
         return False
-    if rules.asks_have_versions and ask.knows != knows:
-        return False
-    header = read(rules, header, knows)
     if rules.incarnation_forbids and ask.incarnation != header.incarnation:
         return False
     if rules.state_forbids and (header.state != "open" or header.owner is not None):
@@ -247,14 +221,12 @@ def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int, knows: s
         return False
     if rules.eviction_forbids and line is None and header.evicted > ask.base:
         return False
-    return not rules.floor_forbids or floor(rules, header) <= ask.base
+    return not rules.floor_forbids or floor(header) <= ask.base
 
 
-def choices(
-    rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int, knows: str = NEW
-) -> Iterator[tuple[Ask, ...]]:
+def choices(rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int) -> Iterator[tuple[Ask, ...]]:
     """All sets of asks that a committer may have seen and may carry."""
-    admitted = sorted(ask for ask in asks if is_admitted(rules, header, ask, committer, knows))
+    admitted = sorted(ask for ask in asks if is_admitted(rules, header, ask, committer))
     yield ()
     if not rules.highest_only:
         for count in range(1, min(most, len(admitted)) + 1):
@@ -271,7 +243,7 @@ def choices(
 
 def _shortened(lines: frozenset[Line], count: int) -> tuple[frozenset[Line], int]:
     """The newest lines, and the newest version of those that go."""
-    kept = sorted(lines, key=lambda line: line.version)
+    kept = sorted(lines, key=lambda line: (line.version, line.writer))
     gone = kept[: max(0, len(kept) - count)]
     return lines.difference(gone), max((line.version for line in gone), default=0)
 
@@ -284,40 +256,26 @@ def stamped(
     *,
     plain: bool = False,
     carried: frozenset[Line] = frozenset(),
-    knows: str = NEW,
 ) -> Header:
-    """The next version, with the lines of these writers; a client copies what it does not know."""
-    version, found = header.version + 1, read(rules, header) if knows == NEW else header
-    new = frozenset(Line(writer, number, version) for writer, number in own.items())
-    writers = {*own, *(line.writer for line in carried)}
-    lines = frozenset(line for line in found.lines if line.writer not in writers)
-    evicted, others, carries, asks = header.evicted, found.carried, found.carries, header.asks
-    if knows == NEW:
-        others = frozenset(line for line in others if line.writer not in writers)
-        others, gone = _shortened(others, max(0, lines_max - len(carried)))
-        evicted = max(evicted, gone) if rules.carried_evictions_count else evicted
-        others |= carried
-        if carries is None and carried:
-            carries = header.incarnation, version if rules.carries_says_since else 1
-    else:
-        new |= carried
-    lines, gone = _shortened(lines, max(0, lines_max - len(new)))
-    if knows != OLD and plain:
-        asks = max(floor(rules, header), version - rules.window), version
-    elif knows != OLD and not rules.others_void:
-        asks = floor(rules, header), version
-    evicted = max(evicted, gone)
-    return header._replace(
-        version=version, lines=lines | new, evicted=evicted, asks=asks, carried=others, carries=carries
-    )
+    """The next version, with the lines of these writers."""
+    version = header.version + 1
+    new = carried | {Line(writer, number, version) for writer, number in own.items()}
+    writers = {line.writer for line in new}
+    others = frozenset(line for line in header.lines if line.writer not in writers)
+    others, gone = _shortened(others, max(0, lines_max - len(new)))
+    asks = None
+    if plain:
+        asks = max(floor(header), version - rules.window)
+    elif not rules.others_void:
+        asks = floor(header)
+    evicted = max(header.evicted, gone) if rules.evictions_count else header.evicted
+    return header._replace(version=version, lines=others | new, evicted=evicted, asks=asks)
 
 
-def reborn(header: Header, name: str, knows: str = NEW) -> Header:
+def reborn(rules: Rules, header: Header, name: str) -> Header:
     """The header of a new incarnation, which a stamped header becomes."""
-    fresh = header._replace(incarnation=name, state="open", log=(), asks=None)
-    if knows != NEW:
-        return fresh._replace(carried=frozenset(), carries=None)
-    return fresh._replace(carries=(name, header.carries[1]) if header.carries else None)
+    lines = header.lines if rules.lines_survive else {line for line in header.lines if line.version == header.version}
+    return header._replace(incarnation=name, state="open", log=(), asks=None, lines=frozenset(lines))
 
 
 def appended(
@@ -328,7 +286,6 @@ def appended(
     lines_max: int,
     *,
     plain: bool = True,
-    knows: str = NEW,
 ) -> tuple[Header, int]:
     """The header after an append that carries asks, and the position of the own data."""
     parts = [own, *((ask.writer, ask.number, ask.ids) for ask in carried)]
@@ -342,6 +299,5 @@ def appended(
         elif rules.carried_get_lines and (writer not in lines or number < lines[writer].number):
             lines[writer] = Line(writer, number, header.version + 1, len(log))  # of two asks, the lower number stays
         log += ids
-    numbers = {own[0]: own[1]}
-    wanted = stamped(rules, header, numbers, lines_max, plain=plain, carried=frozenset(lines.values()), knows=knows)
+    wanted = stamped(rules, header, {own[0]: own[1]}, lines_max, plain=plain, carried=frozenset(lines.values()))
     return wanted._replace(log=log), position

@@ -20,28 +20,21 @@ def bound(ids: str) -> Op:
     return Op("bound append", tuple(ids))
 
 
-def old(ids: str) -> Op:
-    return Op("old append", tuple(ids))
-
-
-def sharer(ids: str) -> Op:
-    return Op("sharer's append", tuple(ids))
+def guarded(ids: str) -> Op:
+    return Op("guarded append", tuple(ids))
 
 
 def owner(ids: str) -> Op:
     return Op("owner's append", tuple(ids))
 
 
-def recovery(of: str, ids: str, *, is_old: bool = False) -> Op:
-    return Op("recovery", tuple(ids), instead=of, is_old=is_old)
+def recovery(of: str, ids: str) -> Op:
+    return Op("recovery", tuple(ids), instead=of)
 
 
 CREATE, DELETE, OVERWRITE, OVERWRITE_WITH_A_LINE = map(Op, ("create", "delete", "overwrite", "overwrite with a line"))
 SEAL, ACQUIRE, RELEASE, MARK, UNMARK, BURY = map(Op, ("seal", "acquire", "release", "mark", "unmark", "bury"))
-REMOVE_TOMBSTONE = Op("remove tombstone")
-OLD_OVERWRITE, OLD_DELETE, OLD_CREATE, OLD_RENAME_ONTO = (
-    Op(kind, is_old=True) for kind in ("overwrite", "delete", "create", "rename onto")
-)
+REMOVE_TOMBSTONE, REMOVE_AT_ONCE, MOVE_HERE = map(Op, ("remove tombstone", "remove at once", "move here"))
 
 
 @dataclass(frozen=True)
@@ -114,7 +107,6 @@ def _course(came: Mapping[World, tuple[World, str] | None], world: World) -> lis
 
 TIGHT = Bounds(lines_max=2, carried_max=1)
 ONCE = Bounds(attempts_max=1)
-ONE_LINE = Bounds(lines_max=1, carried_max=1)
 SURE = Bounds(faults=0)
 SURE_AND_ONCE = Bounds(faults=0, attempts_max=1)
 SURE_AND_TIGHT = Bounds(faults=0, lines_max=2, carried_max=1)
@@ -122,8 +114,8 @@ SURE_AND_TIGHT = Bounds(faults=0, lines_max=2, carried_max=1)
 QUICK = (
     Scenario("a seal", [[app("a")], [app("b")], [SEAL]], bounds=SURE),
     Scenario("recovery of a dead asker", [[app("a")], [app("b")], [recovery("a", "r")]], bounds=SURE),
-    Scenario("recovery by an older client", [[app("a")], [app("b")], [recovery("a", "r", is_old=True)]], bounds=SURE),
-    Scenario("an older client's overwrite", [[app("a")], [app("b")], [OLD_OVERWRITE]], bounds=SURE),
+    Scenario("removed at once, made again", [[app("a")], [app("b")], [REMOVE_AT_ONCE, CREATE]], bounds=SURE_AND_ONCE),
+    Scenario("removed at once, another moved here", [[app("a")], [app("b")], [REMOVE_AT_ONCE, MOVE_HERE]], bounds=SURE),
 )
 """Worlds of a thousand states."""
 SMALL = (
@@ -132,21 +124,16 @@ SMALL = (
     Scenario("delete, create, bound handles", [[bound("a")], [bound("b")], [DELETE, CREATE]]),
     Scenario("overwrite", [[app("a")], [bound("b")], [OVERWRITE]]),
     Scenario("overwrite that writes an asks line all the same", [[app("a")], [bound("b")], [OVERWRITE_WITH_A_LINE]]),
-    Scenario("an older client's overwrite, one fault", [[app("a")], [bound("b")], [OLD_OVERWRITE]]),
-    Scenario("an older client's delete and create", [[app("a")], [app("b")], [OLD_DELETE, OLD_CREATE]]),
-    Scenario("an older client's rename onto it", [[app("a")], [app("b")], [OLD_RENAME_ONTO]]),
+    Scenario("an overwrite, then an append", [[app("a")], [app("b")], [OVERWRITE, app("d")]], bounds=SURE_AND_ONCE),
     Scenario(
-        "an older client's overwrite, then appends",
-        [[app("a")], [app("b"), app("c")], [OLD_OVERWRITE, app("d")]],
+        "removed at once after an append of the asker",
+        [[app("a"), app("b")], [app("c")], [REMOVE_AT_ONCE, MOVE_HERE]],
         bounds=SURE_AND_ONCE,
     ),
-    Scenario("an older sharer between", [[app("a")], [app("b")], [sharer("c")]], bounds=SURE),
-    Scenario("older sharers between", [[app("a")], [sharer("b")], [sharer("c")]], bounds=SURE),
     Scenario("a merge, undone", [[app("a")], [app("b")], [MARK, UNMARK]]),
     Scenario("recovery of a dead asker, one fault", [[app("a")], [app("b")], [recovery("a", "r")]]),
-    Scenario("recovery by an older client, one fault", [[app("a")], [app("b")], [recovery("a", "r", is_old=True)]]),
     Scenario("a group of two", [[app("ab")], [app("c")], [app("d")]], bounds=SURE_AND_ONCE),
-    Scenario("an older client between", [[app("a")], [app("b")], [old("c")]], bounds=Bounds(faults=0, asks_max=2)),
+    Scenario("a guarded append between", [[app("a")], [app("b")], [guarded("c")]], bounds=Bounds(faults=0, asks_max=2)),
     Scenario("an owner, released", [[app("a")], [app("b")], [ACQUIRE, owner("c"), RELEASE]], bounds=SURE),
     Scenario("a merge, buried, made again", [[app("a")], [app("b")], [MARK, BURY, CREATE]], bounds=SURE),
     Scenario(
@@ -166,12 +153,15 @@ LARGE = (
         [[app("a"), app("b")], [app("c")], [app("d")]],
         bounds=Bounds(lines_max=2, carried_max=1, attempts_max=1, states_max=6_000_000),
     ),
-    Scenario("lines for two, an older client evicts", [[app("a")], [app("b")], [old("c"), old("d")]], bounds=TIGHT),
-    Scenario("an older sharer between, lines for one", [[app("a")], [app("b")], [sharer("c")]], bounds=ONE_LINE),
-    Scenario("overwrites of both kinds", [[app("a")], [app("b")], [OLD_OVERWRITE, OVERWRITE]]),
-    Scenario("overwrites of both kinds, the other way round", [[app("a")], [app("b")], [OVERWRITE, OLD_OVERWRITE]]),
+    Scenario("lines for two, evicted", [[app("a")], [app("b")], [guarded("c"), guarded("d")]], bounds=TIGHT),
+    Scenario("two overwrites", [[app("a")], [app("b")], [OVERWRITE, OVERWRITE]]),
+    Scenario(
+        "removed at once, made again, then appends",
+        [[app("a")], [app("b"), app("c")], [REMOVE_AT_ONCE, CREATE, app("d")]],
+        bounds=SURE_AND_ONCE,
+    ),
     Scenario("a group of two, one fault", [[app("ab")], [app("c")], [app("d")]], bounds=ONCE),
-    Scenario("an older client between, one fault", [[app("a")], [app("b")], [old("c")]], bounds=Bounds(asks_max=2)),
+    Scenario("a guarded append, one fault", [[app("a")], [app("b")], [guarded("c")]], bounds=Bounds(asks_max=2)),
     Scenario("an owner, released, one fault", [[app("a")], [app("b")], [ACQUIRE, owner("c"), RELEASE]]),
     Scenario("a merge, buried, made again, one fault", [[app("a")], [app("b")], [MARK, BURY, CREATE]]),
     Scenario(
@@ -217,12 +207,6 @@ BREAKS = (
     Scenario("a recovery voids asks", [[app("a")], [app("b")], [recovery("a", "r")]], {"others_void": False}, SURE),
     Scenario("the floor forbids", [[app("a")], [app("b")], [recovery("a", "r")]], {"floor_forbids": False}, SURE),
     Scenario(
-        "the asks line counts once: an older client's recovery voids",
-        [[app("a")], [app("b"), app("c")], [recovery("a", "r", is_old=True)]],
-        {"floor_counts_once": False},
-        SURE,
-    ),
-    Scenario(
         "a guarded append carries no asks", [[app("a")], [recovery("a", "r")]], {"guarded_carries_none": False}, SURE
     ),
     Scenario("a carried ask gets a line", [[app("a")], [app("b"), app("c")]], {"carried_get_lines": False}, SURE),
@@ -243,40 +227,33 @@ BREAKS = (
         {"error_needs_void_ask": False, "others_void": False},
         SURE,
     ),
-    Scenario("an error needs a dead attempt", [[app("a")], [app("b")], [old("c")]], {"gives_up": "attempt"}),
+    Scenario("an error needs a dead attempt", [[app("a")], [app("b")], [guarded("c")]], {"gives_up": "attempt"}),
     Scenario("a repeat has the same bytes", [[app("a")], [app("b")]], {"own_data_first": False}),
 )
 """Each leaves out the rule that its name says, and breaks within 2,000 states."""
 BREAKS_LATE = (
     Scenario(
-        "a line of a carried ask that goes counts",
+        "a line that goes counts",
         [[app("a")], [app("b"), app("d")], [app("c")]],
-        {"carried_evictions_count": False},
-        Bounds(faults=0, lines_max=1, carried_max=1),
+        {"evictions_count": False},
+        SURE_AND_TIGHT,
     ),
     Scenario(
-        "lines of carried asks belong to an incarnation",
-        [[app("a"), app("b")], [app("c")], [OLD_RENAME_ONTO]],
-        {"carries_names_incarnation": False},
-        SURE_AND_ONCE,
-    ),
-    Scenario(
-        "lines of carried asks are whole since a version",
-        [[app("a")], [app("b"), app("c")], [OLD_OVERWRITE, app("d")]],
-        {"carries_says_since": False},
-        SURE_AND_ONCE,
+        "lines survive a new incarnation",
+        [[app("a")], [app("b")], [OVERWRITE]],
+        {"lines_survive": False},
     ),
     Scenario(
         "the asker judges incarnations",
-        [[app("a")], [app("b")], [OLD_OVERWRITE]],
-        {"judges_incarnation": False},
-        SURE,
+        [[app("a")], [app("b"), app("c")], [REMOVE_AT_ONCE, MOVE_HERE]],
+        {"judges_incarnation": "no line"},
+        SURE_AND_ONCE,
     ),
     Scenario(
-        "asks of older sharers are of another version",
-        [[app("a"), app("b")], [app("c")], [sharer("d")]],
-        {"asks_have_versions": False},
-        SURE_AND_ONCE,
+        "of another incarnation only the line of before proves anything",
+        [[app("a")], [app("b")], [REMOVE_AT_ONCE, MOVE_HERE]],
+        {"judges_incarnation": "any line"},
+        SURE,
     ),
     Scenario(
         "an eviction forbids",
@@ -288,7 +265,7 @@ BREAKS_LATE = (
         "the asker judges evictions",
         [[app("a")], [app("b"), app("c")], [app("d")]],
         {"judges_eviction": False},
-        Bounds(faults=0, lines_max=1, carried_max=1),
+        SURE_AND_TIGHT,
     ),
     Scenario(
         "one ask of each writer, the highest",
@@ -304,9 +281,8 @@ BREAKS_LATE = (
     ),
     Scenario(
         "an operation older than D ends unknown",
-        [[app("a")], [app("b"), app("e")], [DELETE, REMOVE_TOMBSTONE, CREATE, app("c"), app("d")]],
+        [[app("a")], [DELETE, REMOVE_TOMBSTONE, CREATE, app("c"), app("d")]],
         {"judges_age": False},
-        SURE_AND_ONCE,
     ),
 )
 """These break only after thousands of states."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.models.asks import (
-    NEW,
     Ask,
     Attempt,
     Broken,
@@ -20,7 +19,6 @@ from tests.models.asks import (
     appended,
     choices,
     is_void,
-    read,
     reborn,
     stamped,
     token_of,
@@ -37,7 +35,8 @@ def steps(model: Model, world: World, index: int) -> Steps:
         yield from step.steps(world)
 
 
-GHOSTS = frozenset(Line(writer, 0, 1, 0) for writer in range(3))
+MOVED = Header("M", 9, lines=frozenset(Line(writer, 0, 1) for writer in range(3)))
+"""A header that a disk moves here from another name, with the lines that writers have there."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +79,12 @@ class Other(Step):
         if self.op.kind == "remove tombstone":
             if world.header is not None and world.header.state == "deleted":
                 yield self.name, self.done(self._lapsed(world))
+        elif self.op.kind == "remove at once":
+            if world.header is not None and world.header.state != "deleted":
+                yield self.name, self.done(self._removed(world))
+        elif self.op.kind == "move here":
+            if world.header is None:
+                yield self.name, self.done(world._replace(header=MOVED))
         elif client.at == "begin":
             yield self.name + "load", world.client(self.index, at="other", base=world.header)
         else:
@@ -93,10 +98,15 @@ class Other(Step):
             else:
                 yield self.name + "committed", self.done(after)
 
-    def _lapsed(self, world: World) -> World:
-        """G after a delete: operations of then are older than D, and their requests have landed."""
+    def _removed(self, world: World) -> World:
+        """The file is gone, and nothing is left that says so."""
         after = self.model.replaced(world, token_of(world.header), None, (), self.op.kind, self.index)
         assert after is not None
+        return after
+
+    def _lapsed(self, world: World) -> World:
+        """G after a delete: operations of then are older than D, and their requests have landed."""
+        after = self._removed(world)
         old = self.rules.judges_age
         clients = (one._replace(is_old=old) if one.at != "begin" else one._replace(known=None) for one in after.clients)
         return after._replace(landing=frozenset(), clients=tuple(clients))
@@ -108,17 +118,15 @@ class Other(Step):
             return Header(new_name, 1, lines=stamped(self.rules, Header(version=0), {me: number}, 1).lines)
         if base is None or (base.state == "deleted") != (kind == "create"):
             return None
-        wanted = stamped(self.rules, base, {me: number}, self.model.bounds.lines_max, knows=self.op.knows)
-        fresh = reborn(wanted, new_name, self.op.knows)._replace(owner=None)
+        wanted = stamped(self.rules, base, {me: number}, self.model.bounds.lines_max)
+        fresh = reborn(self.rules, wanted, new_name)._replace(owner=None)
         is_free = base.state == "open" and base.owner is None
         possible = {
             "create": (True, fresh._replace(owner=base.owner)),
             "delete": (base.state != "merging", wanted._replace(state="deleted", log=(), owner=None)),
             "overwrite": (base.state != "merging", fresh),
-            # an older client's, with the lines of the source: of each writer one, with a number of that segment
-            "rename onto": (base.state != "merging", fresh._replace(carried=GHOSTS, carries=("S", 1))),
             # the `asks` line that it must not write
-            "overwrite with a line": (base.state != "merging", fresh._replace(asks=(1, base.version + 1))),
+            "overwrite with a line": (base.state != "merging", fresh._replace(asks=1)),
             "seal": (is_free, wanted._replace(state="sealed")),
             "acquire": (base.state == "open", wanted._replace(owner=me)),
             "release": (base.owner == me, wanted._replace(owner=None)),
@@ -183,8 +191,7 @@ class Append(Step):
             )
         if header is None or client.is_old:
             return name + ": unknown", self.done(world, "unknown")
-        found, number = read(self.rules, header, self.op.knows), self.number(client)
-        line = found.line_of(self.index)
+        number, line = self.number(client), header.line_of(self.index)
         mine = number if self.rules.one_number else number + client.later
         if line is not None and line.number == mine:
             return self._mine(world, header, line)
@@ -195,15 +202,22 @@ class Append(Step):
         is_other = header.version == client.seen and token_of(header) != token_of(client.base or header)
         if self.rules.judges_version and (header.version < client.seen or is_other):
             return name + ": went back, unknown", self.done(world, "unknown")
-        is_reborn = client.base is not None and client.base.incarnation != header.incarnation
-        is_kept = found.carries is not None and found.carries[1] <= client.seen
-        may_be_lost = client.ask is not None and line is None and is_reborn and not is_kept
-        if self.rules.judges_incarnation and may_be_lost and self.op.knows == NEW:
+        if self._may_be_lost(client, header, line):
             return name + ": perhaps lost, unknown", self.done(world, "unknown")
         is_dead = client.attempt is not None and token_of(header) != client.attempt.token
         attempt = None if is_dead else client.attempt
         judged = world.client(self.index, seen=header.version, base=header, known=header, attempt=attempt)
         return self._ready(judged, header, name)
+
+    def _may_be_lost(self, client: Client, header: Header, line: Line | None) -> bool:
+        """Whether the segment may have been removed, with a line that said that the ask was carried."""
+        is_reborn = client.base is not None and client.base.incarnation != header.incarnation
+        if client.ask is None or not is_reborn:
+            return False
+        assert client.base is not None
+        if self.rules.judges_incarnation != "by the line":
+            return line is None and self.rules.judges_incarnation == "any line"
+        return line is None or line != client.base.line_of(self.index)
 
     def _mine(self, world: World, header: Header, line: Line) -> tuple[str, World]:
         """It took place. The offset may be unknown."""
@@ -239,13 +253,13 @@ class Append(Step):
     def _is_definite(self, client: Client, header: Header) -> bool:
         """Whether nothing outstanding can take effect any more: neither the ask nor the own attempt."""
         asked, attempt, rules = client.ask, client.attempt, self.rules
-        is_ask_dead = asked is None or is_void(rules, header, asked) or not rules.error_needs_void_ask
+        is_ask_dead = asked is None or is_void(header, asked) or not rules.error_needs_void_ask
         is_attempt_dead = attempt is None or token_of(header) != attempt.token or not rules.error_needs_dead_attempt
         return is_ask_dead and is_attempt_dead
 
     def _deadline(self, world: World) -> tuple[str, World]:
         client, rules = world.clients[self.index], self.rules
-        asks = client.ask is not None and client.base is not None and not is_void(rules, client.base, client.ask)
+        asks = client.ask is not None and client.base is not None and not is_void(client.base, client.ask)
         tries = client.attempt is not None and rules.gives_up != "attempt"
         is_failed = not (asks or tries) or rules.gives_up == "timeout"
         return self.name + "deadline", self.done(world, "failed" if is_failed else "unknown")
@@ -258,8 +272,7 @@ class Append(Step):
         assert client.base is not None
         higher = rules.withdraws_by_higher_number
         numbers = {self.index: self.number(client) + 1} if higher else {}
-        how = {"plain": not higher, "knows": self.op.knows}
-        wanted = stamped(rules, client.base, numbers, self.model.bounds.lines_max, **how)
+        wanted = stamped(rules, client.base, numbers, self.model.bounds.lines_max, plain=not higher)
         after = self.model.replaced(world, token_of(client.base), wanted, (), "withdraw", self.index)
         if after is None:
             return
@@ -273,13 +286,13 @@ class Append(Step):
         assert base is not None
         if not self.is_plain or client.asked >= self.model.bounds.asks_max or base.state != "open":
             return
-        if client.ask is not None and not is_void(rules, base, client.ask):
+        if client.ask is not None and not is_void(base, client.ask):
             return
         version, incarnation, changes = client.seen, base.incarnation, {}
         if not rules.base_is_judged and world.header is not None:
             version, incarnation = world.header.version, world.header.incarnation
             changes = {"seen": version}
-        ask = Ask(self.index, self.number(client), version, incarnation, self.op.ids, self.op.knows)
+        ask = Ask(self.index, self.number(client), version, incarnation, self.op.ids)
         asked = world._replace(asks=world.asks | {ask})
         after = asked.client(self.index, ask=ask, asked=client.asked + 1, **changes)
         yield f"{self.name}asks, base {version}", after
@@ -298,15 +311,13 @@ class Append(Step):
         if not rules.judges_first and client.ask is not None and token_of(world.header) != token_of(base):
             yield from self._unjudged(world)
         own = (*ids, ids[0] + "+") if not rules.one_content and client.ask is not None else ids
-        may_carry = self.is_plain or (not rules.guarded_carries_none and self.op.kind != "old append")
+        may_carry = self.is_plain or not rules.guarded_carries_none
         carried_max = bounds.carried_max if may_carry else 0
         bound = client.bound if self.op.kind == "bound append" else None
         number = self.number(client) + (0 if rules.one_number else client.later)
-        knows = self.op.knows
-        for carried in choices(rules, base, world.asks, self.index, carried_max, knows):
+        for carried in choices(rules, base, world.asks, self.index, carried_max):
             mine = (self.index, number, own)
-            how = {"plain": self.is_plain, "knows": knows}
-            wanted, position = appended(rules, base, mine, carried, bounds.lines_max, **how)
+            wanted, position = appended(rules, base, mine, carried, bounds.lines_max, plain=self.is_plain)
             added = ((own, bound), *((ask.ids, ask.incarnation) for ask in carried))
             names = ", ".join("".join(ask.ids) for ask in carried)
             yield from self._send(

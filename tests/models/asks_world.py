@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.models.asks import (
-    NEW,
-    OLD,
-    SHARER,
     Added,
     Broken,
     Client,
@@ -22,8 +19,8 @@ from tests.models.asks import (
     token_of,
 )
 
-APPENDS = ("append", "bound append", "sharer's append", "old append", "owner's append", "recovery")
-PLAIN = ("append", "bound append", "sharer's append")
+APPENDS = ("append", "bound append", "guarded append", "owner's append", "recovery")
+PLAIN = ("append", "bound append")
 """Appends that may ask, and may carry asks."""
 
 
@@ -31,22 +28,14 @@ PLAIN = ("append", "bound append", "sharer's append")
 class Op:
     """An operation of a script.
 
-    A *bound* append is one of a handle that has opened an incarnation; an *old* client knows no asks, a *sharer* knows
-    them, but not the lines of carried ones. A *recovery* of client 0, which is dead from then on, appends `ids`
-    guarded, unless `instead` is there.
+    A *bound* append is one of a handle that has opened an incarnation; a *guarded* one, or one of a client that does
+    not share, voids all asks. A *recovery* of client 0, which is dead from then on, appends `ids` guarded, unless
+    `instead` is there.
     """
 
     kind: str
     ids: Ids = ()
     instead: str = ""
-    is_old: bool = False
-
-    @property
-    def knows(self) -> str:
-        """What its client knows."""
-        if self.kind == "sharer's append":
-            return SHARER
-        return OLD if self.is_old or self.kind == "old append" else NEW
 
     def __str__(self) -> str:
         return f"{self.kind} {''.join(self.ids)}".strip()
@@ -58,7 +47,6 @@ class Bounds:
 
     faults: int = 1
     lines_max: int = 3
-    """Of each of both kinds."""
     attempts_max: int = 2
     """Own attempts of an operation."""
     asks_max: int = 1
@@ -96,14 +84,14 @@ class Model:
         """The world after a conditional replacement; None if the condition fails."""
         if token_of(world.header) != token:
             return None
-        if wanted is not None and max(len(wanted.lines), len(wanted.carried)) > self.bounds.lines_max:
+        if wanted is not None and len(wanted.lines) > self.bounds.lines_max:
             raise Broken("too many commit lines")
         old, ghost = world.header, world.ghost
         if kind == "append":
             assert wanted is not None
             ghost = self._grown(world, wanted, added, writer)
         elif old is not None and (wanted is None or wanted.incarnation != old.incarnation or wanted.state == "deleted"):
-            if wanted is None and old.state != "deleted":
+            if wanted is None and old.state != "deleted" and kind != "remove at once":
                 raise Broken("a segment is destroyed")
             ghost = ghost._replace(gone=ghost.gone | set(old.log))
         elif old is not None and wanted is not None and wanted.log != old.log:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
 from rollingfs.format import names
-from rollingfs.format.crc import combined
+from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
-from rollingfs.format.tokens import crc32c
 from rollingfs.fs import read_buffer, reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.verify import Verifier, damaged

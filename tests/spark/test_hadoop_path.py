@@ -295,16 +295,6 @@ def test_a_corrupt_header_is_an_error_with_its_name_and_reason_and_its_neighbour
     assert place.tree() == before
 
 
-def test_a_header_with_a_line_of_a_plain_copy_is_read(place):
-    place.segment("log", b"bytes" * 100)
-    place.rewrite(
-        "log", b"start 0\n", b"start 0\nplain 7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27 0 2026-11-20T10:00:00.000Z\n"
-    )
-    place.plain("log", b"half of the cop")
-    assert place.read("log") == b"bytes" * 100
-    assert place.listed() == {"log": 500}
-
-
 # -- plain files -----------------------------------------------------------------------------------------------
 
 

@@ -95,8 +95,6 @@ def test_options_of_streams_are_refused_in_a_batch_read(options, why):
 def test_options_of_batch_reads_are_refused_in_a_stream_and_the_impossible_everywhere(tmp_path):
     with pytest.raises(ValueError, match="endingOffsets is for batch reads"):
         begun(tmp_path, endingOffsets="latest")
-    with pytest.raises(ValueError, match="old name of option startingOffsets"):
-        begun(tmp_path, startingOffset="latest", startingOffsets="latest")
     with pytest.raises(ValueError, match="endingOffsets is 'earliest'"):
         parse_options(given("/x", endingOffsets="earliest"))
     with pytest.raises(ValueError, match="option pollInterval: 'x'"):

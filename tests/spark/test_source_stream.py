@@ -80,7 +80,7 @@ def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_t
 
 def test_the_latest_offset_skips_what_is_there_but_no_part_of_a_line(fs, tmp_path):
     path = made(fs, tmp_path / "s", b"old\nha")
-    source = reader(path, startingOffset="latest")
+    source = reader(path, startingOffsets="latest")
     at = source.initialOffset()
     fs.append(path, b"lf\nnew\n")
     assert step(source, at)[0] == ["half", "new"]

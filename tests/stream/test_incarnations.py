@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -419,7 +418,7 @@ def test_a_cut_of_a_plain_file_is_one_of_the_segment_that_it_becomes() -> None:
 
 
 def without_incarnations(cut: StreamCut) -> StreamCut:
-    """The cut as an older release wrote it."""
+    """The cut as a user may make one."""
     return StreamCut(dict(cut), cut.at, cut.size)
 
 
@@ -444,37 +443,6 @@ def test_a_publication_that_says_no_incarnations_has_read_nothing() -> None:
 
 
 # -- what is written -----------------------------------------------------------------------------------------
-
-
-def old_ledger(store: HashingStore, segment: str) -> bytes:
-    """As version 1 wrote it: a goal of a plain file, an offset for every column, a cut without incarnations."""
-    cut = '{"rollingfs-cut": 1, "at": 5.0, "size": 10, "segments": {"a": 9, "b": 9}}'
-    fields = {
-        "rollingfs-stream": 1,
-        "retention": {"by": "size", "min": 0, "max": None, "every": 0.0},
-        "trim": {"done": False, "goals": {"a": [7, None], "b": [3, segment]}},
-        "subscribers": {"reader": [6.0, cut]},
-        "segments": [["a", 'plain file "etag"'], ["b", segment], ["c", "gone"]],
-        "cuts": [[5.0, 10, 8, 2, -1], [6.0, 20, 9, 4, 1]],
-    }
-    return json.dumps(fields).encode()
-
-
-def test_a_ledger_of_an_older_release_is_read_and_what_names_no_incarnation_trims_nothing() -> None:
-    store = HashingStore()
-    plain(store)
-    client(store).create(B, [b"0123456789"])
-    data = old_ledger(store, client(store).header(B).segment)
-    drive(client(store).client.segments.overwrite(names.ledger_path("/stream"), data))
-    stream = client(store).stream()
-    assert stream.retention == RetentionPolicy.by_size(0, every=0)
-    assert [dict(cut) for cut in stream.cuts()] == [{A: 8, B: 2}, {A: 9, B: 4, C: 1}]
-    assert dict(stream.subscribers()["reader"]) == {A: 9, B: 9}
-    stream.retain()  # finishes the trim of /stream/b, which says its incarnation; of all else nothing is known
-    assert {path: info["start_offset"] for path, info in stream.infos().items()} == {A: 0, B: 3}
-    stream.unsubscribe("reader")
-    stream.retain()
-    assert {path: info["size"] for path, info in stream.infos().items()} == {A: 0, B: 0}
 
 
 def test_names_that_are_gone_leave_the_ledger() -> None:

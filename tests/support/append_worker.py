@@ -1,7 +1,6 @@
 """A process that works on one segment, and notes what it did and what it was told: `python -P append_worker.py PLAN`.
 
-It imports the standard library, fsspec and rollingfs only, so that a release of before can run it. It notes each call
-twice, before and after, each by one write: after `kill -9` the notes say which call was under way.
+It notes each call twice, before and after, each by one write: after `kill -9` the notes say which call was under way.
 """
 
 from __future__ import annotations
@@ -80,13 +79,11 @@ class Worker:
     def __init__(self, plan: Plan) -> None:
         import fsspec
 
-        import rollingfs
-
         self.plan = plan
         self.notes = Notes(plan.log)
         self.fs = fsspec.filesystem("rolling", skip_instance_cache=True, **plan.options)
         self.numbers = itertools.count()
-        self.notes.say(what="ready", code=str(rollingfs.__file__))
+        self.notes.say(what="ready")
 
     def run(self) -> None:
         step: Callable[[], bool] = getattr(self, self.plan.role)

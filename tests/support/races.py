@@ -24,8 +24,6 @@ from tests.support.append_worker import Plan, record, records
 from tests.support.history import Call, Setsum, check_conserved, check_history
 
 WORKER = Path(append_worker.__file__)
-BEFORE_ASKS = Path(__file__).parents[1] / "fixtures" / "before_asks" / "rollingfs.zip"
-"""A release of before asks, to take part."""
 EVIDENCE_S_MAX = 180
 """A process that has not gone on for so long never will: this is no measure of speed."""
 POLL_S = 0.02
@@ -65,8 +63,6 @@ class Member:
     role: str = "append"
     shares: bool = False
     """Whether it shares commits."""
-    is_old: bool = False
-    """Whether it runs a release of before asks."""
     pause_s: float = 0.0
 
 
@@ -95,8 +91,6 @@ class Race:
         names = [self._start(member) for member in members]
         for name in names:
             self.wait(lambda name=name: self._said(name, "ready"), f"{name} is ready")  # type: ignore[misc]
-            [ready] = (note for note in self.notes(name) if note["what"] == "ready")
-            assert (str(BEFORE_ASKS) in ready["code"]) == self.members[name].is_old, f"{name} runs {ready['code']}"
         for name in names:
             pipe = self._running[name].stdin
             assert pipe is not None
@@ -110,8 +104,6 @@ class Race:
         log, cut = str(self.folder / name), str(self.folder / "cut")
         plan = Plan(name, member.role, self.arena.path, log, cut, options, member.pause_s)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        if member.is_old:
-            environment["PYTHONPATH"] = str(BEFORE_ASKS)
         command = [sys.executable, "-P", str(WORKER), plan.dump()]
         with (self.folder / f"{name}.err").open("w") as errors:
             self._running[name] = subprocess.Popen(

@@ -15,9 +15,9 @@ from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
 from rollingfs.format import merging, names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S, Chunk, Header, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
-from rollingfs.format.tokens import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive

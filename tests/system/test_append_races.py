@@ -1,7 +1,7 @@
 """Processes append to one segment, are killed and stopped at any moment, beside truncates, seals, owners and guards.
 
 Every acknowledged append is there once, whole, in an order that agrees with real time; no failed one is there; what was
-acknowledged is live or truncated. With commits that are shared and not, mixed, and beside a release of before.
+acknowledged is live or truncated. With commits that are shared and not, mixed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from tests.support.races import Arena, Member, Race
 from tests.support.servers import new_bucket
 
 TURNS, ASKS = Member(), Member(shares=True)
-OLD = Member(is_old=True)
 WAYS: dict[str, tuple[Member, ...]] = {
-    "turns beside before": (TURNS, OLD),
     "asks": (ASKS,),
-    "asks beside turns and before": (ASKS, TURNS, ASKS, OLD),
+    "asks beside turns": (ASKS, TURNS, ASKS),
 }
 """How processes commit; those of a race are of these kinds in turn. For turns alone there is `test_processes`."""
 EVENTS = 6
@@ -119,18 +117,18 @@ def test_a_race_on_disk(disk: Arena, tmp_path: Path, way: tuple[Member, ...], co
 @pytest.mark.slow
 def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path) -> None:
     with Race(disk, tmp_path) as race:
-        turmoil(race, WAYS["asks beside turns and before"], 16, events=4)
+        turmoil(race, WAYS["asks beside turns"], 16, events=4)
 
 
 @pytest.mark.slow
 def test_a_race_on_a_store(store: Arena, tmp_path: Path) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, WAYS["asks beside turns and before"], 5, events=4)
+        turmoil(race, WAYS["asks beside turns"], 5, events=4)
 
 
 @pytest.mark.slow
 def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(seaweed: dict[str, Any], tmp_path: Path) -> None:
-    way = WAYS["asks beside turns and before"]
+    way = WAYS["asks beside turns"]
     with Race(_s3(seaweed), tmp_path) as race:
         race.join(*cast(way, 4), *others(way, "hold", "look"))
         race.all_go_on(race.living, 2)

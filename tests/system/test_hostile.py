@@ -92,7 +92,7 @@ def lines(source: str, *, aborted: bool) -> Callable[[Store], None]:
 
 def ledger(**fields: object) -> Callable[[Store], None]:
     """The memory of a stream."""
-    whole = {"rollingfs-stream": 2, "retention": {"by": "size", "min": 0, "max": None, "every": 0}}
+    whole = {"rollingfs-stream": 1, "retention": {"by": "size", "min": 0, "max": None, "every": 0}, "offload": None}
     whole |= {"trim": {"done": True, "goals": {}}, "subscribers": {}, "segments": [], "cuts": [], **fields}
 
     def leave(store: Store) -> None:
@@ -144,7 +144,7 @@ FILES: dict[str, Callable[[Store], None]] = {
     ),
     "a deep ledger": lambda store: store.fs.pipe_file(f"{store.mallory}/$stream", b"[" * 100_000),
     "a ledger of another type": lambda store: store.fs.pipe_file(
-        f"{store.mallory}/$stream", b'{"rollingfs-stream":2,"retention":{"align":7},"trim":[]}'
+        f"{store.mallory}/$stream", b'{"rollingfs-stream":1,"retention":{"align":7},"trim":[]}'
     ),
     "deep rows": lambda store: store.put(f"{store.mallory}/$listing$header", b"\0" * 100),
 }  # fmt: skip

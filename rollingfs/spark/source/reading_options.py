@@ -11,7 +11,6 @@ from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_p
 
 NAMES = {
     "startingoffsets": "startingOffsets",
-    "startingoffset": "startingOffset",
     "endingoffsets": "endingOffsets",
     "pollinterval": "pollInterval",
     "maxrecordspertrigger": "maxRecordsPerTrigger",
@@ -23,7 +22,7 @@ NAMES = {
     "partitioncolumns": "partitionColumns",
     "basepath": "basePath",
 }
-"""The options, by their names in lower case. `startingOffset` is the name of `startingOffsets` in release 0.1.0."""
+"""The options, by their names in lower case."""
 T = TypeVar("T")
 
 DELAY_S_DEFAULT = 900.0
@@ -94,9 +93,7 @@ def parse_reading(given: Mapping[str, str]) -> ReadingOptions:
     ValueError
         A value is impossible; the message names the option.
     """
-    if "startingoffset" in given and "startingoffsets" in given:
-        raise ValueError("startingOffset is the old name of option startingOffsets: give one of them")
-    starting = given.get("startingoffsets", given.get("startingoffset", EARLIEST))
+    starting = given.get("startingoffsets", EARLIEST)
     ending = parse_position("endingOffsets", given["endingoffsets"]) if "endingoffsets" in given else None
     if ending is not None and ending.name == EARLIEST:
         raise ValueError("option endingOffsets is 'earliest': the read would be empty")

@@ -69,7 +69,8 @@ public final class Rewrite {
         }
         header.attrs.forEach((key, value) -> line(text, "attr " + quote(key) + " " + quote(value)));
         header.commits.forEach(commit -> line(text,
-                "commit " + quote(commit.writer()) + " " + commit.number() + " " + commit.version()));
+                "commit " + quote(commit.writer()) + " " + commit.number() + " " + commit.version()
+                        + (commit.offset() == null ? "" : " " + commit.offset())));
         if (header.evicted != 0) {
             line(text, "evicted " + header.evicted);
         }

@@ -145,9 +145,9 @@ public final class Codec {
                     }
                 }
                 case "commit" -> {
-                    Tokens.exactly(parts, 3);
+                    Tokens.exactly(parts, parts.size() > 3 ? 4 : 3);
                     commits.add(new Commit(Tokens.unquote(parts.get(0)), Tokens.number(parts.get(1)),
-                            Tokens.number(parts.get(2))));
+                            Tokens.number(parts.get(2)), parts.size() > 3 ? Tokens.number(parts.get(3)) : null));
                 }
                 default -> {
                     return false;

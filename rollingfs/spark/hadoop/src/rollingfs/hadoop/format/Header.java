@@ -20,7 +20,7 @@ public final class Header {
     private static final int TIERS_MAX = 8;
     private static final int ATTRS_MAX = 64;
     private static final int ATTRS_BYTES_MAX = 4096;
-    private static final int COMMITS_MAX = 64;
+    private static final int COMMITS_MAX = 64 + 256;
     private static final int MARKS_MAX = 128;
     private static final int LARGE_PAGE_CHUNKS = 128 * 32;
     private static final int INLINE_BYTES_MAX = 1024 * 1024;
@@ -92,8 +92,8 @@ public final class Header {
     /** A tier in which the segment may have files; their names have the key. */
     record Tier(String alias, String key, long atMs) {}
 
-    /** The last operation of a writer, by which it recognises its own commit. */
-    record Commit(String writer, long number, long version) {}
+    /** The last operation of a writer. {@code offset} is where its data begins if another writer committed it. */
+    record Commit(String writer, long number, long version, Long offset) {}
 
     /** The plain file that this header hides. */
     public record Adopted(String token, long modifiedMs) {}
