@@ -6,6 +6,7 @@ An adapter for another store subclasses `Backend`. It is finished when it passes
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Mapping, Sequence
 
 from rollingfs.backend.values import Blob as Blob
@@ -346,3 +347,7 @@ class Backend(abc.ABC):
 
     def after_fork(self) -> None:  # noqa: B027 - most have nothing to drop
         """Drop connections, loops and locks. Called in a child process before its first use of the backend."""
+
+
+VERBS = tuple(name for name, verb in vars(Backend).items() if inspect.iscoroutinefunction(verb))
+"""The verbs of the contract. A wrapper forwards by this list, so a new verb is written here and in the adapters."""

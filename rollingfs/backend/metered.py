@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import attrgetter
 from time import perf_counter_ns
 from typing import Any
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, Metadata
+from rollingfs.backend.contract import VERBS, Backend, Blob, Buffer
 from rollingfs.backend.patience import PATIENCE_S, patience_s
-from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.backend.wrapper import BackendWrapper, Verb
 from rollingfs.runtime.meters import REQUEST, Meters
 
-READ, READ_IF_CHANGED, READ_RANGE = REQUEST + "read", REQUEST + "read_if_changed", REQUEST + "read_range"
 FIXED = ("is_async", "conflicts_are_final")
 """Abilities that never change and that every call asks for."""
-CREATE, REPLACE, WRITE = REQUEST + "create", REQUEST + "replace", REQUEST + "write"
+READING = frozenset({"read", "read_if_changed", "read_range", "read_into"})
+WRITING = frozenset({"create", "replace", "put"})
+"""Verbs whose second argument is the bytes."""
+COUNTED_AS = {"read_into": "read_range"}
+"""It is the same request."""
 
 
 class MeteredBackend(BackendWrapper):
@@ -40,81 +42,39 @@ class MeteredBackend(BackendWrapper):
             setattr(self, ability, getattr(self.inner, ability))
 
     async def call(self, verb: str, *args: Any) -> Any:
+        """`open_write` and the verbs of its upload. The other verbs take no detour through here."""
         patience_s.set(self._patience_s)
-        size = _bytes_of(args[2]) if verb == "upload.write" else _bytes_of(args[1]) if verb == "put" else 0
+        size = _bytes_of(args[2]) if verb == "upload.write" else 0
         return await self.meters.measure(REQUEST + verb, super().call(verb, *args), size)
-
-    # the verbs on the way of an append or a read, without a detour
-    async def read(self, path: str) -> Blob:
-        patience_s.set(self._patience_s)
-        began_ns = perf_counter_ns()
-        try:
-            blob = await self.inner.read(path)
-        except BaseException as error:
-            self.meters.failed(READ, began_ns, error)
-            raise
-        self.meters.count(READ, began_ns, len(blob.data))
-        return blob
-
-    async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        patience_s.set(self._patience_s)
-        began_ns = perf_counter_ns()
-        try:
-            blob = await self.inner.read_if_changed(path, token)
-        except BaseException as error:
-            self.meters.failed(READ_IF_CHANGED, began_ns, error)
-            raise
-        self.meters.count(READ_IF_CHANGED, began_ns, 0 if blob is None else len(blob.data))
-        return blob
-
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
-        patience_s.set(self._patience_s)
-        began_ns = perf_counter_ns()
-        try:
-            if token is None:  # not every adapter of others has the parameter
-                data = await self.inner.read_range(path, start, end)
-            else:
-                data = await self.inner.read_range(path, start, end, token)
-        except BaseException as error:
-            self.meters.failed(READ_RANGE, began_ns, error)
-            raise
-        self.meters.count(READ_RANGE, began_ns, len(data))
-        return data
-
-    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        patience_s.set(self._patience_s)
-        began_ns = perf_counter_ns()
-        try:
-            if token is None:
-                size = await self.inner.read_into(path, start, target)
-            else:
-                size = await self.inner.read_into(path, start, target, token)
-        except BaseException as error:
-            self.meters.failed(READ_RANGE, began_ns, error)  # it is the same request
-            raise
-        self.meters.count(READ_RANGE, began_ns, size)
-        return size
-
-    async def create(self, path: str, data: Buffer) -> str:
-        return await self.meters.measure(CREATE, self.inner.create(path, data), _bytes_of(data))
-
-    async def replace(self, path: str, data: Buffer, token: str) -> str:
-        began_ns = perf_counter_ns()
-        try:
-            new_token = await self.inner.replace(path, data, token)
-        except BaseException as error:
-            self.meters.failed(REPLACE, began_ns, error)
-            raise
-        self.meters.count(REPLACE, began_ns, _bytes_of(data))
-        return new_token
-
-    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        patience_s.set(self._patience_s)
-        done = self.inner.write(path, data) if metadata is None else self.inner.write(path, data, metadata)
-        await self.meters.measure(WRITE, done, sum(map(_bytes_of, data)))
 
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)
+
+
+def _counted(verb: str) -> Verb:
+    counted_as = REQUEST + COUNTED_AS.get(verb, verb)
+
+    async def forward(self: MeteredBackend, *args: Any, **more: Any) -> Any:
+        patience_s.set(self._patience_s)
+        began_ns = perf_counter_ns()
+        while args[-1] is None:  # not every adapter of others has the optional parameters
+            args = args[:-1]
+        try:
+            answer = await getattr(self.inner, verb)(*args, **more)
+        except BaseException as error:
+            self.meters.failed(counted_as, began_ns, error)
+            raise
+        size = 0
+        if verb in WRITING:
+            size = _bytes_of(args[1])
+        elif verb == "write":
+            size = sum(map(_bytes_of, args[1]))
+        elif verb in READING and answer is not None:
+            size = answer if isinstance(answer, int) else len(answer.data if isinstance(answer, Blob) else answer)
+        self.meters.count(counted_as, began_ns, size)
+        return answer
+
+    return forward
 
 
 def is_same(one: Backend, other: Backend) -> bool:
@@ -130,6 +90,9 @@ def _bytes_of(data: Buffer) -> int:
     return data.nbytes if isinstance(data, memoryview) else len(data)
 
 
+for _verb in VERBS:
+    if _verb not in ("open_write", "store_name"):
+        setattr(MeteredBackend, _verb, _counted(_verb))
 for _ability in Backend.__annotations__.keys() - set(FIXED):
     setattr(MeteredBackend, _ability, property(attrgetter(f"inner.{_ability}")))
-del _ability
+del _verb, _ability

@@ -11,8 +11,8 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Part
-from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.backend.contract import Backend, FileInfo, Listing, Part
+from rollingfs.backend.wrapper import BackendWrapper, Verb
 from rollingfs.errors import MissingTierError, unknown_tier
 from rollingfs.format import names
 from rollingfs.format.header import Tier
@@ -189,24 +189,6 @@ class TieredBackend(BackendWrapper):
         found = await store.run(getattr(store.backend, verb)(first, *rest), self.inner)
         return _shown(found, store.path(path), args[0])
 
-    # the hot store's own verbs on the way of an append or a read, without a detour
-    async def read(self, path: str) -> Blob:
-        return await (super().read(path) if path.startswith(names.TIER_SCHEME) else self.inner.read(path))
-
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
-        if path.startswith(names.TIER_SCHEME):
-            return await super().read_range(path, start, end, token)
-        return await self.inner.read_range(path, start, end, *([] if token is None else [token]))
-
-    async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        if path.startswith(names.TIER_SCHEME):
-            count: int = await self.call("read_into", path, start, target, *([] if token is None else [token]))
-            return count
-        return await self.inner.read_into(path, start, target, *([] if token is None else [token]))
-
-    async def replace(self, path: str, data: Buffer, token: str) -> str:
-        return await self.inner.replace(path, data, token)
-
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)
 
@@ -246,6 +228,22 @@ class TieredBackend(BackendWrapper):
         for store in self._stores.values():
             if store.backend is not self.inner:
                 store.after_fork()
+
+
+def _straight(verb: str) -> Verb:
+    """A verb on the way of an append or a read: on the hot store without a detour."""
+
+    async def forward(self: TieredBackend, path: str, *args: Any) -> Any:
+        if path.startswith(names.TIER_SCHEME):
+            return await self.call(verb, path, *args)
+        return await getattr(self.inner, verb)(path, *args)
+
+    return forward
+
+
+for _verb in ("read", "read_range", "read_into", "replace"):
+    setattr(TieredBackend, _verb, _straight(_verb))
+del _verb
 
 
 def _shown(found: Any, root: str, asked: str) -> Any:

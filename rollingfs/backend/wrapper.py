@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from inspect import signature
+from typing import Any
 
-from rollingfs.backend.contract import (
-    Backend,
-    Blob,
-    Buffer,
-    FileInfo,
-    Listing,
-    Metadata,
-    Over,
-    Page,
-    Part,
-    PendingUpload,
-    Upload,
-)
-
-T = TypeVar("T")
+from rollingfs.backend.contract import VERBS, Backend, Buffer, Listing, Metadata, Over, Part, Upload
 
 _ABILITIES = tuple(Backend.__annotations__)
+NOT_FORWARDED = frozenset({"read_into", "store_name"})
+"""`read_into` calls `read_range`. A wrapper may decide otherwise than its store, so it has no name of its own."""
+NAMING = ("hold", "strip", "unstrip", "root", "after_fork")
+"""What the contract has beside verbs."""
+
+Verb = Callable[..., Coroutine[Any, Any, Any]]
 
 
-class BackendWrapper(Backend):
-    """Forwards every verb to another backend, through `call`.
+def _forwarding(verb: str) -> Verb:
+    names = list(signature(getattr(Backend, verb)).parameters)[1:]
+
+    async def forward(self: BackendWrapper, *args: Any, **more: Any) -> Any:
+        if more:
+            args = (*args, *map(more.get, names[len(args) :]))
+        while args[-1] is None:  # not every adapter of others has the optional parameters
+            args = args[:-1]
+        return await self.call(verb, *args)
+
+    return forward
+
+
+def _naming(name: str) -> Callable[..., Any]:
+    def forward(self: BackendWrapper, *args: str) -> Any:
+        return getattr(self.inner, name)(*args)
+
+    return forward
+
+
+_Forwarding: Any = type(
+    "_Forwarding",
+    (),
+    {verb: _forwarding(verb) for verb in VERBS if verb not in NOT_FORWARDED} | {name: _naming(name) for name in NAMING},
+)
+
+
+class BackendWrapper(_Forwarding, Backend):
+    """Forwards every verb of the contract's list to another backend, through `call`.
 
     Attributes
     ----------
@@ -35,6 +55,8 @@ class BackendWrapper(Backend):
     shift_s : float
         Seconds added to the store's *now*, so that files look older by that much. Their dates do not change.
     """
+
+    inner: Backend
 
     def __init__(self, inner: Backend, shift_s: float = 0.0) -> None:
         self.inner = inner
@@ -50,7 +72,8 @@ class BackendWrapper(Backend):
         verb : str
             The name of the method, or ``"upload.write"``, ``"upload.copy"``, ``"upload.finish"``, ``"upload.abort"``.
         args
-            Its arguments. For an upload: the path, the inner `Upload`, and the bytes of a write or the part of a copy.
+            Its arguments, without optional ones that are not given. For an upload: the path, the inner `Upload`, and
+            the bytes of a write or the part of a copy.
         """
         if verb.startswith("upload."):
             _path, upload, *rest = args
@@ -63,124 +86,22 @@ class BackendWrapper(Backend):
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    async def read(self, path: str) -> Blob:
-        blob: Blob = await self.call("read", path)
-        return blob
-
-    async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        blob: Blob | None = await self.call("read_if_changed", path, token)
-        return blob
-
-    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
-        data: Buffer = await self.call("read_range", path, start, end, *_given(token))
-        return data
-
-    def hold(self, path: str, token: str) -> object | None:
-        return self.inner.hold(path, token)
-
-    async def stat(self, path: str) -> FileInfo:
-        info: FileInfo = await self.call("stat", path)
-        return info
-
-    async def metadata(self, path: str) -> Mapping[str, str]:
-        found: Mapping[str, str] = await self.call("metadata", path)
-        return found
-
-    async def is_folder(self, path: str) -> bool:
-        answer: bool = await self.call("is_folder", path)
-        return answer
-
     async def list(self, folder: str) -> Listing:
-        listing: Listing = await self.call("list", folder)
-        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
-
-    async def list_page(self, folder: str, place: str | None = None) -> Page:
-        page: Page = await self.call("list_page", folder, *_given(place))
-        return page
+        return self._shifted(await self.call("list", folder))
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        listing: Listing = await self.call("list_prefix", folder, prefix)
-        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
+        return self._shifted(await self.call("list_prefix", folder, prefix))
 
     async def now(self, path: str) -> float:
         now: float = await self.call("now", path)
         return now + self.shift_s
 
-    async def create(self, path: str, data: Buffer) -> str:
-        token: str = await self.call("create", path, data)
-        return token
-
-    async def replace(self, path: str, data: Buffer, token: str) -> str:
-        new_token: str = await self.call("replace", path, data, token)
-        return new_token
-
-    async def flush(self, path: str) -> None:
-        await self.call("flush", path)
-
-    async def delete_if(self, path: str, token: str) -> bool:
-        deleted: bool = await self.call("delete_if", path, token)
-        return deleted
-
-    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        await self.call("write", path, data, *_given(metadata))
-
-    async def put(self, path: str, data: Buffer) -> None:
-        await self.call("put", path, data)
-
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        more = _given(over) if metadata is None else (over, metadata)
-        return _WrappedUpload(self, path, await self.call("open_write", path, *more))
+        upload: Upload = await _Forwarding.open_write(self, path, over, metadata)
+        return _WrappedUpload(self, path, upload)
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
-        await self.call("copy", source, target, token)
-
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        await self.call("join", parts, target)
-
-    async def delete(self, paths: Sequence[str]) -> None:
-        await self.call("delete", paths)
-
-    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        uploads: Sequence[PendingUpload] = await self.call("list_uploads", folder, *_given(name))
-        return uploads
-
-    async def abort_upload(self, upload: PendingUpload) -> None:
-        await self.call("abort_upload", upload)
-
-    async def make_folder(self, path: str) -> None:
-        await self.call("make_folder", path)
-
-    async def remove_folder(self, path: str) -> None:
-        await self.call("remove_folder", path)
-
-    async def remove_whole(self, header: str, token: str) -> bool:
-        return bool(await self.call("remove_whole", header, token))
-
-    async def move_whole(self, header: str, token: str, target: str) -> bool:
-        return bool(await self.call("move_whole", header, token, target))
-
-    async def take_link(self, path: str, target: str | None = None) -> bool:
-        return bool(await self.call("take_link", path, *_given(target)))
-
-    async def keeps_versions(self, path: str) -> bool | None:
-        answer: bool | None = await self.call("keeps_versions", path)
-        return answer
-
-    def strip(self, path: str) -> str:
-        return self.inner.strip(path)
-
-    def unstrip(self, path: str) -> str:
-        return self.inner.unstrip(path)
-
-    def root(self, path: str) -> str:
-        return self.inner.root(path)
-
-    def after_fork(self) -> None:
-        self.inner.after_fork()
-
-
-def _given(argument: T | None) -> tuple[T, ...]:
-    return () if argument is None else (argument,)
+    def _shifted(self, listing: Listing) -> Listing:
+        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
 
 
 class _WrappedUpload(Upload):

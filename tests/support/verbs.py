@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
-from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.contract import VERBS, Backend, Part
 from rollingfs.backend.values import PendingUpload
+from rollingfs.backend.wrapper import NOT_FORWARDED
 from rollingfs.testing import run
 
-NOT_FORWARDED = {
-    "store_name",  # a wrapper may decide otherwise than its store, so it has no name of its own
-    "read_into",  # it calls `read_range`
-}
 MISSING_IN_MEMORY = {"abort_upload", "remove_whole", "move_whole"}
 """What a store in memory has not: the verb raises."""
 
 
 def forwarded_verbs() -> set[str]:
     """The verbs that a wrapper hands on, as the contract has them."""
-    return {name for name, verb in vars(Backend).items() if inspect.iscoroutinefunction(verb)} - NOT_FORWARDED
+    return set(VERBS) - NOT_FORWARDED
 
 
 def call_every_verb(backend: Backend) -> None:
