@@ -23,7 +23,7 @@ GONE = "its process ended without an answer"
 PRELOADED = (
     "fsspec",
     "rollingfs.fs.filesystem",
-    "rollingfs.backend.s3.backend",
+    "rollingfs.backend.objects.s3.service",
     "rollingfs.backend.local.backend",
     "numpy",
     "pyarrow.dataset",

@@ -98,7 +98,7 @@ class GenericBackend(Backend):
         except Exception as error:  # for a range beyond the end, filesystems give b"", a 416 or another error
             if isinstance(error, IsADirectoryError | NotADirectoryError):
                 raise refusals.no_file(path) from error
-            if start < _size(self._file_info(path)):
+            if start < int(self._file_info(path)["size"]):
                 raise
             return b""
         return data if len(data) <= end - start else data[start:end]  # a web server may ignore the range
@@ -106,7 +106,7 @@ class GenericBackend(Backend):
     async def stat(self, path: str) -> FileInfo:
         info = self._file_info(path)
         token = self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
-        return FileInfo(path, _size(info), _modified_s(info), token)
+        return FileInfo(path, int(info["size"]), _modified_s(info), token)
 
     async def is_folder(self, path: str) -> bool:
         self._forget(path)
@@ -132,7 +132,7 @@ class GenericBackend(Backend):
                 entries[path] = FileInfo(path, 0, 0.0, is_folder=True)
             else:
                 token = None if _needs_content(path, info) else _date_token(info)
-                entries[path] = FileInfo(path, _size(info), _modified_s(info), token)
+                entries[path] = FileInfo(path, int(info["size"]), _modified_s(info), token)
         return Listing(tuple(entries[path] for path in sorted(entries)))
 
     async def now(self, path: str) -> float:
@@ -235,8 +235,7 @@ class GenericBackend(Backend):
         if not self._can_delete:
             raise refusals.read_only(path, type(self.fs).__name__)
 
-    def _forget(self, path: str) -> None:
-        """Drop cached listings: some filesystems answer `info` from the listing of the parent."""
+    def _forget(self, path: str) -> None:  # some filesystems answer `info` from the cached listing of the parent
         self.fs.invalidate_cache(path)
         self.fs.invalidate_cache(self.fs._parent(path))
 
@@ -253,7 +252,7 @@ class GenericBackend(Backend):
     def _blob(self, path: str, info: dict[str, Any]) -> Blob:
         # the token is older than the bytes, never newer: at worst a caller looks again without need
         limit = read_bytes_max(path)
-        is_long = limit is not None and _size(info) > limit
+        is_long = limit is not None and int(info["size"]) > limit
         data: bytes = self.fs.cat_file(path, start=0, end=limit) if is_long else self.fs.cat_file(path)
         token = _date_token(info)
         if _needs_content(path, info):
@@ -305,10 +304,6 @@ def _can_delete(fs: AbstractFileSystem) -> bool:
     inherited = [vars(one).get(name) for one in (AbstractFileSystem, AsyncFileSystem) for name in _DELETES]
     has_own = any(getattr(type(fs), name, None) not in inherited for name in _DELETES)
     return has_own and not isinstance(fs, GenericFileSystem)
-
-
-def _size(info: dict[str, Any]) -> int:
-    return int(info["size"])
 
 
 def _has_strong_key(info: dict[str, Any]) -> bool:

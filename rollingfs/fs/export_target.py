@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 import fsspec
 from fsspec.core import url_to_fs
 
-from rollingfs.backend.cloud.protocols import goes_straight_to_azure
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.objects.schemes import goes_straight_to_azure
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs.target import ALIASES, adapt, open_azure_target, require_client
 from rollingfs.runtime.bridge import Bridge

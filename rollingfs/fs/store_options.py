@@ -12,8 +12,8 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.cloud.azure_options import OPTIONS as AZURE_OPTIONS
-from rollingfs.backend.cloud.protocols import AZURE_PROTOCOLS, goes_straight_to_azure
+from rollingfs.backend.objects.azure.options import OPTIONS as AZURE_OPTIONS
+from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, goes_straight_to_azure
 
 FSSPEC_OPTIONS = frozenset(
     {

@@ -13,7 +13,11 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.cloud.protocols import (
+from rollingfs.backend.contract import Backend
+from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.objects.schemes import (
     AZURE_PROTOCOLS,
     GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
@@ -22,10 +26,6 @@ from rollingfs.backend.cloud.protocols import (
     is_of_gcsfs,
     is_of_obstore,
 )
-from rollingfs.backend.contract import Backend
-from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.store_options import CHAIN_OPTIONS, FSSPEC_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
 
@@ -96,9 +96,9 @@ def open_azure_target(
     Raises
     ------
     ValueError, ImportError
-        As `rollingfs.backend.cloud.adapt.open_azure`.
+        As `rollingfs.backend.objects.open_azure`.
     """
-    from rollingfs.backend.cloud.adapt import open_azure
+    from rollingfs.backend.objects.opening import open_azure
 
     own = {name: value for name, value in options.items() if name not in FSSPEC_OPTIONS}
     return open_azure(protocol, own, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)
@@ -151,9 +151,9 @@ def adapt(
         return MemoryBackend(fs)
     s3fs = sys.modules.get("s3fs")  # its filesystems exist only where it is imported
     if s3fs is not None and isinstance(fs, s3fs.S3FileSystem):
-        from rollingfs.backend.s3.backend import S3Backend
+        from rollingfs.backend.objects.opening import open_s3
 
-        return S3Backend(fs, max_concurrency)
+        return open_s3(fs, max_concurrency)
     backend = _adapt_cloud(fs, max_concurrency)
     if backend is not None:
         return backend
@@ -167,12 +167,12 @@ def _adapt_cloud(fs: AbstractFileSystem, max_concurrency: int | None) -> Backend
     """The adapter for a filesystem of a cloud; None if it is of none, or has options that the adapter has not."""
     if not (is_of_obstore(fs) or is_of_gcsfs(fs) or is_of_adlfs(fs)):
         return None
-    from rollingfs.backend.cloud import adapt as clouds
+    from rollingfs.backend.objects.opening import open_adlfs, open_google, open_obstore
 
     try:
         if is_of_obstore(fs):
-            return clouds.adapt_obstore(fs, max_concurrency)
-        return (clouds.adapt_google if is_of_gcsfs(fs) else clouds.adapt_adlfs)(fs, max_concurrency)
+            return open_obstore(fs, max_concurrency)
+        return (open_google if is_of_gcsfs(fs) else open_adlfs)(fs, max_concurrency)
     except (ImportError, ValueError) as error:
         logger.info("%s is used as a store without conditional writes: %s", type(fs).__name__, error)
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.cloud.azure_options import azure_options
+from rollingfs.backend.objects.azure.options import azure_options
 
 KEY, SAS = "a2V5", "sv=2023&sig=x%2By"
 PRINCIPAL = {"client_id": "id", "client_secret": "secret", "tenant_id": "tenant"}

@@ -19,14 +19,17 @@ from tests.support.servers import require_module
 require_module("obstore")
 require_module("azure.storage.blob")
 
+import obstore
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.cloud import obstore_container
-from rollingfs.backend.cloud.adapt import adapt_obstore, open_azure
-from rollingfs.backend.cloud.backend import CloudBackend
-from rollingfs.backend.cloud.errors import as_os_error, is_conflict, is_transient
-from rollingfs.backend.obstores.answers import Refusal, from_obstore
+from rollingfs.backend.objects.azure import bucket as azure_bucket
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.bucket import Found
+from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
+from rollingfs.backend.objects.obstores.answers import from_obstore
+from rollingfs.backend.objects.obstores.objects import ObstoreObjects
+from rollingfs.backend.objects.opening import open_azure
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
@@ -47,7 +50,7 @@ def with_proof(options: dict[str, Any], **proof: str) -> dict[str, Any]:
     return {"connection_string": given, **proof}
 
 
-def do(backend: CloudBackend, verb: str, *args: Any) -> Any:
+def do(backend: ObjectBackend, verb: str, *args: Any) -> Any:
     return sync(backend.loop, getattr(backend, verb), *args)
 
 
@@ -57,7 +60,7 @@ def container(azurite: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-def backend(azurite: dict[str, Any]) -> CloudBackend:
+def backend(azurite: dict[str, Any]) -> ObjectBackend:
     return open_azure("az", azurite)
 
 
@@ -89,7 +92,7 @@ def test_wrong_credentials_are_refused_at_once_and_not_shown(
 
 
 @pytest.mark.parametrize("verb", sorted(WRITING | {"read", "list"}))
-def test_a_missing_container_is_named(backend: CloudBackend, verb: str) -> None:
+def test_a_missing_container_is_named(backend: ObjectBackend, verb: str) -> None:
     with pytest.raises(NoBucketError, match="container 'rollingfs-none' does not exist") as raised:
         do(backend, verb, "rollingfs-none/folder/file", *VERBS[verb])
     assert raised.value.errno == errno.ENOENT
@@ -124,21 +127,25 @@ def test_what_azure_says_is_understood() -> None:
 
 
 def test_a_busy_store_is_asked_again_but_a_conditional_write_is_not(
-    backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     do(backend, "write", f"{container}/file", [b"data"])
-    real, calls = obstore_container.ObstoreContainer._ask, []
+    calls = []
 
-    async def busy(self: Any, request: Any) -> Any:
-        calls.append(request)
-        if len(calls) < 3:
-            raise Refusal(503, "ServerBusy", "busy")
-        return await real(self, request)
+    def busy(real: Any) -> Any:
+        async def request(*args: Any, **options: Any) -> Any:
+            calls.append(args)
+            if len(calls) < 3:
+                raise Refusal(503, "ServerBusy", "busy")
+            return await real(*args, **options)
 
-    monkeypatch.setattr(obstore_container.ObstoreContainer, "_ask", busy)
+        return request
+
+    monkeypatch.setattr(ObstoreObjects, "get", busy(ObstoreObjects.get))
+    monkeypatch.setattr(ObstoreObjects, "put", busy(ObstoreObjects.put))
     assert do(backend, "read", f"{container}/file").data == b"data"
-    assert len(calls) == 4  # two refusals, the answer and its body
+    assert len(calls) == 3
     calls.clear()
     with pytest.raises(OSError, match="ServerBusy"):
         do(backend, "create", f"{container}/other", b"x")
@@ -151,13 +158,17 @@ def test_an_append_is_one_request_and_an_unchanged_read_one(
     fs = fsspec.filesystem("rolling", target_protocol="az", target_options=azurite)
     fs.create(path)
     fs.append(path, b"first")
-    real, calls = obstore_container.ObstoreContainer._ask, []
+    calls = []
 
-    async def count(self: Any, request: Any) -> Any:
-        calls.append(request)
-        return await real(self, request)
+    def counted(real: Any) -> Any:
+        def request(*args: Any, **options: Any) -> Any:
+            calls.append(args)
+            return real(*args, **options)
 
-    monkeypatch.setattr(obstore_container.ObstoreContainer, "_ask", count)
+        return request
+
+    for name in ("get_async", "put_async", "head_async", "list_with_delimiter_async"):
+        monkeypatch.setattr(obstore, name, counted(getattr(obstore, name)))
     for _ in range(5):
         fs.append(path, b"more")
     assert len(calls) == 5
@@ -171,7 +182,7 @@ def test_an_append_is_one_request_and_an_unchanged_read_one(
 
 
 @pytest.fixture
-def sas(azurite: dict[str, Any], container: str) -> CloudBackend:
+def sas(azurite: dict[str, Any], container: str) -> ObjectBackend:
     """A backend whose signature is for one container."""
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=SAS_S)
     may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
@@ -179,7 +190,7 @@ def sas(azurite: dict[str, Any], container: str) -> CloudBackend:
     return open_azure("az", with_proof(azurite, sas_token=token))
 
 
-def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(sas: CloudBackend, container: str) -> None:
+def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(sas: ObjectBackend, container: str) -> None:
     path = f"{container}/a folder/ü%?#file"
     old = do(sas, "create", path, b"old")
     new = do(sas, "replace", path, b"new", old)
@@ -214,39 +225,41 @@ def test_a_credential_that_gives_no_token_says_why(azurite: dict[str, Any], cont
 # -- verbs ---------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_waits_until_it_is_whole(backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obstore_container, "COPY_POLL_S", 0.0)
+def test_a_copy_waits_until_it_is_whole(
+    backend: ObjectBackend, container: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure_bucket, "COPY_POLL_S", 0.0)
     do(backend, "write", f"{container}/source", [b"0123456789"])
-    real, looks = obstore_container.ObstoreContainer.head, []
+    real, looks = azure_bucket.AzureContainer.head, []
 
     async def head(self: Any, key: str) -> Any:
         found = await real(self, key)
         if key == "target":
             looks.append(found.size)
             if len(looks) < 3:  # as Azure shows a file while it copies
-                return obstore_container.Found(key, 0, found.modified, found.token)
+                return Found(key, 0, found.modified, found.token)
         return found
 
-    monkeypatch.setattr(obstore_container.ObstoreContainer, "head", head)
+    monkeypatch.setattr(azure_bucket.AzureContainer, "head", head)
     do(backend, "copy", f"{container}/source", f"{container}/target")
     assert len(looks) == 3
 
 
 def test_a_copy_that_never_ends_is_removed(
-    backend: CloudBackend, container: str, monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(obstore_container, "COPY_S_MAX", 0.01)
-    monkeypatch.setattr(obstore_container, "COPY_POLL_S", 0.005)
+    monkeypatch.setattr(azure_bucket, "COPY_S_MAX", 0.01)
+    monkeypatch.setattr(azure_bucket, "COPY_POLL_S", 0.005)
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     do(backend, "write", f"{container}/source", [b"0123456789"])
-    real = obstore_container.ObstoreContainer.head
+    real = azure_bucket.AzureContainer.head
 
     async def head(self: Any, key: str) -> Any:
         found = await real(self, key)
-        return obstore_container.Found(key, 0, found.modified, found.token) if key == "target" else found
+        return Found(key, 0, found.modified, found.token) if key == "target" else found
 
     with monkeypatch.context() as patch:
-        patch.setattr(obstore_container.ObstoreContainer, "head", head)
+        patch.setattr(azure_bucket.AzureContainer, "head", head)
         with pytest.raises(TimeoutError):
             do(backend, "copy", f"{container}/source", f"{container}/target")
     with pytest.raises(FileNotFoundError):
@@ -254,7 +267,7 @@ def test_a_copy_that_never_ends_is_removed(
 
 
 def test_between_containers_a_file_is_copied_through_this_process(
-    azurite: dict[str, Any], backend: CloudBackend, container: str
+    azurite: dict[str, Any], backend: ObjectBackend, container: str
 ) -> None:
     other = new_container(azurite)
     token = do(backend, "create", f"{container}/file", b"bytes")
@@ -265,7 +278,7 @@ def test_between_containers_a_file_is_copied_through_this_process(
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/./b", "../a", "a\nb", "a\\b"])
-def test_names_that_the_store_would_change_are_refused(backend: CloudBackend, container: str, key: str) -> None:
+def test_names_that_the_store_would_change_are_refused(backend: ObjectBackend, container: str, key: str) -> None:
     for verb in ("read", "stat", "create", "write"):
         with pytest.raises(OSError, match="nothing was read or written") as raised:
             do(backend, verb, f"{container}/{key}", *VERBS[verb])
@@ -274,7 +287,7 @@ def test_names_that_the_store_would_change_are_refused(backend: CloudBackend, co
 
 
 def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(
-    azurite: dict[str, Any], backend: CloudBackend, container: str
+    azurite: dict[str, Any], backend: ObjectBackend, container: str
 ) -> None:
     blob_service(**azurite).get_blob_client(container, "made/").upload_blob(b"")
     assert [(entry.path, entry.is_folder) for entry in do(backend, "list", container).entries] == [
@@ -285,7 +298,7 @@ def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(
 
 
 def test_containers_are_neither_made_nor_removed_nor_listed_and_that_is_said(
-    backend: CloudBackend, container: str
+    backend: ObjectBackend, container: str
 ) -> None:
     do(backend, "make_folder", container)
     do(backend, "make_folder", f"{container}/folder")
@@ -344,14 +357,18 @@ def test_obstores_own_filesystem_is_a_target(azurite: dict[str, Any], path: str)
     fs.create(found)
     fs.append(found, b"data")
     assert fs.cat_file(found) == b"data"
-    assert isinstance(adapt(fsspec.filesystem("az", **options)), CloudBackend)
+    assert isinstance(adapt(fsspec.filesystem("az", **options)), ObjectBackend)
 
 
-def test_google_by_obstores_own_filesystem_stays_read_only(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("protocol", ["gs", "s3"])
+def test_other_stores_by_obstores_own_filesystem_stay_read_only(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
     from obstore.fsspec import FsspecStore
 
-    assert adapt_obstore(FsspecStore("gs", skip_signature=True)) is None
-    assert not adapt(FsspecStore("gs", skip_signature=True)).can_write
+    with caplog.at_level(logging.INFO):
+        assert not adapt(FsspecStore(protocol, skip_signature=True)).can_write
+    assert f"taken for Azure only: name {protocol} by protocol" in caplog.text
 
 
 class AzureBlobFileSystem(AbstractFileSystem):
@@ -372,7 +389,7 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     monkeypatch.setattr("rollingfs.fs.target.is_of_adlfs", lambda fs: isinstance(fs, AzureBlobFileSystem))
     with caplog.at_level(logging.INFO):
         found = adapt(AzureBlobFileSystem("acme", **option))
-    assert isinstance(found, CloudBackend) == is_ours
+    assert isinstance(found, ObjectBackend) == is_ours
     assert found.can_write == is_ours
     assert ("location_mode" in caplog.text) != is_ours
 

@@ -16,10 +16,11 @@ require_module("gcsfs")
 
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.cloud.adapt import adapt_google
-from rollingfs.backend.cloud.backend import CloudBackend
-from rollingfs.backend.cloud.google_service import COMMIT_INTERVAL_S, GoogleService
-from rollingfs.backend.obstores.answers import Refusal
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.google.requests import GoogleRequests
+from rollingfs.backend.objects.google.service import COMMIT_INTERVAL_S
+from rollingfs.backend.objects.opening import open_google
 from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import PROJECT, new_google_bucket
@@ -29,13 +30,13 @@ from tests.support.servers import free_port
 pytestmark = pytest.mark.clouds
 
 
-def do(backend: CloudBackend, verb: str, *args: Any) -> Any:
+def do(backend: ObjectBackend, verb: str, *args: Any) -> Any:
     return sync(backend.loop, getattr(backend, verb), *args)
 
 
 @pytest.fixture
-def backend(fake_google: dict[str, Any]) -> CloudBackend:
-    return adapt_google(GCSFileSystem(**fake_google))
+def backend(fake_google: dict[str, Any]) -> ObjectBackend:
+    return open_google(GCSFileSystem(**fake_google))
 
 
 @pytest.fixture
@@ -47,21 +48,21 @@ def bucket(fake_google: dict[str, Any]) -> str:
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The requests, by method."""
     counts: Counter[str] = Counter()
-    real = GoogleService.send
+    real = GoogleRequests.send
 
-    async def send(self: GoogleService, method: str, *args: Any, **options: Any) -> Any:
+    async def send(self: GoogleRequests, method: str, *args: Any, **options: Any) -> Any:
         counts[method] += 1
         return await real(self, method, *args, **options)
 
-    monkeypatch.setattr(GoogleService, "send", send)
+    monkeypatch.setattr(GoogleRequests, "send", send)
     return counts
 
 
-def test_google_states_its_interval(backend: CloudBackend) -> None:
+def test_google_states_its_interval(backend: ObjectBackend) -> None:
     assert backend.commit_interval_s == COMMIT_INTERVAL_S
 
 
-def test_every_verb_is_as_few_requests_as_it_says(backend: CloudBackend, bucket: str, sent: Counter[str]) -> None:
+def test_every_verb_is_as_few_requests_as_it_says(backend: ObjectBackend, bucket: str, sent: Counter[str]) -> None:
     path = f"{bucket}/file"
     token = do(backend, "create", path, b"old")
     token = do(backend, "replace", path, b"new", token)
@@ -77,7 +78,7 @@ def test_every_verb_is_as_few_requests_as_it_says(backend: CloudBackend, bucket:
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_conditional_write_is_sent_once_however_busy_the_store_is(
-    backend: CloudBackend, bucket: str, status: int, monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, bucket: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
 
@@ -85,7 +86,7 @@ def test_a_conditional_write_is_sent_once_however_busy_the_store_is(
         calls.append(args)
         raise Refusal(status, "rateLimitExceeded", "too many writes of one object")
 
-    monkeypatch.setattr(GoogleService, "send", busy)
+    monkeypatch.setattr(GoogleRequests, "send", busy)
     with pytest.raises(OSError, match="too many writes") as raised:
         do(backend, "create", f"{bucket}/file", b"x")
     assert raised.value.errno == errno.EBUSY
@@ -112,7 +113,7 @@ class Elsewhere(Handler):
 
 def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_google: dict[str, Any], bucket: str) -> None:
     with serving(fake_google["endpoint_url"], Elsewhere) as proxy:
-        backend = adapt_google(GCSFileSystem(**fake_google | {"endpoint_url": proxy.url}))
+        backend = open_google(GCSFileSystem(**fake_google | {"endpoint_url": proxy.url}))
         token = do(backend, "create", f"{bucket}/file", b"old")
         proxy.fault = lambda _: "elsewhere"
         for verb, args in (("replace", (b"new", token)), ("delete_if", (token,)), ("write", ([b"new"],))):
@@ -121,7 +122,18 @@ def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_googl
         assert do(backend, "read", f"{bucket}/file").data == b"old"
 
 
-def test_a_missing_bucket_is_an_error_of_every_write(backend: CloudBackend) -> None:
+def test_files_are_copied_between_buckets_on_the_server(
+    fake_google: dict[str, Any], backend: ObjectBackend, bucket: str, sent: Counter[str]
+) -> None:
+    other = new_google_bucket(fake_google)
+    do(backend, "create", f"{bucket}/file", b"bytes")
+    sent.clear()
+    do(backend, "copy", f"{bucket}/file", f"{other}/copy")
+    assert sent == {"POST": 1}
+    assert do(backend, "read", f"{other}/copy").data == b"bytes"
+
+
+def test_a_missing_bucket_is_an_error_of_every_write(backend: ObjectBackend) -> None:
     for verb, args, error in (
         ("create", (b"x",), NoBucketError),
         ("write", ([b"x"],), NoBucketError),
@@ -135,7 +147,7 @@ def test_a_missing_bucket_is_an_error_of_every_write(backend: CloudBackend) -> N
 def test_without_a_server_every_verb_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
     url = f"http://127.0.0.1:{free_port()}"
-    backend = adapt_google(GCSFileSystem(endpoint_url=url, token="anon", project=PROJECT))
+    backend = open_google(GCSFileSystem(endpoint_url=url, token="anon", project=PROJECT))
     for verb, args in (("read", ()), ("create", (b"x",)), ("list", ()), ("now", ())):
         with pytest.raises(OSError, match="no whole answer came from http://127") as raised:
             do(backend, verb, "bucket/file", *args)
@@ -143,7 +155,7 @@ def test_without_a_server_every_verb_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_filesystem_of_gcsfs_is_taken_over_unless_it_checks_what_it_wrote(fake_google: dict[str, Any]) -> None:
-    assert isinstance(adapt(GCSFileSystem(**fake_google)), CloudBackend)
+    assert isinstance(adapt(GCSFileSystem(**fake_google)), ObjectBackend)
     assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).can_write
 
 

@@ -276,11 +276,11 @@ def test_the_contract_finds_it_too(verb: str) -> None:
 def careless_s3(moto: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     from s3fs import S3FileSystem
 
-    from rollingfs.backend.s3.backend import S3Backend
+    from rollingfs.backend.objects import open_s3
 
     bucket = new_bucket(moto)
     with careless_proxy(moto["endpoint_url"]) as proxy:
-        yield S3Backend(S3FileSystem(**{**moto, "endpoint_url": proxy.url}, skip_instance_cache=True)), bucket
+        yield open_s3(S3FileSystem(**{**moto, "endpoint_url": proxy.url}, skip_instance_cache=True)), bucket
 
 
 def test_an_s3_server_that_looks_first_is_refused_by_name(careless_s3: tuple[Any, str]) -> None:

@@ -23,11 +23,14 @@ from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
 from rollingfs.backend.contract import Part
-from rollingfs.backend.s3 import client as s3_client
-from rollingfs.backend.s3 import deletes, server_copy
-from rollingfs.backend.s3 import upload as s3_upload
-from rollingfs.backend.s3.backend import S3Backend
-from rollingfs.backend.s3.client import S3Client
+from rollingfs.backend.objects import backend as objects_backend
+from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.s3 import bucket as s3_bucket
+from rollingfs.backend.objects.s3 import parts as s3_parts
+from rollingfs.backend.objects.s3 import service as s3_service
+from rollingfs.backend.objects.s3.service import S3Service
+from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
 from tests.support.servers import count_requests, new_bucket, shared_backend
@@ -38,15 +41,15 @@ REQUEST_S_MAX = 60
 STALE = '"00000000000000000000000000000000"'
 
 
-def run(backend: S3Backend, verb: Coroutine[Any, Any, T]) -> T:
+def run(backend: ObjectBackend, verb: Coroutine[Any, Any, T]) -> T:
     """Run a verb on the backend's loop."""
     assert backend.loop is not None
     return asyncio.run_coroutine_threadsafe(verb, backend.loop).result(REQUEST_S_MAX)
 
 
 @pytest.fixture
-def backend(s3_options: dict[str, Any]) -> S3Backend:
-    backend: S3Backend = shared_backend(**s3_options)
+def backend(s3_options: dict[str, Any]) -> ObjectBackend:
+    backend: ObjectBackend = shared_backend(**s3_options)
     return backend
 
 
@@ -62,16 +65,16 @@ def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> S3Backend:
+def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectBackend:
     """A backend behind `proxy` that does not wait before it tries again."""
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
-    return S3Backend(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
+    return open_s3(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
 
 
 # -- requests ------------------------------------------------------------------------------------------------
 
 
-def test_every_verb_sends_as_few_requests_as_it_can(backend: S3Backend, bucket: str) -> None:
+def test_every_verb_sends_as_few_requests_as_it_can(backend: ObjectBackend, bucket: str) -> None:
     path, other = f"{bucket}/a/file", f"{bucket}/a/other"
     with count_requests(backend) as counts:
 
@@ -102,16 +105,18 @@ def test_every_verb_sends_as_few_requests_as_it_can(backend: S3Backend, bucket: 
         assert sent(backend.is_folder(f"{bucket}/a")) == (False, {"ListObjectsV2": 1})
 
 
-def test_puts_and_parts_do_not_ask_for_permission_to_send_their_body(wired: S3Backend, path: str, proxy: Proxy) -> None:
+def test_puts_and_parts_do_not_ask_for_permission_to_send_their_body(
+    wired: ObjectBackend, path: str, proxy: Proxy
+) -> None:
     token = run(wired, wired.create(path, b"one"))
     run(wired, wired.replace(path, b"two", token))
-    run(wired, wired.write(path + "-large", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+    run(wired, wired.write(path + "-large", [bytes(PART_BYTES + 1)]))
     puts = proxy.of("PUT")
     assert len(puts) == 4
     assert [put.headers.get("expect") for put in puts] == [None] * 4
 
 
-def test_hooks_come_back_with_another_client(wired: S3Backend, path: str, proxy: Proxy) -> None:
+def test_hooks_come_back_with_another_client(wired: ObjectBackend, path: str, proxy: Proxy) -> None:
     run(wired, wired.create(path, b"one"))
     first = wired.fs._s3
     run(wired, wired.fs.set_session(refresh=True))
@@ -123,7 +128,7 @@ def test_hooks_come_back_with_another_client(wired: S3Backend, path: str, proxy:
 def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path: str, proxy: Proxy) -> None:
     config = {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
     fs = S3FileSystem(**(s3_options | {"endpoint_url": proxy.url, "config_kwargs": config}), skip_instance_cache=True)
-    backend = S3Backend(fs)
+    backend = open_s3(fs)
     run(backend, backend.create(path, b"ours"))
     assert fs._s3 is None, "the backend connected the user's own filesystem"
     assert fs.config_kwargs == {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
@@ -137,12 +142,12 @@ def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path
 
 def test_positional_and_pool_options_reach_the_clone() -> None:
     fs = S3FileSystem(True, config_kwargs={"max_pool_connections": 7, "request_checksum_calculation": "when_supported"})
-    backend = S3Backend(fs)
+    backend = open_s3(fs)
     assert backend.fs.anon is True
     assert backend.requests_max == 7
     assert backend.fs.config_kwargs["request_checksum_calculation"] == "when_supported"
-    default = S3Backend(S3FileSystem())
-    assert default.fs.config_kwargs["max_pool_connections"] == s3_client.CONNECTIONS_MAX
+    default = open_s3(S3FileSystem())
+    assert default.fs.config_kwargs["max_pool_connections"] == s3_service.CONNECTIONS_MAX
     assert default.fs.config_kwargs["request_checksum_calculation"] == "when_required"
     assert default.fs._s3 is None
 
@@ -157,7 +162,7 @@ def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str
         "s3_additional_kwargs": additional,
         "requester_pays": True,
     }
-    backend = S3Backend(S3FileSystem(**options))
+    backend = open_s3(S3FileSystem(**options))
     bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
     run(backend, backend.make_folder(bucket))
     proxied_seaweed.seen.clear()
@@ -165,7 +170,7 @@ def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str
     token = run(backend, backend.create(path, b"one"))
     run(backend, backend.replace(path, b"two", token))
     run(backend, backend.copy(path, path + "-copy"))
-    run(backend, backend.write(path + "-large", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+    run(backend, backend.write(path + "-large", [bytes(PART_BYTES + 1)]))
     run(backend, backend.read(path))
     made = [
         s for s in proxied_seaweed.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"
@@ -186,7 +191,7 @@ def proxied_seaweed(seaweed: dict[str, Any]) -> Iterator[Proxy]:
 def test_a_botocore_without_conditions_is_refused(
     seaweed: dict[str, Any], proxied_seaweed: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
 ) -> None:
-    backend = S3Backend(S3FileSystem(**(seaweed | {"endpoint_url": proxied_seaweed.url})), use_obstore=False)
+    backend = open_s3(S3FileSystem(**(seaweed | {"endpoint_url": proxied_seaweed.url})), use_obstore=False)
     sync(backend.loop, backend.fs.set_session)
     known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
     monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
@@ -198,7 +203,7 @@ def test_a_botocore_without_conditions_is_refused(
 
 def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, Any], path: str) -> None:
     async def use() -> bytes:
-        backend = S3Backend(S3FileSystem(**s3_options, asynchronous=True))
+        backend = open_s3(S3FileSystem(**s3_options, asynchronous=True))
         try:
             await backend.create(path, b"data")
             return (await backend.read(path)).data
@@ -210,7 +215,7 @@ def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, A
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_uses_its_own_connections(backend: S3Backend, path: str) -> None:
+def test_a_forked_child_uses_its_own_connections(backend: ObjectBackend, path: str) -> None:
     run(backend, backend.create(path, b"parent"))
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
@@ -233,7 +238,7 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
     s3_options: dict[str, Any], path: str
 ) -> None:
     options = s3_options | {"config_kwargs": {"read_timeout": 5}}
-    backends = [S3Backend(S3FileSystem(**options, skip_instance_cache=True))]
+    backends = [open_s3(S3FileSystem(**options, skip_instance_cache=True))]
     run(backends[0], backends[0].create(path, b"before"))  # leaves an open connection behind
 
     def child() -> None:
@@ -252,7 +257,9 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
 # -- lost answers and refusals -------------------------------------------------------------------------------
 
 
-def test_a_create_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Backend, path: str, proxy: Proxy) -> None:
+def test_a_create_whose_answer_is_lost_is_an_error_and_is_sent_once(
+    wired: ObjectBackend, path: str, proxy: Proxy
+) -> None:
     run(wired, wired.create(path + "-warm", b""))  # so that the connection is a reused one
     proxy.seen.clear()
     proxy.fail(DROP_AFTER, method="PUT")
@@ -263,7 +270,9 @@ def test_a_create_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Bac
     assert run(wired, wired.read(path)).data == b"data"
 
 
-def test_a_replace_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Backend, path: str, proxy: Proxy) -> None:
+def test_a_replace_whose_answer_is_lost_is_an_error_and_is_sent_once(
+    wired: ObjectBackend, path: str, proxy: Proxy
+) -> None:
     token = run(wired, wired.create(path, b"one"))
     proxy.seen.clear()
     proxy.fail(DROP_AFTER, method="PUT")
@@ -276,7 +285,7 @@ def test_a_replace_whose_answer_is_lost_is_an_error_and_is_sent_once(wired: S3Ba
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
 def test_a_conditional_write_that_fails_is_not_sent_again(
-    wired: S3Backend, path: str, proxy: Proxy, fault: str | tuple[int, str]
+    wired: ObjectBackend, path: str, proxy: Proxy, fault: str | tuple[int, str]
 ) -> None:
     token = run(wired, wired.create(path, b"one"))
     proxy.seen.clear()
@@ -292,7 +301,7 @@ def test_a_conditional_write_that_fails_is_not_sent_again(
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER, (503, "SlowDown"), (500, "InternalError")])
 def test_other_requests_are_tried_again(
-    wired: S3Backend, path: str, proxy: Proxy, fault: str | tuple[int, str]
+    wired: ObjectBackend, path: str, proxy: Proxy, fault: str | tuple[int, str]
 ) -> None:
     proxy.fail(fault, fault, fault, method="PUT")
     run(wired, wired.write(path, [b"data"]))
@@ -303,8 +312,9 @@ def test_other_requests_are_tried_again(
 
 
 def test_tries_end_with_the_patience_of_the_caller(
-    wired: S3Backend, path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    wired: ObjectBackend, path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run(wired, wired.create(path, b"so that the client is made"))
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.2)
     proxy.fault = lambda seen: (503, "SlowDown")
     with pytest.raises(OSError, match="SlowDown") as caught:
@@ -313,8 +323,8 @@ def test_tries_end_with_the_patience_of_the_caller(
     assert len(proxy.of("GET")) > 1
 
 
-def test_a_completion_whose_answer_is_lost_is_recognised(wired: S3Backend, path: str, proxy: Proxy) -> None:
-    data = os.urandom(s3_upload.UPLOAD_PART_BYTES + 1)
+def test_a_completion_whose_answer_is_lost_is_recognised(wired: ObjectBackend, path: str, proxy: Proxy) -> None:
+    data = os.urandom(PART_BYTES + 1)
     left = [DROP_AFTER]
     proxy.fault = lambda seen: left.pop() if left and seen.method == "POST" and "uploadId" in seen.path else None
     run(wired, wired.write(path, [data]))
@@ -322,7 +332,7 @@ def test_a_completion_whose_answer_is_lost_is_recognised(wired: S3Backend, path:
     assert run(wired, wired.read(path)).data == data
 
 
-VERBS: dict[str, Callable[[S3Backend, str], Any]] = {
+VERBS: dict[str, Callable[[ObjectBackend, str], Any]] = {
     "read": lambda backend, path: backend.read(path),
     "list": lambda backend, path: backend.list(path),
     "create": lambda backend, path: backend.create(path, b""),
@@ -333,7 +343,7 @@ VERBS: dict[str, Callable[[S3Backend, str], Any]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_bucket_is_named(backend: S3Backend, verb: str, request: pytest.FixtureRequest) -> None:
+def test_a_missing_bucket_is_named(backend: ObjectBackend, verb: str, request: pytest.FixtureRequest) -> None:
     if request.node.callspec.params["s3_options"] == "seaweed" and verb in ("replace", "delete_if"):
         pytest.skip("SeaweedFS looks at If-Match first: it answers 412 where the bucket is missing")
     bucket = f"absent-{uuid.uuid4().hex[:12]}"
@@ -341,7 +351,7 @@ def test_a_missing_bucket_is_named(backend: S3Backend, verb: str, request: pytes
         run(backend, VERBS[verb](backend, f"{bucket}/f"))
 
 
-def test_a_bucket_is_no_file(backend: S3Backend, bucket: str) -> None:
+def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
     with pytest.raises(FileNotFoundError, match="which is no file"):
         run(backend, backend.read(bucket))
 
@@ -349,17 +359,17 @@ def test_a_bucket_is_no_file(backend: S3Backend, bucket: str) -> None:
 def test_a_server_that_is_not_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     options = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s"}
-    backend = S3Backend(S3FileSystem(**options))
-    with pytest.raises(OSError, match=r"reading of 'bucket/file'"):
+    backend = open_s3(S3FileSystem(**options))
+    with pytest.raises(OSError, match=r"reading 'bucket/file'"):
         run(backend, backend.read("bucket/file"))
 
 
-def test_a_failed_delete_names_the_first_file(backend: S3Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(verb: str, **_: object) -> dict[str, Any]:
         assert verb == "delete_objects"
         return {"Errors": [{"Key": "b", "Code": "AccessDenied", "Message": "no"}, {"Key": "c", "Code": "X"}]}
 
-    monkeypatch.setattr(backend._client, "call", refuse)
+    monkeypatch.setattr(backend.service, "call", refuse)
     with pytest.raises(PermissionError, match=r"2 of 3 .* AccessDenied, no: 'bucket/b'"):
         run(backend, backend.delete(["bucket/a", "bucket/b", "bucket/c"]))
 
@@ -368,35 +378,37 @@ def test_a_failed_delete_names_the_first_file(backend: S3Backend, monkeypatch: p
 
 
 def test_a_large_write_keeps_few_parts_in_memory(
-    backend: S3Backend, path: str, monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_flight, most = 0, 0
-    put = s3_upload.Multipart.put
+    put = s3_parts.S3Parts._put
 
-    async def counted(self: s3_upload.Multipart, number: int, data: bytes) -> None:
+    async def counted(self: s3_parts.S3Parts, part: bytes, number: int) -> None:
         nonlocal in_flight, most
         in_flight += 1
         most = max(most, in_flight)
-        await put(self, number, data)
+        await put(self, part, number)
         in_flight -= 1
 
-    monkeypatch.setattr(s3_upload.Multipart, "put", counted)
+    monkeypatch.setattr(s3_parts.S3Parts, "_put", counted)
+    monkeypatch.setattr(s3_parts, "PARTS_IN_FLIGHT_MAX", 2)
+    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
     async def upload() -> None:
-        upload = s3_upload.S3Upload(
-            backend._multipart(path), lambda _: asyncio.sleep(0), backend._copy_range, 5 * MIB, 2
-        )
+        upload = await backend.open_write(path)
         for index in range(9):
             await upload.write(bytes([index]) * 3 * MIB)
+            assert upload.held_bytes <= 3 * 5 * MIB
         await upload.finish()
+        assert upload.held_bytes == 0
 
     run(backend, upload())
     assert most == 2
     assert run(backend, backend.read(path)).data == b"".join(bytes([index]) * 3 * MIB for index in range(9))
 
 
-@pytest.mark.parametrize("size", [0, 1, s3_upload.UPLOAD_PART_BYTES])
-def test_a_small_upload_is_one_request(backend: S3Backend, path: str, size: int) -> None:
+@pytest.mark.parametrize("size", [0, 1, PART_BYTES])
+def test_a_small_upload_is_one_request(backend: ObjectBackend, path: str, size: int) -> None:
     async def upload() -> None:
         upload = await backend.open_write(path)
         await upload.write(bytearray(size))
@@ -408,10 +420,10 @@ def test_a_small_upload_is_one_request(backend: S3Backend, path: str, size: int)
     assert run(backend, backend.stat(path)).size == size
 
 
-def test_an_aborted_upload_leaves_nothing(backend: S3Backend, bucket: str) -> None:
+def test_an_aborted_upload_leaves_nothing(backend: ObjectBackend, bucket: str) -> None:
     async def upload() -> None:
         upload = await backend.open_write(f"{bucket}/file")
-        await upload.write(bytes(s3_upload.UPLOAD_PART_BYTES + 1))
+        await upload.write(bytes(PART_BYTES + 1))
         await upload.abort()
         await upload.abort()
         with pytest.raises(ValueError, match="finished or aborted"):
@@ -424,9 +436,9 @@ def test_an_aborted_upload_leaves_nothing(backend: S3Backend, bucket: str) -> No
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
-    backend: S3Backend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, call, put = f"{bucket}/file", S3Client.call, S3Client.put
+    path, call, put = f"{bucket}/file", S3Service.call, s3_bucket.S3Bucket.put
     arrived: list[str] = []
 
     async def late(request: Coroutine[Any, Any, T]) -> T:
@@ -437,16 +449,16 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
         return await asyncio.shield(asyncio.ensure_future(late(request)))
 
-    async def slow_call(client: S3Client, verb: str, **arguments: Any) -> dict[str, Any]:
+    async def slow_call(client: S3Service, verb: str, **arguments: Any) -> dict[str, Any]:
         request = call(client, verb, **arguments)
         return await (slow(verb, request) if verb == "complete_multipart_upload" else request)
 
-    async def slow_put(client: S3Client, *arguments: Any, **options: Any) -> str:
+    async def slow_put(client: s3_bucket.S3Bucket, *arguments: Any, **options: Any) -> str:
         return await slow("put_object", put(client, *arguments, **options))
 
     async def upload() -> None:
         upload = await backend.open_write(path)
-        await upload.write(bytes(s3_upload.UPLOAD_PART_BYTES * (parts - 1) + 1))
+        await upload.write(bytes(PART_BYTES * (parts - 1) + 1))
         finishing = asyncio.ensure_future(upload.finish())
         while not arrived:
             await asyncio.sleep(0.01)
@@ -456,26 +468,29 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         await backend.delete([path])
         await asyncio.sleep(0.3)
 
-    monkeypatch.setattr(S3Client, "call", slow_call)
-    monkeypatch.setattr(S3Client, "put", slow_put)
+    monkeypatch.setattr(S3Service, "call", slow_call)
+    monkeypatch.setattr(s3_bucket.S3Bucket, "put", slow_put)
     run(backend, upload())
     assert arrived == ["put_object" if parts == 1 else "complete_multipart_upload"]
     assert run(backend, backend.list(bucket)).entries == ()
 
 
-def test_a_failed_part_aborts_the_upload_and_is_raised(wired: S3Backend, bucket: str, proxy: Proxy) -> None:
+def test_a_failed_part_aborts_the_upload_and_is_raised(wired: ObjectBackend, bucket: str, proxy: Proxy) -> None:
     proxy.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
     with pytest.raises(OSError, match="uploading a part"):
-        run(wired, wired.write(f"{bucket}/file", [bytes(s3_upload.UPLOAD_PART_BYTES + 1)]))
+        run(wired, wired.write(f"{bucket}/file", [bytes(PART_BYTES + 1)]))
     assert wired.fs.list_multipart_uploads(bucket) == []
     assert run(wired, wired.list(bucket)).entries == ()
 
 
-def test_an_upload_of_too_many_parts_is_refused(backend: S3Backend, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_upload, "PARTS_MAX", 2)
+def test_an_upload_of_too_many_parts_is_refused(
+    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_parts, "PARTS_MAX", 2)
+    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
     async def upload() -> None:
-        upload = s3_upload.S3Upload(backend._multipart(path), lambda _: asyncio.sleep(0), backend._copy_range, 5 * MIB)
+        upload = await backend.open_write(path)
         try:
             for _ in range(4):
                 await upload.write(bytes(5 * MIB))
@@ -487,7 +502,7 @@ def test_an_upload_of_too_many_parts_is_refused(backend: S3Backend, path: str, m
     assert caught.value.errno == errno.EFBIG
 
 
-def test_parts_of_several_files_are_joined(backend: S3Backend, bucket: str) -> None:
+def test_parts_of_several_files_are_joined(backend: ObjectBackend, bucket: str) -> None:
     first, second = os.urandom(6 * MIB), os.urandom(MIB)
     run(backend, backend.write(f"{bucket}/first", [first]))
     run(backend, backend.write(f"{bucket}/second", [second]))
@@ -498,7 +513,7 @@ def test_parts_of_several_files_are_joined(backend: S3Backend, bucket: str) -> N
     assert run(backend, backend.read(f"{bucket}/joined")).data == first[100 : 100 + 5 * MIB] + second[7:]
 
 
-def test_a_join_that_fails_leaves_nothing(backend: S3Backend, bucket: str) -> None:
+def test_a_join_that_fails_leaves_nothing(backend: ObjectBackend, bucket: str) -> None:
     with pytest.raises(FileNotFoundError):
         run(backend, backend.join([Part(f"{bucket}/absent", 0, 10)], f"{bucket}/joined"))
     assert backend.fs.list_multipart_uploads(bucket) == []
@@ -507,19 +522,19 @@ def test_a_join_that_fails_leaves_nothing(backend: S3Backend, bucket: str) -> No
 
 
 @pytest.mark.parametrize("spans", [[], [(0, 5 * MIB), (0, 1), (0, 1)], [(3, 3)]])
-def test_a_join_that_the_store_cannot_do_is_refused(backend: S3Backend, spans: list[tuple[int, int]]) -> None:
+def test_a_join_that_the_store_cannot_do_is_refused(backend: ObjectBackend, spans: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="cannot be joined"):
         run(backend, backend.join([Part("bucket/a", start, end) for start, end in spans], "bucket/b"))
 
 
 def test_a_copy_beyond_the_limit_is_done_in_parts(
-    wired: S3Backend, bucket: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    wired: ObjectBackend, bucket: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.urandom(11 * MIB)
     run(wired, wired.write(f"{bucket}/source", [data]))
     token = run(wired, wired.stat(f"{bucket}/source")).token
-    monkeypatch.setattr(server_copy, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
-    monkeypatch.setattr(s3_upload, "COPY_PART_BYTES_MAX", 6 * MIB)
+    monkeypatch.setattr(s3_bucket, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
+    monkeypatch.setattr(s3_parts, "COPY_PART_BYTES_MAX", 6 * MIB)
     proxy.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:
         run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))
@@ -533,7 +548,7 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
     assert run(wired, wired.read(f"{bucket}/target")).data == data
 
 
-def test_a_copy_of_another_content_is_a_conflict(backend: S3Backend, bucket: str) -> None:
+def test_a_copy_of_another_content_is_a_conflict(backend: ObjectBackend, bucket: str) -> None:
     token = run(backend, backend.create(f"{bucket}/source", b"data"))
     with pytest.raises(ConflictError):
         run(backend, backend.copy(f"{bucket}/source", f"{bucket}/target", STALE))
@@ -547,9 +562,9 @@ def test_a_copy_of_another_content_is_a_conflict(backend: S3Backend, bucket: str
 
 
 def test_deletes_are_grouped_by_bucket_and_size(
-    backend: S3Backend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    backend: ObjectBackend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletes, "DELETE_KEYS_MAX", 2)
+    monkeypatch.setattr(s3_bucket.S3Bucket, "deletes_max", 2)
     other = new_bucket(s3_options)
     paths = [f"{bucket}/{index}" for index in range(5)] + [f"{other}/0"]
     for path in paths:
@@ -560,7 +575,7 @@ def test_deletes_are_grouped_by_bucket_and_size(
     assert run(backend, backend.list(bucket)).entries == run(backend, backend.list(other)).entries == ()
 
 
-def test_markers_and_empty_names_are_no_entries(backend: S3Backend, bucket: str) -> None:
+def test_markers_and_empty_names_are_no_entries(backend: ObjectBackend, bucket: str) -> None:
     client = sync(backend.loop, backend.fs.set_session)
     for key in ("folder/", "folder/file"):
         run(backend, client.put_object(Bucket=bucket, Key=key, Body=b""))
@@ -575,7 +590,7 @@ def test_markers_and_empty_names_are_no_entries(backend: S3Backend, bucket: str)
         run(backend, backend.remove_folder(f"{bucket}/folder"))
 
 
-def test_buckets_are_folders(backend: S3Backend, bucket: str) -> None:
+def test_buckets_are_folders(backend: ObjectBackend, bucket: str) -> None:
     fresh = bucket + "-fresh"
     run(backend, backend.make_folder(f"{fresh}/deeper"))
     run(backend, backend.make_folder(fresh))
@@ -591,7 +606,7 @@ def test_buckets_are_folders(backend: S3Backend, bucket: str) -> None:
     assert not run(backend, backend.is_folder(fresh))
 
 
-def test_the_stores_clock_is_that_of_its_dates(backend: S3Backend, path: str) -> None:
+def test_the_stores_clock_is_that_of_its_dates(backend: ObjectBackend, path: str) -> None:
     before = run(backend, backend.now(path))
     run(backend, backend.write(path, [b""]))
     listing = run(backend, backend.list(path.rpartition("/")[0]))
@@ -599,7 +614,7 @@ def test_the_stores_clock_is_that_of_its_dates(backend: S3Backend, path: str) ->
 
 
 def test_names_are_those_of_s3fs() -> None:
-    backend = S3Backend(S3FileSystem())
+    backend = open_s3(S3FileSystem())
     urls = ["s3://bucket/a/b/", "s3a://bucket/a", "bucket/a", "/bucket/a", "s3:///bucket/a", "bucket//a", "/", ""]
     assert list(map(backend.strip, urls)) == ["bucket/a/b", *["bucket/a"] * 4, "bucket//a", "", ""]
     assert backend.unstrip("bucket/a") == "s3://bucket/a"
@@ -615,7 +630,7 @@ POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
 )
 def test_bucket_and_key_are_those_of_s3fs(path: str) -> None:
     fs = S3FileSystem(anon=True)
-    assert S3Backend(fs)._split(path) == tuple(fs._find_bucket_key(path))
+    assert open_s3(fs).service.split(path) == tuple(fs._find_bucket_key(path))
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
@@ -623,7 +638,7 @@ def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(
     s3_options: dict[str, Any], bucket: str, use_obstore: bool
 ) -> None:
     options = s3_options | {"s3_additional_kwargs": {"Metadata": {"owner": "me"}}}
-    backend = S3Backend(S3FileSystem(**options), use_obstore=use_obstore)
+    backend = open_s3(S3FileSystem(**options), use_obstore=use_obstore)
     given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
     run(backend, backend.write(f"{bucket}/warm", [b"x"]))
     with count_requests(backend) as counts:
@@ -636,7 +651,7 @@ def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(
         await upload.finish()
 
     run(backend, upload(f"{bucket}/one", 10))
-    run(backend, upload(f"{bucket}/parts", s3_upload.UPLOAD_PART_BYTES + 1))
+    run(backend, upload(f"{bucket}/parts", PART_BYTES + 1))
     run(backend, backend.copy(f"{bucket}/small", f"{bucket}/copy"))
     for name in ("small", "one", "parts", "copy"):
         found = run(backend, backend.metadata(f"{bucket}/{name}"))

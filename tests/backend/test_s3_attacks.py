@@ -16,13 +16,15 @@ from tests.support.servers import new_bucket, require_module
 require_module("s3fs")
 require_module("obstore")
 
+from aiobotocore.session import AioSession
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.obstores.answers import UntrustedStoreError
-from rollingfs.backend.s3 import obstore_objects
-from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.errors import UntrustedStoreError
+from rollingfs.backend.objects.obstores import objects as obstore_objects
 from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
 
 DATA = bytes(range(100))
@@ -35,19 +37,19 @@ def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
         yield proxy
 
 
-def _backend(moto: dict[str, Any], proxy: Proxy, **more: Any) -> S3Backend:
-    return S3Backend(S3FileSystem(**moto | {"endpoint_url": proxy.url} | more, skip_instance_cache=True))
+def _backend(moto: dict[str, Any], proxy: Proxy, **more: Any) -> ObjectBackend:
+    return open_s3(S3FileSystem(**moto | {"endpoint_url": proxy.url} | more, skip_instance_cache=True))
 
 
-def _do(backend: S3Backend, verb: str, *arguments: Any) -> Any:
+def _do(backend: ObjectBackend, verb: str, *arguments: Any) -> Any:
     return sync(backend.loop, getattr(backend, verb), *arguments)
 
 
-def _ways(backend: S3Backend) -> list[str]:
-    return [type(objects).__name__ for objects in backend._client.routes.open]
+def _ways(backend: ObjectBackend) -> list[str]:
+    return [type(objects).__name__ for objects in backend.service.ways]
 
 
-async def _at_once(backend: S3Backend, paths: list[str]) -> list[Any]:
+async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
     return await asyncio.gather(*(backend.read(path) for path in paths), return_exceptions=True)
 
 
@@ -58,7 +60,7 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, proxy):
     backend, region = _backend(moto, proxy), "eu-west-1"
     bucket = f"{new_bucket(moto)}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    sync(backend.loop, backend._client.call, "create_bucket", Bucket=bucket, **place)
+    sync(backend.loop, backend.service.call, "create_bucket", Bucket=bucket, **place)
     paths = [f"{bucket}/file-{number}" for number in range(16)]
     for path in paths:
         _do(backend, "write", path, [DATA])
@@ -89,7 +91,7 @@ def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, 
     newcomer = _backend(moto, proxy)
     found = sync(newcomer.loop, _at_once, newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
-    assert _ways(newcomer) == ["S3fsObjects"]
+    assert _ways(newcomer) == ["BotocoreObjects"]
 
 
 # -- odd answers and odd metadata ----------------------------------------------------------------------------
@@ -188,7 +190,7 @@ def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypat
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     with serving(moto["endpoint_url"], Login) as proxy:
         plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
-        backend, bucket = S3Backend(plain, use_obstore=use_obstore), new_bucket(moto)
+        backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)
         _do(backend, "write", f"{bucket}/kept", [DATA])
         proxy.fault = lambda _: "log in"
         for verb, path, arguments in (
@@ -224,7 +226,7 @@ def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(mot
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_once(moto, use_obstore):
     plain = S3FileSystem(**moto, skip_instance_cache=True, use_listings_cache=False)
-    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
     bucket = new_bucket(moto)
     fs.create(f"{bucket}/log")
     plain.rm(bucket, recursive=True)
@@ -258,7 +260,7 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     if "ca_bundle" in lines:
         options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
     fs = RollingFileSystem(
-        backend=S3Backend(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore),
+        backend=open_s3(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore),
         commit_timeout_s=0.5,
     )
     for attempt in (fs.exists, fs.info, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x"), fs.rm):
@@ -280,17 +282,45 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
-    fs = RollingFileSystem(backend=S3Backend(plain, use_obstore=use_obstore))
+    fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
     for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
         with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is no JSON"):
             attempt("bucket/log")
+
+
+# -- sessions and credentials --------------------------------------------------------------------------------
+
+
+def test_a_session_that_the_user_gives_is_asked_through_its_client(moto: dict[str, Any]) -> None:
+    bucket, session = new_bucket(moto), AioSession()
+    session.set_config_variable("region", "eu-central-1")
+    backend = open_s3(S3FileSystem(**moto, session=session, skip_instance_cache=True))
+    sync(backend.loop, backend.create, f"{bucket}/file", b"content")
+    assert backend.fs.session is session
+    assert backend.fs._s3 is not None
+
+
+def test_credentials_that_are_incomplete_are_refused_alike_either_way(
+    moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    refusals = []
+    for use_obstore in (True, False):
+        fs = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
+        backend = open_s3(fs, use_obstore=use_obstore)
+        with pytest.raises(Exception, match="AWS_SECRET_ACCESS_KEY") as caught:
+            sync(backend.loop, backend.read, "bucket/file")
+        refusals.append((caught.type, str(caught.value)))
+    assert refusals[0] == refusals[1]
 
 
 # -- the end -------------------------------------------------------------------------------------------------
 
 ENDING = """
 import asyncio, atexit, sys
-from rollingfs.backend.obstores import ending
+from rollingfs.backend.objects.obstores import ending
 sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
 ending.watched(sys.kept)
 ending.WAIT_S_MAX = 0.01

@@ -18,8 +18,8 @@ import fsspec
 from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.s3 import folders
-from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.objects import backend as folders
+from rollingfs.backend.objects import open_s3
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.servers import count_requests, new_bucket
 
@@ -198,7 +198,7 @@ def test_a_bucket_says_whether_it_keeps_former_versions(seaweed, bucket):
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(seaweed, way, folder, use_obstore):
-    backend = S3Backend(S3FileSystem(**seaweed | {"endpoint_url": way.url}), use_obstore=use_obstore)
+    backend = open_s3(S3FileSystem(**seaweed | {"endpoint_url": way.url}), use_obstore=use_obstore)
     names = ["lock", "stage-1", "tmp-ask-", "tmp-ask-b", "tmp-ask-a", "tmp-ask-c/below", "tmp-export-1", "tmp-f"]
     backend.fs.pipe({f"{folder}/{name}": b"x" for name in names} | {f"{folder}-beside/tmp-ask-z": b"x"})
     way.seen.clear()
@@ -212,11 +212,11 @@ def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(
 @pytest.mark.s3
 @pytest.mark.slow
 def test_names_that_begin_alike_are_listed_between_thousands_of_others(minio: dict[str, Any]) -> None:
-    backend, folder = S3Backend(S3FileSystem(**minio)), f"{new_bucket(minio)}/log$chunks"
+    backend, folder = open_s3(S3FileSystem(**minio)), f"{new_bucket(minio)}/log$chunks"
     others = [f"{folder}/{kind}-{number:05d}" for kind in ("00000", "tmp-export") for number in range(HUGE_FILES // 2)]
     backend.fs.pipe(dict.fromkeys([*others, f"{folder}/tmp-ask-a"], b"x"), batch_size=32)
     with proxy_to(minio["endpoint_url"]) as proxy:
-        behind = S3Backend(S3FileSystem(**minio | {"endpoint_url": proxy.url}))
+        behind = open_s3(S3FileSystem(**minio | {"endpoint_url": proxy.url}))
         found = fsspec.asyn.sync(behind.loop, behind.list_prefix, folder, "tmp-ask-").entries
         assert len(proxy.seen) == 1
     assert [file.path for file in found] == [f"{folder}/tmp-ask-a"]

@@ -30,10 +30,10 @@ from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.obstores.requests import QUICK_BYTES_MAX
-from rollingfs.backend.s3 import obstore_objects
-from rollingfs.backend.s3.backend import S3Backend
-from rollingfs.backend.s3.errors import from_obstore
+from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.obstores import objects as obstore_objects
+from rollingfs.backend.objects.obstores import requests
+from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max
 from tests.support.proxy import CUT, HOLD, Proxy, Seen, proxy_to
@@ -79,14 +79,14 @@ class Store:
         self.path = f"{self.bucket}/a b/log$header"
         cls = more.pop("cls", S3FileSystem)
         given = options | {"endpoint_url": proxy.url, "session": SESSION} | more
-        self.backend = S3Backend(cls(**given, skip_instance_cache=True))
+        self.backend = open_s3(cls(**given, skip_instance_cache=True))
 
     def do(self, verb: str, *arguments: Any) -> Any:
         return sync(self.backend.loop, getattr(self.backend, verb), *arguments)
 
     @property
     def way(self) -> str:
-        (objects,) = self.backend._client.routes.open
+        (objects,) = self.backend.service.ways
         return type(objects).__name__
 
     def use(self) -> None:
@@ -162,7 +162,7 @@ def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, prox
         assert "what is this" not in told()[0]
         return
     store.use()
-    assert store.way == "S3fsObjects"
+    assert store.way == "BotocoreObjects"
     (line,) = told()
     assert why in line
     assert store.bucket in line
@@ -219,7 +219,7 @@ def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore, request
     keys = KEYS + KEYS_OF_S3FS
     if request.node.callspec.params["s3_options"] == "seaweed":
         keys = [key for key in keys if key not in KEYS_NOT_OF_SEAWEED]
-    backend = S3Backend(S3FileSystem(**s3_options), use_obstore=use_obstore)
+    backend = open_s3(S3FileSystem(**s3_options), use_obstore=use_obstore)
     bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
     for key in keys:
         token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
@@ -232,16 +232,16 @@ def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore, request
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
 def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(seaweed, key):
-    assert not obstore_objects.can_name(key)
-    assert all(map(obstore_objects.can_name, [*KEYS, "a/.b/..c/d.", "..."]))
+    assert not requests.can_name(key)
+    assert all(map(requests.can_name, [*KEYS, "a/.b/..c/d.", "..."]))
 
 
 def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.s3.routes.BUCKETS_MAX", 2)
+    monkeypatch.setattr("rollingfs.backend.objects.bucket.BUCKETS_MAX", 2)
     store = Store(seaweed, proxy)
     for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
-    assert len(store.backend._client.routes.open) == 2
+    assert len(store.backend.service.ways) == 2
 
 
 # -- regions -------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_a_bucket_in_another_region_is_asked_there(moto, moto_proxy, refusal):
     region = "eu-west-1"
     bucket = f"{store.bucket}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    sync(store.backend.loop, store.backend._client.call, "create_bucket", Bucket=bucket, **place)
+    sync(store.backend.loop, store.backend.service.call, "create_bucket", Bucket=bucket, **place)
     moto_proxy.seen.clear()
 
     def fault(seen: Seen) -> Any:
@@ -274,7 +274,7 @@ def test_a_bucket_of_unknown_region_is_left_to_s3fs(seaweed, proxy, told):
     proxy.fail((400, "AuthorizationHeaderMalformed"), (400, "AuthorizationHeaderMalformed"), method="PUT")
     with pytest.raises(PermissionError, match="AuthorizationHeaderMalformed"):
         store.do("create", store.path, b"one")
-    assert store.way in ("ObstoreObjects", "S3fsObjects")
+    assert store.way in ("ObstoreObjects", "BotocoreObjects")
     assert len(proxy.of("PUT")) == 2
 
 
@@ -355,9 +355,9 @@ def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, pro
     proxy.fault = lambda seen: HOLD
     with pytest.raises(TimeoutError):
         store.do("create", f"{store.path}-small", b"small")
-    monkeypatch.setattr(obstore_objects, "SEND_S_MAX", 1.0)
-    (objects,) = store.backend._client.routes.open
-    began = asyncio.run(_time_of(objects.put("large", [bytes(QUICK_BYTES_MAX + 1)])))
+    monkeypatch.setattr(requests, "SEND_S_MAX", 1.0)
+    (objects,) = store.backend.service.ways
+    began = asyncio.run(_time_of(objects.put("large", [bytes(requests.QUICK_BYTES_MAX + 1)])))
     assert began > 1.0
 
 
@@ -373,7 +373,7 @@ async def _time_of(request: Any) -> float:
 
 
 def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.s3.routes.CREDENTIALS_S", 1.0)  # too old at once
+    monkeypatch.setattr("rollingfs.backend.objects.s3.service.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
     async def renew() -> dict[str, str]:
@@ -426,9 +426,9 @@ DEBUG = "\n\nDebug source:\n"
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        (f"x{NON_2XX} 503 Service Unavailable: <Code>SlowDown</Code>", "ClientError", "SlowDown"),
-        (f"x{NON_2XX} 304 Not Modified: ", "ClientError", "304"),
-        ("x - Received redirect without LOCATION, this normally", "ClientError", "PermanentRedirect"),
+        (f"x{NON_2XX} 503 Service Unavailable: <Code>SlowDown</Code>", "Refusal", "SlowDown"),
+        (f"x{NON_2XX} 304 Not Modified: ", "Refusal", "304"),
+        ("x - Received redirect without LOCATION, this normally", "Refusal", "PermanentRedirect"),
         (f"x{DEBUG}kind: Timeout,", "TimeoutError", "in time"),
         (f"x{DEBUG}InvalidCertificate(\n Other(\n OtherError(\n CaUsedAsEndEntity,", "UntrustedStoreError", "CaUsed"),
         (
@@ -440,7 +440,7 @@ DEBUG = "\n\nDebug source:\n"
     ],
 )
 def test_what_obstore_says_is_understood(text, kind, said):
-    found = from_obstore(GenericError(text), "PutObject")
+    found = from_obstore(GenericError(text))
     assert type(found).__name__ == kind
     assert said in str(found)
 
@@ -503,17 +503,17 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(seaweed, proxy,
     def child() -> None:
         backend = store.backend
         if of == "the child":
-            backend = S3Backend(S3FileSystem(**seaweed, skip_instance_cache=True))
+            backend = open_s3(S3FileSystem(**seaweed, skip_instance_cache=True))
         else:
             backend.after_fork()
         answers.put(sync(backend.loop, backend.read, store.path).data)
-        (objects,) = backend._client.routes.open
+        (objects,) = backend.service.ways
         answers.put(type(objects).__name__)
 
     process = context.Process(target=child)
     process.start()
     process.join(60)
     assert process.exitcode == 0
-    assert (answers.get(), answers.get()) == (b"parent", "S3fsObjects")
+    assert (answers.get(), answers.get()) == (b"parent", "BotocoreObjects")
     assert store.do("replace", store.path, b"again", token)
     assert store.way == "ObstoreObjects"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.servers import require_module
+from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
 require_module("obstore")
@@ -17,9 +19,17 @@ from botocore.awsrequest import AWSResponse
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend.s3.client import S3Client
-from rollingfs.backend.s3.obstore_options import Connection, InexpressibleError, Options, obstore_options
-from rollingfs.backend.s3.resolved import of_client
+from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.s3.options import (
+    Connection,
+    InexpressibleError,
+    Options,
+    Settings,
+    obstore_options,
+    plain_settings,
+    settings_of,
+)
+from rollingfs.backend.objects.s3.service import S3Service
 
 KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
@@ -38,23 +48,23 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-def connected(**given: Any) -> S3Client:
-    client = S3Client(S3FileSystem(**(KEYS | {"session": SESSION} | given), skip_instance_cache=True))
+def connected(**given: Any) -> S3Service:
+    client = S3Service(S3FileSystem(**(KEYS | {"session": SESSION} | given), skip_instance_cache=True))
     sync(client.fs.loop, client.session)
     return client
 
 
-def told(client: S3Client, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
+def told(client: S3Service, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
     connection = Connection(default_certificates=__file__)
     session = sync(client.fs.loop, client.session)
-    return obstore_options(bucket, client.fs, of_client(session), connection, environment or {}, region)
+    return obstore_options(bucket, client.fs, settings_of(session), connection, environment or {}, region)
 
 
 def made(bucket: str = "bucket", region: str | None = None, environment: Any = None, **given: Any) -> Options:
     return told(connected(**given), bucket, region, environment)
 
 
-def url_of_botocore(client: S3Client, bucket: str) -> str:
+def url_of_botocore(client: S3Service, bucket: str) -> str:
     """Where botocore would send a GetObject of ``key``, without its query."""
     urls = []
 
@@ -201,7 +211,7 @@ def test_certificates_and_proxies(tmp_path: Any) -> None:
     def of(connection: Connection, environment: dict[str, str], endpoint_url: str = "https://store.example") -> Any:
         client = connected(endpoint_url=endpoint_url)
         session = sync(client.fs.loop, client.session)
-        return obstore_options("bucket", client.fs, of_client(session), connection, environment).client
+        return obstore_options("bucket", client.fs, settings_of(session), connection, environment).client
 
     (tmp_path / "default.pem").write_bytes(b"default")
     default = str(tmp_path / "default.pem")
@@ -215,3 +225,83 @@ def test_certificates_and_proxies(tmp_path: Any) -> None:
     assert of(Connection(True, {"https": "p:1"}, default), {})["proxy_url"] == "http://p:1"
     not_asked = of(Connection(True, {}, default), {"https_proxy": "http://p"})
     assert not_asked["proxy_excludes"] == "store.example", "obstore would take it from the environment"
+
+
+PLAIN = {"key": "id", "secret": "secret", "endpoint_url": CUSTOM}
+
+
+@pytest.fixture
+def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "BOTO"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def settings_without_client(**given: Any) -> Settings | None:
+    return plain_settings(S3Service(S3FileSystem(**given, skip_instance_cache=True)).fs, os.environ)
+
+
+@pytest.mark.usefixtures("nothing_of_aws")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"client_kwargs": {"region_name": "eu-west-1"}},
+        {"anon": True, "key": None, "secret": None},
+        {"requester_pays": True, "token": "token", "config_kwargs": {"read_timeout": 7, "user_agent": "mine"}},
+    ],
+    ids=str,
+)
+def test_what_is_plain_without_a_client_is_what_the_client_says(given: dict[str, Any]) -> None:
+    plain = settings_without_client(**PLAIN | given)
+    client = connected(**PLAIN | given)
+    assert plain is not None
+    connection = Connection(default_certificates=__file__)
+    assert obstore_options("bucket", client.fs, plain, connection, {}) == told(client)
+
+
+@pytest.mark.usefixtures("nothing_of_aws")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"endpoint_url": None},
+        {"endpoint_url": "no url"},
+        {"secret": None},
+        {"profile": "other"},
+        pytest.param({"session": SESSION}, id="session"),
+        {"cache_regions": True},
+        {"s3_additional_kwargs": {"StorageClass": "STANDARD_IA"}},
+        {"client_kwargs": {"region_name": "fips-us-west-2"}},
+        {"client_kwargs": {"verify": False}},
+        {"config_kwargs": {"s3": {"addressing_style": "virtual"}}},
+        {"config_kwargs": {"request_checksum_calculation": "when_supported"}},
+    ],
+    ids=str,
+)
+def test_what_is_not_plain_is_left_to_the_client(given: dict[str, Any]) -> None:
+    assert settings_without_client(**PLAIN) is not None
+    assert settings_without_client(**PLAIN | given) is None
+
+
+@pytest.mark.usefixtures("nothing_of_aws")
+def test_whatever_this_machine_says_of_aws_is_left_to_the_client(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("AWS_A_NEW_VARIABLE", "x")
+        assert settings_without_client(**PLAIN) is None
+    (tmp_path / ".aws").mkdir()
+    assert settings_without_client(**PLAIN) is None
+
+
+@pytest.mark.usefixtures("nothing_of_aws")
+def test_reads_and_writes_of_plain_settings_make_no_client_of_botocore(moto: dict[str, Any]) -> None:
+    bucket = new_bucket(moto)
+    backend = open_s3(S3FileSystem(**moto, skip_instance_cache=True))
+    sync(backend.loop, backend.create, f"{bucket}/file", b"content")
+    assert sync(backend.loop, backend.read, f"{bucket}/file").data == b"content"
+    assert len(sync(backend.loop, backend.list_prefix, bucket, "fi").entries) == 1
+    assert sync(backend.loop, backend.store_name, f"{bucket}/file") == f"{moto['endpoint_url']}/{bucket}"
+    assert backend.fs._s3 is None
+    assert len(sync(backend.loop, backend.list, bucket).entries) == 1
+    assert backend.fs._s3 is not None

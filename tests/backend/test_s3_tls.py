@@ -21,7 +21,8 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.s3.backend import S3Backend
+from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.backend import ObjectBackend
 from tests.support.certificates import make_certificate
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
@@ -45,7 +46,7 @@ def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def tls_bucket(minio_tls: tuple[dict[str, Any], Path]) -> str:
     options, certificate = minio_tls
-    backend = S3Backend(S3FileSystem(**options, client_kwargs={"verify": str(certificate)}))
+    backend = open_s3(S3FileSystem(**options, client_kwargs={"verify": str(certificate)}))
     bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
     sync(backend.loop, backend.make_folder, bucket)
     return bucket
@@ -62,13 +63,13 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
     )
 
 
-def _ways(backend: S3Backend) -> set[str]:
+def _ways(backend: ObjectBackend) -> set[str]:
     """How objects were read and written."""
-    return {type(objects).__name__ for objects in backend._client.routes.open}
+    return {type(objects).__name__ for objects in backend.service.ways}
 
 
-def _backend(options: dict[str, Any], **more: Any) -> S3Backend:
-    return S3Backend(S3FileSystem(**options, **more, skip_instance_cache=True))
+def _backend(options: dict[str, Any], **more: Any) -> ObjectBackend:
+    return open_s3(S3FileSystem(**options, **more, skip_instance_cache=True))
 
 
 @pytest.fixture(
@@ -114,7 +115,7 @@ def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request
     ranges = fs.cat_ranges([f"{tls_path}-large"] * 3, starts, [start + MIB + 7 for start in starts])
     assert ranges == [DATA[start : start + MIB + 7] for start in starts]
     is_named = request.node.callspec.params["trust"] in ("verify", *BUNDLES)
-    assert _ways(fs._backend) == {"S3fsObjects" if is_named else "ObstoreObjects"}
+    assert _ways(fs._backend) == {"BotocoreObjects" if is_named else "ObstoreObjects"}
     told = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
     assert [text.count("a file of trusted CAs") for text in told] == [1] * is_named
 
@@ -180,7 +181,7 @@ def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, ca
         token = sync(backend.loop, backend.create, f"{bucket}/file", b"one")
         sync(backend.loop, backend.replace, f"{bucket}/file", b"two", token)
         assert sync(backend.loop, backend.read, f"{bucket}/file").data == b"two"
-    assert _ways(backend) == {"S3fsObjects"}
+    assert _ways(backend) == {"BotocoreObjects"}
     (told,) = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
     assert "certificate cannot be trusted" in told
 
@@ -194,7 +195,7 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
     token = sync(backend.loop, backend.create, tls_path, b"one")
     sync(backend.loop, backend.replace, tls_path, b"two", token)
     assert _ways(backend) == {"ObstoreObjects"}
-    through_s3fs = S3Backend(S3FileSystem(**options, **more, s3_additional_kwargs=asked), use_obstore=False)
+    through_s3fs = open_s3(S3FileSystem(**options, **more, s3_additional_kwargs=asked), use_obstore=False)
     for reader in (backend, through_s3fs):
         assert sync(reader.loop, reader.read, tls_path).data == b"two"
         assert sync(reader.loop, reader.read_range, tls_path, 1, 3) == b"wo"
@@ -213,7 +214,7 @@ def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
         yield proxy
 
 
-def _use(backend: S3Backend, bucket: str) -> None:
+def _use(backend: ObjectBackend, bucket: str) -> None:
     """Send a request each way there is."""
     token = sync(backend.loop, backend.create, f"{bucket}/header", b"0")
     for number in range(1, 4):
@@ -230,7 +231,7 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
     backend = _backend(seaweed, **more)
     if where == "environment, changed later":  # botocore looks when it makes a client
-        sync(backend.loop, backend._client.session)
+        sync(backend.loop, backend.service.session)
         monkeypatch.delenv("HTTP_PROXY")
     _use(backend, bucket)
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)

@@ -21,7 +21,7 @@ require_module("obstore")
 require_module("gcsfs")
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.cloud.adapt import adapt_google, open_azure
+from rollingfs.backend.objects.opening import open_azure, open_google
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
 COLUMNS = ("conditional create", "conditional replace", "conditional delete")
@@ -77,7 +77,7 @@ def test_azurite_is_as_the_page_says(azurite: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.clouds
 def test_fake_gcs_server_is_as_the_page_says(fake_google: dict[str, Any]) -> None:
-    check("fake-gcs-server", adapt_google(GCSFileSystem(**fake_google)), new_google_bucket(fake_google))
+    check("fake-gcs-server", open_google(GCSFileSystem(**fake_google)), new_google_bucket(fake_google))
 
 
 def test_what_no_test_measures_says_when_it_was_measured_by_hand() -> None:

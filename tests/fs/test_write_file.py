@@ -573,10 +573,10 @@ def test_it_is_a_binary_file_that_is_written_and_not_read(site):
 
 def test_large_files_on_s3_are_committed_whole_and_leave_nothing_when_given_up(seaweed, monkeypatch):
     s3fs = pytest.importorskip("s3fs")
-    s3 = pytest.importorskip("rollingfs.backend.s3.backend")
+    s3 = pytest.importorskip("rollingfs.backend.objects")
     monkeypatch.setattr(ingest, "PIECE_BYTES", 2**20)
     monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 20 * 2**20)
-    backend = s3.S3Backend(s3fs.S3FileSystem(**seaweed))
+    backend = s3.open_s3(s3fs.S3FileSystem(**seaweed))
     site = Site(backend, new_bucket(seaweed), RollingPolicy(max_bytes=18 * 2**20))
     data = bytes(range(256)) * (40 * 2**12)
     with site.open("wb") as file:

@@ -736,24 +736,24 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
     content = b"".join(bytes([65 + number]) * chunk for number in range(count))
     fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(path, content)
-    requests = fs._backend._client  # type: ignore[attr-defined]
-    call, put = requests.call, requests.put
+    requests, files = fs._backend.service, fs._backend.service.buckets[bucket]  # type: ignore[attr-defined]
+    call, put = requests.call, files.put
 
     async def another_puts(key: str) -> None:
         if key == "file":
-            requests.call, requests.put = call, put
-            await put(bucket, key, [FOREIGN])
+            requests.call, files.put = call, put
+            await put(key, [FOREIGN])
 
     async def hooked_call(name: str, **arguments: Any) -> Any:
         if name == "complete_multipart_upload":
             await another_puts(arguments["Key"])
         return await call(name, **arguments)
 
-    async def hooked_put(where: str, key: str, *arguments: Any, **options: Any) -> Any:
+    async def hooked_put(key: str, *arguments: Any, **options: Any) -> Any:
         await another_puts(key)
-        return await put(where, key, *arguments, **options)
+        return await put(key, *arguments, **options)
 
-    requests.call, requests.put = hooked_call, hooked_put
+    requests.call, files.put = hooked_call, hooked_put
     with pytest.raises(FileExistsError, match="made no new file"):
         fs.export(path, target)
     assert s3.cat_file(target) == FOREIGN
@@ -781,22 +781,21 @@ def test_on_s3_more_parts_than_one_upload_takes_are_joined_in_two_steps(
 
 
 def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, s3_options: dict[str, Any]) -> None:
-    from botocore.exceptions import ClientError
+    from rollingfs.backend.objects.errors import Refusal
 
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.pipe_file(f"{bucket}/log", b"data")
-    requests = fs._backend._client  # type: ignore[attr-defined]
-    put, is_there = requests.put, False
+    files = fs._backend.service.buckets[bucket]  # type: ignore[attr-defined]
+    put, is_there = files.put, False
 
-    async def hooked(where: str, key: str, data: Any, over: Any = None, **options: Any) -> Any:
+    async def hooked(key: str, data: Any, over: Any = None, *more: Any) -> Any:
         if over is Over.NOTHING and key.startswith("file"):
             if is_there:
-                await put(where, key, [FOREIGN])
-            answer = {"Error": {"Code": "NotImplemented"}, "ResponseMetadata": {"HTTPStatusCode": 501}}
-            raise ClientError(answer, "PutObject")
-        return await put(where, key, data, over, **options)
+                await put(key, [FOREIGN])
+            raise Refusal(501, "NotImplemented", "")
+        return await put(key, data, over, *more)
 
-    requests.put = hooked
+    files.put = hooked
     fs.export(f"{bucket}/log", f"{bucket}/file1")
     assert fs.cat_file(f"{bucket}/file1") == b"data"
     is_there = True

@@ -219,7 +219,7 @@ def new_bucket(options: dict[str, Any]) -> str:
     return name
 
 
-BACKENDS = ("S3Backend", "Counting", "Scripted", "Faulty")
+BACKENDS = ("ObjectBackend", "Counting", "Scripted", "Faulty")
 """The classes by which tests reach a bucket."""
 
 
@@ -228,7 +228,7 @@ def believe(endpoint_url: str, *, delete_if: bool) -> None:
     from rollingfs.backend.probe import Abilities
     from rollingfs.backend.verdicts import _of_process
 
-    _of_process[f"S3Backend {endpoint_url}/"] = Abilities(delete_if)
+    _of_process[f"ObjectBackend {endpoint_url}/"] = Abilities(delete_if)
 
 
 def share_verdict(endpoint_url: str, bucket: str, way_url: str | None = None) -> None:
@@ -246,17 +246,17 @@ def share_verdict(endpoint_url: str, bucket: str, way_url: str | None = None) ->
 
 @functools.cache
 def shared_backend(**options: str) -> Any:
-    """An `S3Backend` that tests share, because making and connecting one takes 0.3 s."""
+    """An `ObjectBackend` on S3 that tests share, because making and connecting one takes 0.3 s."""
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
-    from rollingfs.backend.s3.backend import S3Backend
+    from rollingfs.backend.objects import open_s3
 
-    return S3Backend(S3FileSystem(**options))
+    return open_s3(S3FileSystem(**options))
 
 
 @contextlib.contextmanager
 def count_requests(backend: Any) -> Iterator[Counter[str]]:
-    """Count the requests of an `S3Backend` by operation: ``{"PutObject": 1}``.
+    """Count the requests of an `ObjectBackend` on S3 by operation: ``{"PutObject": 1}``.
 
     A request that botocore or rollingfs repeats counts again; one that aiohttp repeats does not (a proxy sees it).
     """
@@ -270,7 +270,8 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
     def counted(operation: str, send: Any) -> Any:
         def call(store: Any, *arguments: Any, **options: Any) -> Any:
-            if any(store is ours for objects in backend._client.routes.open for ours in getattr(objects, "stores", ())):
+            ours = [way for way in backend.service.ways if hasattr(way, "quick")]
+            if any(store in (way.quick, way.patient) for way in ours):
                 counts[operation] += 1
             return send(store, *arguments, **options)
 

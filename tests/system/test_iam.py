@@ -20,7 +20,7 @@ import botocore.session
 import fsspec
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.objects import backend as objects_module
 
 PAGE = Path(__file__).parents[2] / "docs" / "on_s3.md"
 MIB = 2**20
@@ -64,8 +64,7 @@ def root(minio: dict[str, Any]) -> Any:
 @pytest.fixture
 def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Policy], Any]:
     """Makes a filesystem with the rights of a policy of the page, applied to the test's bucket."""
-    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
-    monkeypatch.setattr(s3_module, "PUT_OBJECT_BYTES_MAX", PART_BYTES)
+    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
 
     def connect(policy: Policy) -> Any:
         sts = botocore.session.get_session().create_client(

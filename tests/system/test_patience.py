@@ -137,14 +137,14 @@ class Dripping(Handler):
 def test_an_answer_that_drips_ends(seaweed: dict[str, Any], bucket: str, use_obstore: bool) -> None:
     from s3fs import S3FileSystem
 
-    from rollingfs.backend.s3.backend import S3Backend
+    from rollingfs.backend.objects import open_s3
 
     path = f"{bucket}/log"
     RollingFileSystem("s3", seaweed).pipe_file(path, os.urandom(20_000))
     with serving(seaweed["endpoint_url"], Dripping) as proxy:
         target = {**seaweed, "endpoint_url": proxy.url, "config_kwargs": {"read_timeout": 0.1}}
         below = S3FileSystem(**target, skip_instance_cache=True)
-        fs = RollingFileSystem(backend=S3Backend(below, use_obstore=use_obstore), commit_timeout_s=0.1)
+        fs = RollingFileSystem(backend=open_s3(below, use_obstore=use_obstore), commit_timeout_s=0.1)
         with pytest.raises(TimeoutError):
             fs.cat_file(path)
 

@@ -18,7 +18,7 @@ require_module("s3fs")
 import botocore.session
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.objects import backend as objects_module
 from tests.support.messages import check_message
 from tests.support.proxy import proxy_to
 from tests.support.seaweed import ROLE
@@ -68,7 +68,7 @@ SOME = [verb if verb in QUICK else pytest.param(verb, marks=pytest.mark.slow) fo
 @pytest.fixture(autouse=True)
 def small_parts_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
-    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
 
 
 def open_fs(options: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ import fsspec
 
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, RollingPolicy
 from rollingfs.backend import probe as probe_module
-from rollingfs.backend.s3 import backend as s3_module
+from rollingfs.backend.objects import backend as objects_module
 from rollingfs.backend.verdicts import forget_verdicts
 from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
@@ -275,8 +275,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
 def test_large_appends_are_there_once_whatever_their_parts_meet(
     fs, path, proxy, plain, kind, fault, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
-    monkeypatch.setattr(s3_module, "PUT_OBJECT_BYTES_MAX", PART_BYTES)
+    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
     data = b"0123456789abcdef" * (PART_BYTES // 16 + 1)
     fs.create(path)
     proxy.fault = first(TRIES - 1, kind, fault)
@@ -379,7 +378,7 @@ def test_an_append_whose_chunk_cannot_be_written_is_not_committed_and_says_so(ha
     hasty.create(path, policy=CHUNKS)
     hasty.append(path, b"a" * 500)
     proxy.fault = always(chunk_put, fault)
-    with pytest.raises(OSError, match=f"nothing was committed: writing of.*: '{re.escape(path)}'") as caught:
+    with pytest.raises(OSError, match=f"nothing was committed: writing .*: '{re.escape(path)}'") as caught:
         hasty.append(path, b"b" * 500)
     assert caught.value.errno == (errno.EBUSY if fault == SLOW_DOWN else errno.EIO)
     assert not isinstance(caught.value, AppendOutcomeUnknown)
@@ -395,7 +394,7 @@ def test_an_append_whose_header_is_never_read_is_not_committed_in_time(connect, 
     with pytest.raises(CommitTimeoutError, match=f"{re.escape(path)}: .* nothing was written"):
         fs.append(path, b"data")
     proxy.fault = always(header_get, SLOW_DOWN)
-    with pytest.raises(OSError, match=f"nothing was committed: reading of .*SlowDown.*: '{re.escape(path)}'"):
+    with pytest.raises(OSError, match=f"nothing was committed: reading .*SlowDown.*: '{re.escape(path)}'"):
         fs.append(path, b"data")
     assert _committed(plain, path) == b""
 
@@ -404,7 +403,7 @@ def test_an_append_whose_header_is_never_read_is_not_committed_in_time(connect, 
 def test_a_large_append_whose_parts_are_never_taken_is_not_committed_and_leaves_nothing(
     hasty, path, proxy, plain, kind, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(s3_module, "UPLOAD_PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
     hasty.create(path)
     proxy.fault = always(kind, SLOW_DOWN)
     with pytest.raises(OSError, match=f"{re.escape(path)}.*SlowDown") as caught:
@@ -497,10 +496,10 @@ def test_a_conditional_delete_is_tried_again_when_it_was_refused_but_not_when_it
     token = run(backend.create(path, b"data"))
     proxy.seen.clear()
     proxy.fault = first(1, lambda seen: seen.method == "DELETE", (504, "GatewayTimeout"))
-    with pytest.raises(OSError, match=f"deleting of '{re.escape(path)}'.*GatewayTimeout"):
+    with pytest.raises(OSError, match=f"deleting '{re.escape(path)}'.*GatewayTimeout"):
         run(backend.delete_if(path, token))
     proxy.fault = always(lambda seen: seen.method == "DELETE", DROP_AFTER)
-    with pytest.raises(OSError, match=f"deleting of '{re.escape(path)}'"):
+    with pytest.raises(OSError, match=f"deleting '{re.escape(path)}'"):
         run(backend.delete_if(path, token))
     assert len(proxy.of("DELETE")) <= 3  # one, and one that aiohttp itself may send twice
 

@@ -1,0 +1,196 @@
+"""A container of Azure, through obstore."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+import obstore
+
+from rollingfs.backend.contract import Buffer, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Parts
+from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
+from rollingfs.backend.objects.obstores.ending import check_usable
+from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, found_of
+from rollingfs.backend.objects.obstores.requests import Places
+from rollingfs.backend.objects.upload import PART_BYTES, check_absent
+
+READ_S_MAX = 15.0
+PART_TRIES_MAX = 4
+PARTS_IN_FLIGHT_MAX = 4
+HEADERS = frozenset(
+    {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
+)
+"""What obstore calls attributes beside metadata."""
+COPY_POLL_S = 0.2
+COPY_S_MAX = 300.0
+
+
+class Beside(Protocol):
+    """The requests that obstore has not."""
+
+    async def delete(self, store: Store, key: str, token: str) -> None:
+        """Delete a file on the condition of a token."""
+
+    async def now(self) -> float:
+        """The store's clock."""
+
+
+class AzureContainer(Bucket):
+    """The files of one container.
+
+    Parameters
+    ----------
+    make
+        Makes the stores.
+    places
+        Shared by all containers of an account.
+    """
+
+    deletes_max = 256  # obstore makes requests of any number
+
+    def __init__(self, name: str, make: MakeStore, places: Places, beside: Beside) -> None:
+        self.name = name
+        self._objects = ObstoreObjects(make, places, timedelta(seconds=READ_S_MAX))
+        self._beside = beside
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        try:
+            return await self._objects.get(key, span, if_token=if_token, unless_token=unless_token)
+        except Refusal as error:
+            if if_token and is_conflict(error):
+                await self.head(key)  # Azure says of a file that is gone, too, that it has changed
+            raise
+
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str:
+        return await self._objects.put(key, data, over, _attributes(metadata))
+
+    async def head(self, key: str) -> Found:
+        return found_of(await self._ask(lambda store: obstore.head_async(store, key)))
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        found = await self._ask(lambda store: obstore.get_async(store, key, options={"head": True}))
+        return {name: value for name, value in found.attributes.items() if name not in HEADERS}
+
+    async def page(
+        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
+    ) -> Listed:
+        found = await self._ask(lambda store: obstore.list_with_delimiter_async(store, prefix.rstrip("/")))
+        folders = list(found["common_prefixes"])
+        # obstore leaves out the empty file of the folder's own name by which tools show a folder
+        files = [one for one in map(found_of, found["objects"]) if one.key.startswith(prefix + begin)]
+        return Listed([one for one in files if one.key not in folders], folders)
+
+    async def has_any(self, prefix: str) -> bool:
+        stream = obstore.list(self._objects.quick, prefix.rstrip("/"), chunk_size=1)
+        try:
+            await self._objects.ask(stream.__anext__)
+        except StopAsyncIteration:
+            return not prefix
+        return True
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        try:
+            await self._delete(keys)
+        except Refusal as error:
+            if error.status != 404:
+                raise
+            # obstore names one missing file, and no other failure: each is asked for
+            await asyncio.gather(*map(self._delete_one, keys))
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        await retrying(lambda: self._ask(lambda store: obstore.delete_async(store, list(keys))))
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await self._delete([key])
+        except Refusal as error:
+            if error.status != 404 or error.code == "ContainerNotFound":
+                raise
+
+    async def delete_if(self, key: str, token: str) -> None:
+        check_usable()
+        await self._beside.delete(self._objects.quick, key, token)
+
+    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+        before = await self.head(source)
+        if token is not None and before.token != token:
+            raise Refusal(412, "ConditionNotMet", "the source has another token")
+        await self._objects.ask(lambda: obstore.copy_async(self._objects.patient, source, target))
+        try:
+            # a large copy on Azure goes on after its answer; until it is done, the file has no bytes
+            async with asyncio.timeout(COPY_S_MAX):
+                while (await self.head(target)).size != before.size:
+                    await asyncio.sleep(COPY_POLL_S)
+            if token is not None and (await self.head(source)).token != token:
+                raise Refusal(412, "ConditionNotMet", "the source was replaced while it was copied")
+        except BaseException:
+            await self.delete([target])
+            raise
+
+    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
+        return _Parts(self, self._objects, key, over, _attributes(metadata))
+
+    async def now(self) -> float:
+        return await self._beside.now()
+
+    async def _ask(self, request: Callable[[Store], Any]) -> Any:
+        return await self._objects.ask(partial(request, self._objects.quick))
+
+
+class _Parts(Parts):
+    """A new file in parts, by obstore's own writer, which sends several at once.
+
+    Where nothing may exist under its name, that is looked up right before: obstore takes no condition here.
+    """
+
+    def __init__(
+        self, bucket: Bucket, objects: ObstoreObjects, key: str, over: Over | None, attributes: dict[str, str]
+    ) -> None:
+        self._bucket = bucket
+        self._objects = objects
+        self._key = key
+        self._over = over
+        self._attributes = attributes
+        self._writer: Any = None
+        self._handed_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        # obstore does not say how many of the parts that it was handed are on their way
+        return min(self._handed_bytes, PARTS_IN_FLIGHT_MAX * PART_BYTES)
+
+    async def write(self, part: bytes) -> None:
+        if self._writer is None:
+            check_usable()
+            self._writer = obstore.open_writer_async(
+                self._objects.repeating(PART_TRIES_MAX - 1),
+                self._key,
+                attributes=self._attributes,
+                buffer_size=PART_BYTES,
+                max_concurrency=PARTS_IN_FLIGHT_MAX,
+            )
+        self._handed_bytes += len(part)
+        await self._objects.ask(lambda: self._writer.write(part))
+
+    async def complete(self, last: bytes) -> None:
+        if last:
+            await self.write(last)
+        if self._over is Over.NOTHING:
+            await check_absent(self._bucket, self._key)
+        await self._objects.ask(self._writer.close)
+
+    async def abort(self) -> None:
+        self._writer = None  # what was sent is never committed; Azure forgets it after a week
+
+
+def _attributes(metadata: Metadata) -> dict[str, str]:
+    """Metadata under names that Azure takes: those of variables."""
+    return {name.replace("-", "_"): value for name, value in (metadata or {}).items()}

@@ -1,0 +1,141 @@
+"""An account of Azure, through obstore."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore
+
+from rollingfs.backend.objects.azure.bucket import AzureContainer
+from rollingfs.backend.objects.azure.plain import PlainRequests
+from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.obstores.answers import from_obstore
+from rollingfs.backend.objects.obstores.objects import Store
+from rollingfs.backend.objects.obstores.requests import Places, can_name
+from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
+
+CONNECTIONS_MAX = 64
+CONNECT_S_MAX = 5.0
+SIGNED_S = 300
+"""How long the signature of a conditional DELETE holds."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account, as obstore is to be configured for it."""
+
+    scheme: str
+    url: str
+    """Where it answers, which tells it from other accounts."""
+    config: dict[str, Any] = field(repr=False)
+    client: dict[str, Any] = field(default_factory=dict, repr=False)
+    credentials: Callable[[], Any] | None = field(default=None, repr=False)
+    sas: str = field(default="", repr=False)
+    """The signature that every URL carries."""
+    can_sign: bool = False
+    """Whether obstore signs URLs with these credentials, without a request."""
+
+
+class AzureService(Service):
+    """An account of Azure.
+
+    Parameters
+    ----------
+    find_loop
+        Finds the event loop on which requests must run; None if that is the caller's. Asked again after a fork.
+    """
+
+    schemes = AZURE_PROTOCOLS
+    copies_between = False
+
+    def __init__(self, account: Account, find_loop: Callable[[], Any], max_concurrency: int | None = None) -> None:
+        self._account = account
+        self.scheme = account.scheme
+        self.abilities = {"can_delete_if": account.can_sign or bool(account.sas)}
+        if max_concurrency is not None:
+            self.abilities["requests_max"] = max_concurrency
+        self.buckets: Kept[AzureContainer] = Kept(self._container)
+        self._places = Places(CONNECTIONS_MAX)
+        self._plain = PlainRequests(account.client)
+        self._find_loop = find_loop
+        self._loop: asyncio.AbstractEventLoop | None = find_loop()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        return self._loop
+
+    def _container(self, name: str) -> AzureContainer:
+        return AzureContainer(name, partial(self._store, name), self._places, self)
+
+    def _store(self, name: str, client: dict[str, Any], retries_max: int) -> Store:
+        limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **self._account.client}
+        try:
+            return AzureStore(
+                name,
+                config=self._account.config,  # type: ignore[arg-type]  # the keys of its TypedDict
+                client_options=limits,  # type: ignore[arg-type]
+                retry_config={"max_retries": retries_max},
+                credential_provider=self._account.credentials,
+            )
+        except (BaseError, ValueError):
+            # the text of obstore's error may show a secret
+            raise Refusal(400, "InvalidOptions", f"obstore refuses the options of {self._account.url!r}") from None
+
+    async def delete(self, store: Store, key: str, token: str) -> None:
+        """As `Beside.delete`."""
+        if self._account.sas:
+            url = f"{self._account.url}/{store.config['container_name']}/{quote(key)}?{self._account.sas}"
+        else:
+            try:
+                url = obstore.sign(store, "DELETE", key, timedelta(seconds=SIGNED_S))
+            except BaseError as error:
+                raise from_obstore(error) from None
+        await self._plain.delete(url, token)
+
+    async def now(self) -> float:
+        """As `Beside.now`."""
+        return await self._plain.now(self._account.url)
+
+    async def list_buckets(self) -> Sequence[str]:
+        raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")
+
+    async def make_bucket(self, name: str) -> None:
+        try:
+            await self.buckets[name].has_any("")
+        except Refusal as error:
+            if error.status != 404:
+                raise
+            text = f"there is no container {name!r}, and obstore cannot make one: make it first"
+            raise Refusal(400, "NotPossible", text) from None
+
+    async def remove_bucket(self, name: str) -> None:
+        raise Refusal(400, "NotPossible", "obstore cannot remove containers; it is empty, and still there")
+
+    async def store_name(self, bucket: str) -> str:
+        return f"{self._account.url}/{bucket}"
+
+    def strip(self, path: str) -> str:
+        first, slash, key = super().strip(path).partition("/")
+        container, at, host = first.partition("@")
+        account, asked = self._account.config.get("account_name"), host.partition(".")[0]
+        if at and asked != account:
+            raise ValueError(f"the URL names the account {asked!r} of Azure, but this filesystem is for {account!r}")
+        return f"{container}{slash}{key}"
+
+    def check_key(self, key: str) -> str:
+        if not can_name(key):
+            return "obstore has no names with empty parts, '.', '..' or control characters"
+        return "Azure takes a backslash for a slash" if "\\" in key else ""
+
+    def after_fork(self) -> None:
+        self.buckets.clear()  # a call says that obstore cannot be used here
+        self._loop = self._find_loop()

@@ -1,0 +1,399 @@
+"""Files in the buckets of an object store. The requests are those of `rollingfs.backend.objects.bucket`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from rollingfs.backend import refusals
+from rollingfs.backend.contract import (
+    Backend,
+    Blob,
+    Buffer,
+    FileInfo,
+    Listing,
+    Metadata,
+    Over,
+    Page,
+    Part,
+    PendingUpload,
+    Upload,
+)
+from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Service
+from rollingfs.backend.objects.errors import Refusal, errors_of, is_conflict, is_gone, only_of, retrying
+from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN, PART_BYTES, ObjectUpload, finished, put
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import gather_limited
+
+FIRST_PAGE_KEYS_MAX = 16
+"""The first page of a folder shows this many keys: enough for callers that ask whether anything is in it."""
+DELETES_AT_ONCE_MAX = 4
+PARTS_MAX = 10_000
+"""The parts of one upload to S3."""
+
+
+class ObjectBackend(Backend):
+    """Files on S3, Azure or Google.
+
+    Parameters
+    ----------
+    service
+        The account, with its credentials.
+    """
+
+    is_async = True
+    has_metadata = True
+    has_clock = True
+    can_copy = True
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        vars(self).update(service.abilities)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop on which verbs must run; None for the caller's own loop (``asynchronous=True``)."""
+        return self.service.loop
+
+    @property
+    def fs(self) -> Any:
+        """The private clone of the user's filesystem whose connections are in use; None where there is none."""
+        return self.service.fs
+
+    async def close(self) -> None:
+        """Close the connections; a later verb opens new ones. Only ``asynchronous=True`` needs it."""
+        await self.service.close()
+
+    def after_fork(self) -> None:
+        self.service.after_fork()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    async def read(self, path: str) -> Blob:
+        """One GET."""
+        bucket, key = self._place(path)
+        with errors_of("reading", path):
+            answer = await retrying(partial(bucket.get, key))
+        assert answer is not None, "no condition was given"
+        return _blob(answer)
+
+    async def read_if_changed(self, path: str, token: str) -> Blob | None:
+        """One GET with a condition."""
+        bucket, key = self._place(path)
+        with errors_of("reading", path):
+            answer = await retrying(partial(bucket.get, key, unless_token=token))
+        return None if answer is None or answer.token == token else _blob(answer)
+
+    async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
+        """One GET of a range, on the condition of a token."""
+        bucket, key = self._place(path)
+        with errors_of("reading", path):
+            try:
+                answer = await retrying(partial(bucket.get, key, (start, end), if_token=token or ""))
+            except Refusal as error:
+                if token is not None and is_conflict(error):
+                    raise refusals.changed(path, token, "another") from error
+                if error.status != 416:
+                    raise
+                if token is not None:  # the store may have looked at the range before the condition
+                    refusals.check_token(path, (await self.stat(path)).token, token)
+                return b""  # the file ends before `start`
+        assert answer is not None, "an answer without bytes is one to another condition"
+        if token is not None:  # the store may not know the condition
+            refusals.check_token(path, answer.token, token)
+        return answer.data
+
+    async def stat(self, path: str) -> FileInfo:
+        """One HEAD."""
+        bucket, key = self._place(path)
+        with errors_of("looking up", path):
+            return _info(path, await retrying(partial(bucket.head, key)))
+
+    async def metadata(self, path: str) -> Mapping[str, str]:
+        """One HEAD, or Google's description."""
+        bucket, key = self._place(path)
+        with errors_of("looking up", path):
+            return await retrying(partial(bucket.metadata, key))
+
+    async def is_folder(self, path: str) -> bool:
+        """One listing of one file; of a bucket, a look at it."""
+        if not path:
+            return True
+        try:
+            bucket, prefix = self._folder(path)
+        except FileNotFoundError:
+            return False
+        with errors_of("looking up", path):
+            try:
+                return await retrying(partial(bucket.has_any, prefix))
+            except Refusal as error:
+                if error.status == 404:
+                    return False
+                raise
+
+    async def list(self, folder: str) -> Listing:
+        """One listing a page; of the buckets, at the top."""
+        if not folder:
+            return await self._buckets()
+        entries: tuple[FileInfo, ...] = ()
+        is_there, place = not self._folder(folder)[1], None
+        while True:
+            listed = await self._page(folder, place)
+            is_there = is_there or _has_any(listed)
+            entries += self._entries(folder, listed)
+            place = listed.next_place
+            if place is None:
+                break
+        if not is_there:
+            with contextlib.suppress(FileNotFoundError):
+                await self.stat(folder)
+                raise refusals.not_a_folder(folder)
+            raise refusals.no_folder(folder)
+        return Listing(_sorted(entries), listed.now)
+
+    async def list_page(self, folder: str, place: str | None = None) -> Page:
+        """One listing, the first with few keys; of the buckets, at the top."""
+        if not folder:
+            return Page((await self._buckets()).entries, None)
+        listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
+        if place is None and self._folder(folder)[1] and not _has_any(listed):
+            raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
+        return Page(_sorted(self._entries(folder, listed)), listed.next_place)
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        """One listing."""
+        found = self._entries(folder, await self._page(folder, begin=prefix))
+        return Listing(_sorted([file for file in found if not file.is_folder and file.path != f"{folder}/{prefix}"]))
+
+    async def _buckets(self) -> Listing:
+        with errors_of("listing", "the buckets"):
+            found = await retrying(self.service.list_buckets)
+        return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in sorted(found)))
+
+    async def _page(self, folder: str, place: str | None = None, **more: Any) -> Listed:
+        bucket, prefix = self._folder(folder)
+        with errors_of("listing", folder):
+            return await retrying(partial(bucket.page, prefix, place, **more))
+
+    def _entries(self, folder: str, listed: Listed) -> tuple[FileInfo, ...]:
+        bucket, prefix = self._folder(folder)
+        # of a key with "//", this is a folder whose path ends in a slash: what lies in it can be read and deleted
+        folders = (FileInfo(f"{bucket.name}/{key}", 0, 0.0, is_folder=True) for key in listed.folders)
+        return (*folders, *(_info(f"{bucket.name}/{file.key}", file) for file in listed.files if file.key != prefix))
+
+    async def keeps_versions(self, path: str) -> bool | None:
+        """One request, where the service has such a one."""
+        with errors_of("asking for the versioning of", path):
+            return await retrying(self.service.buckets[self.root(path)].keeps_versions)
+
+    async def now(self, path: str) -> float:
+        """One request, whose answer has a date."""
+        with errors_of("asking the time of", path):
+            return await retrying(self.service.buckets[self.root(path)].now)
+
+    # -- conditional writes --------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: Buffer) -> str:
+        """One PUT on the condition that nothing is there, sent once."""
+        bucket, key = self._place(path)
+        with errors_of("creating", path):
+            try:
+                return await bucket.put(key, [data], Over.NOTHING)
+            except Refusal as error:
+                if is_conflict(error):
+                    raise refusals.name_taken(path) from error
+                raise
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        """One PUT on the condition of a token, sent once."""
+        bucket, key = self._place(path)
+        with errors_of("replacing", path):
+            try:
+                return await bucket.put(key, [data], token)
+            except Refusal as error:
+                if is_conflict(error):
+                    raise refusals.changed(path, token, "another") from error
+                if is_gone(error):
+                    raise refusals.changed(path, token, None) from error
+                raise
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        """One DELETE on the condition of a token; a HEAD if that is refused. A store may ignore the condition."""
+        if not self.can_delete_if:
+            return await super().delete_if(path, token)
+        bucket, key = self._place(path)
+        with errors_of("deleting", path):
+            try:
+                # not after a lost answer, where a refusal could be this request's own doing
+                await retrying(partial(bucket.delete_if, key, token), unanswered=False)
+            except Refusal as error:
+                if is_conflict(error):  # SeaweedFS and Azure refuse any condition on a file that is gone
+                    with contextlib.suppress(FileNotFoundError):
+                        await self.stat(path)
+                        return False
+                elif not is_gone(error):
+                    raise
+        return True
+
+    # -- new files -----------------------------------------------------------------------------------------
+
+    async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
+        """One PUT, or an upload in parts if it is large."""
+        size = sum(memoryview(piece).nbytes for piece in data)
+        if size <= PART_BYTES:
+            with errors_of("writing", path):
+                await put(*self._place(path), path, data, None, metadata)
+            return
+        part_bytes = max(PART_BYTES, -(-size // PARTS_MAX))
+        async with finished(self._upload(path, None, metadata, part_bytes)) as upload:
+            for piece in data:
+                await upload.write(piece)
+
+    async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
+        """An upload in parts that begins with the second part."""
+        return self._upload(path, over, metadata, PART_BYTES)
+
+    def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
+        return ObjectUpload(*self._place(path), path, over, metadata, self.service.split, part_bytes)
+
+    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+        """One copy on the server; where it has none between buckets, through this process."""
+        (origin, key), (bucket, target_key) = self._place(source), self._place(target)
+        if origin.name != bucket.name and not self.service.copies_between:
+            await self._copy_through(source, target, token)
+            return
+        with errors_of("copying", source), only_of(source, token):
+            await retrying(partial(bucket.copy, origin.name, key, target_key, token))
+
+    async def _copy_through(self, source: str, target: str, token: str | None) -> None:
+        info = await self.stat(source)
+        if token is not None:
+            refusals.check_token(source, info.token, token)
+        async with finished(await self.open_write(target)) as upload:
+            for start in range(0, info.size, PART_BYTES):
+                end = min(start + PART_BYTES, info.size)
+                await upload.write(await self.read_range(source, start, end, info.token))
+
+    async def join(self, parts: Sequence[Part], target: str) -> None:
+        """An upload whose parts are ranges of other files; `ValueError` if a part is empty, or too short."""
+        sizes = [part.end - part.start for part in parts]
+        if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
+            raise ValueError(
+                f"{target!r}: parts of {sizes} bytes cannot be joined, because all but the last need at least "
+                f"{JOIN_PART_BYTES_MIN} bytes; nothing was written"
+            )
+        async with finished(await self.open_write(target)) as upload:
+            for part in parts:
+                await upload.copy(Part(part.path, part.start, part.end))
+
+    # -- removing and folders ------------------------------------------------------------------------------
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """As few DELETEs as the store takes."""
+        by_bucket: dict[str, list[str]] = {}
+        for path in paths:
+            name, key = self.service.split(path)
+            if key and not self.service.check_key(key):  # else there is no such file
+                by_bucket.setdefault(name, []).append(key)
+        batches = [
+            partial(self._delete, bucket, keys[first : first + bucket.deletes_max])
+            for bucket, keys in ((self.service.buckets[name], keys) for name, keys in by_bucket.items())
+            for first in range(0, len(keys), bucket.deletes_max)
+        ]
+        await gather_limited(batches, DELETES_AT_ONCE_MAX)
+
+    async def _delete(self, bucket: Bucket, keys: Sequence[str]) -> None:
+        verb = "deleting" if len(keys) == 1 else f"deleting {len(keys)} files, such as"
+        with errors_of(verb, f"{bucket.name}/{keys[0]}"):
+            await bucket.delete(keys)
+
+    async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
+        """One listing a page.
+
+        MinIO lists only the uploads of one exact key, so none without `name`. It forgets uploads after 24 hours.
+        """
+        bucket, prefix = self._folder(folder)
+        with errors_of("listing unfinished uploads in", folder):
+            return await bucket.pending(prefix, name or "")
+
+    async def abort_upload(self, upload: PendingUpload) -> None:
+        """One request."""
+        bucket, key = self._place(upload.path)
+        with errors_of("aborting the upload of", upload.path):
+            await bucket.forget(key, upload.id)
+
+    async def make_folder(self, path: str) -> None:
+        """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
+        name, key = self.service.split(path)
+        if not key or self.service.makes_parents:
+            with errors_of("making the bucket", name):
+                await retrying(partial(self.service.make_bucket, name))
+
+    async def remove_folder(self, path: str) -> None:
+        """An empty bucket; of an empty folder, the file of the folder's own name that some tools leave there."""
+        bucket, prefix = self._folder(path)
+        listed = await self._page(path, keys_max=2)
+        if self._entries(path, listed):
+            raise refusals.not_empty(path)
+        if prefix and not listed.files:
+            raise refusals.no_folder(path)
+        with errors_of("removing", path):
+            if prefix:
+                await bucket.delete([prefix])
+            else:
+                await retrying(partial(self.service.remove_bucket, bucket.name))
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def strip(self, path: str) -> str:
+        return self.service.strip(path)
+
+    def unstrip(self, path: str) -> str:
+        return self.service.unstrip(path)
+
+    def root(self, path: str) -> str:
+        """The bucket."""
+        return self.service.split(path)[0]
+
+    async def store_name(self, path: str) -> str | None:
+        """The endpoint and the bucket, and how the requests go where that makes a difference."""
+        with errors_of("connecting to the store of", path):
+            return await self.service.store_name(self.root(path))
+
+    def _place(self, path: str) -> tuple[Bucket, str]:
+        """The bucket and the key of a file; an `OSError` if there can be no such file."""
+        name, key = self.service.split(path)
+        if not key:
+            raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
+        why = self.service.check_key(key)
+        if why:
+            raise OSError(errno.EINVAL, f"{why}, so nothing was read or written: use another name", names.shown(path))
+        return self.service.buckets[name], key
+
+    def _folder(self, path: str) -> tuple[Bucket, str]:
+        """The bucket and the prefix of a folder; `FileNotFoundError` if there can be no such folder."""
+        name, key = self.service.split(path)
+        if self.service.check_key(key or "x"):
+            raise refusals.no_folder(path)
+        # the path of a folder of another tool may end in "/", because the folder's name is empty
+        return self.service.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
+
+
+def _blob(answer: Answer) -> Blob:
+    return Blob(bytes(answer.data), answer.token, answer.modified)
+
+
+def _info(path: str, found: Found) -> FileInfo:
+    return FileInfo(path, found.size, found.modified, found.token)
+
+
+def _has_any(listed: Listed) -> bool:
+    return bool(listed.files or listed.folders)
+
+
+def _sorted(entries: Sequence[FileInfo]) -> tuple[FileInfo, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.path))

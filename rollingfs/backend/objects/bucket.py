@@ -1,0 +1,248 @@
+"""One bucket of S3 or Google, or container of Azure: the requests that `ObjectBackend` needs of each kind of store."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
+
+BUCKETS_MAX = 64
+"""Buckets whose idle connections are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a store sent of a file."""
+
+    data: Buffer
+    token: str
+    """That of the whole file; "" if a range came without it."""
+    modified: float
+    """Seconds since 1970 by the store's clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file as the store describes it."""
+
+    key: str
+    size: int
+    modified: float
+    """Seconds since 1970 by the store's clock."""
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A page of a folder."""
+
+    files: Sequence[Found]
+    """The empty file of the folder's own name may be among them, by which tools show a folder."""
+    folders: Sequence[str] = ()
+    """Their keys, without the slash at the end."""
+    next_place: str | None = None
+    """Where the next page begins; None after the last."""
+    now: float | None = None
+    """The store's clock when it answered, where the answer has it."""
+
+
+class Parts(abc.ABC):
+    """A new file that is sent in parts, which nobody sees before it is complete. It asks nothing before the first."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that it has taken and may still have in memory."""
+        return 0
+
+    @abc.abstractmethod
+    async def write(self, part: bytes) -> None:
+        """Send a part, or begin to; all but the last have the upload's size."""
+
+    async def copy(self, part: Part, bucket: str, key: str) -> None:
+        """Send a range of another file on the server, or begin to, if that file has the part's token.
+
+        The errors, here or in a later call, are those of the contract, and name the other file.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
+
+    async def rest(self, last: bytes) -> bytes:
+        """Send of the last bytes what can be sent before `complete`, and wait for it; return what is left."""
+        return last
+
+    @abc.abstractmethod
+    async def complete(self, last: bytes) -> None:
+        """Send the bytes that are left, and make the file of all parts."""
+
+    @abc.abstractmethod
+    async def abort(self) -> None:
+        """Have the store forget the parts, if it can be told to. The file is not made after that."""
+
+
+class Bucket(abc.ABC):
+    """The files of one bucket. What fails is one of `rollingfs.backend.objects.errors.ERRORS`.
+
+    Each `get`, `put` and `delete_if` is one request, sent once. `delete` and the parts repeat what may be repeated.
+    """
+
+    name: str
+    deletes_max = 1000
+    """The files of one `delete`."""
+
+    @abc.abstractmethod
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        """A file, or its bytes ``[start, end)``, if its token is the one; None if its token is still the other.
+
+        A store may ignore the conditions: the answer has the token.
+        """
+
+    @abc.abstractmethod
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str:
+        """Write a whole file, over what may be there unless `over` says more; return its token."""
+
+    @abc.abstractmethod
+    async def head(self, key: str) -> Found:
+        """What the store knows of a file."""
+
+    @abc.abstractmethod
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        """The metadata that a file was written with; names may have ``_`` for ``-``, which Azure does not take."""
+
+    @abc.abstractmethod
+    async def page(
+        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
+    ) -> Listed:
+        """A page of what lies directly in a folder: "", or a key that ends with a slash.
+
+        With `begin`, only one page, and of it what has a name that begins so.
+        """
+
+    @abc.abstractmethod
+    async def has_any(self, prefix: str) -> bool:
+        """Whether there is anything below a folder; "" asks whether the bucket exists."""
+
+    @abc.abstractmethod
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete at most `deletes_max` files; a missing one is no error."""
+
+    @abc.abstractmethod
+    async def delete_if(self, key: str, token: str) -> None:
+        """Delete a file if it has this token."""
+
+    @abc.abstractmethod
+    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+        """Copy a file of another bucket into this one, if it has this token; the copy is whole when this returns."""
+
+    @abc.abstractmethod
+    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
+        """Begin a new file of unknown size."""
+
+    @abc.abstractmethod
+    async def now(self) -> float:
+        """The store's clock, in seconds since 1970, from any answer, be it a refusal."""
+
+    async def keeps_versions(self) -> bool | None:
+        """Whether former versions of files may be kept; None if the store does not say."""
+        return None
+
+    async def pending(self, prefix: str, name: str) -> Sequence[PendingUpload]:
+        """The unfinished uploads directly in a folder, where the service lists them; with `name`, only that file's."""
+        return ()
+
+    async def forget(self, key: str, id: str) -> None:
+        """Abort an unfinished upload of `pending`."""
+        raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
+
+
+B = TypeVar("B", bound=Bucket)
+
+
+class Service(abc.ABC):
+    """One account: its buckets, and what all of them can do."""
+
+    scheme: str
+    """The scheme of its URLs."""
+    schemes: frozenset[str]
+    """All schemes of such URLs."""
+    fs: Any = None
+    """The filesystem whose connections are in use."""
+    buckets: Mapping[str, Bucket]
+    """By name. A bucket that does not exist has its place there too."""
+    abilities: Mapping[str, Any]
+    """The abilities of `rollingfs.backend.contract.Backend` that differ from those of `ObjectBackend`."""
+    copies_between = True
+    """Whether the server copies between buckets."""
+    makes_parents = False
+    """Whether a folder that is made has its bucket made."""
+
+    @property
+    @abc.abstractmethod
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop on which requests must run; None if that is the caller's."""
+
+    @abc.abstractmethod
+    async def list_buckets(self) -> Sequence[str]:
+        """The names of all buckets."""
+
+    @abc.abstractmethod
+    async def make_bucket(self, name: str) -> None:
+        """Make a bucket; one that exists is no error."""
+
+    @abc.abstractmethod
+    async def remove_bucket(self, name: str) -> None:
+        """Remove an empty bucket."""
+
+    @abc.abstractmethod
+    async def store_name(self, bucket: str) -> str:
+        """Endpoint and bucket, alike in every process, without a secret."""
+
+    @abc.abstractmethod
+    def after_fork(self) -> None:
+        """In a child process: drop connections, and find a loop again."""
+
+    async def close(self) -> None:  # noqa: B027 - not every client can be closed
+        """Close the connections; a later request opens new ones."""
+
+    def split(self, path: str) -> tuple[str, str]:
+        """The bucket and the key of a path."""
+        name, _, key = path.partition("/")
+        return name, key
+
+    def strip(self, path: str) -> str:
+        """A path, without the scheme of a URL.
+
+        Raises
+        ------
+        ValueError
+            The URL names another account.
+        """
+        scheme, found, rest = path.partition("://")
+        return (rest if found and scheme in self.schemes else path).strip("/")
+
+    def unstrip(self, path: str) -> str:
+        """The URL of a path."""
+        return f"{self.scheme}://{path}"
+
+    def check_key(self, key: str) -> str:
+        """Why no file of this store can have this name; "" if it can."""
+        return ""
+
+
+class Kept(dict[str, B]):
+    """The buckets that were opened last, by name."""
+
+    def __init__(self, make: Callable[[str], B]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> B:
+        made = self[name] = self._make(name)
+        if len(self) > BUCKETS_MAX:
+            del self[next(iter(self))]
+        return made

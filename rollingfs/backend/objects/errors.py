@@ -1,0 +1,177 @@
+"""What failed requests to an object store mean: which pass by themselves, which are conflicts, and what to raise."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+from urllib.parse import quote
+
+from rollingfs.backend import refusals
+from rollingfs.backend.patience import patiently
+from rollingfs.format import names
+
+T = TypeVar("T")
+
+TRANSIENT_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+TRANSIENT_CODES = frozenset(
+    {"SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable", "Throttling", "ThrottlingException"}
+)
+BUSY_STATUSES = frozenset({429, 503})
+REFUSED_STATUSES = frozenset({401, 403})
+REFUSED_CODES = frozenset(
+    {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
+)
+UNSUPPORTED_STATUSES = frozenset({405, 501})
+CONFLICT_CODES = frozenset(
+    {"BlobAlreadyExists", "ConditionalRequestConflict", "OperationAborted", "PreconditionFailed"}
+)
+"""Azure's and S3's words of a 409 for a condition that does not hold; other 409 say that the account is busy."""
+NO_BUCKET_CODES = frozenset({"NoSuchBucket", "noSuchBucket", "ContainerNotFound"})
+LEASE_CODE = "Lease"
+"""Azure's words for a file that somebody has leased begin so; their status is that of a failed condition."""
+NO_UPLOAD_CODE = "NoSuchUpload"
+_NUMBERS: dict[str | int, int] = {
+    "BucketNotEmpty": errno.ENOTEMPTY,
+    "NotImplemented": errno.ENOTSUP,  # some stores send it with status 400
+    "SlowDown": errno.EBUSY,
+    **dict.fromkeys(CONFLICT_CODES, errno.EBUSY),
+    **dict.fromkeys(REFUSED_CODES, errno.EACCES),
+    **dict.fromkeys(REFUSED_STATUSES, errno.EACCES),
+    **dict.fromkeys({409, 412, *BUSY_STATUSES}, errno.EBUSY),
+    **dict.fromkeys(UNSUPPORTED_STATUSES - {405}, errno.ENOTSUP),
+    400: errno.EINVAL,
+}
+"""By the code of a refusal, or else by its status; any other is `EIO`."""
+
+
+class Refusal(Exception):
+    """A store's answer that a request was not done.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    code
+        The store's word for it, such as ``"NoSuchKey"``; the status if it gave none.
+    headers
+        Those of the answer, with names in lower case, where they are known.
+    """
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, code, message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = headers or {}
+
+    def __str__(self) -> str:
+        return f"the store answered {self.status} {self.code}: {self.message}"
+
+
+class LastingError(Exception):
+    """A request failed, and the same request would fail again: something on this machine is missing or wrong."""
+
+    def __init__(self, text: str, number: int = errno.EIO) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class UntrustedStoreError(LastingError):
+    """The store's certificate could not be trusted, so nothing was sent."""
+
+
+ERRORS = (Refusal, LastingError, ConnectionError, TimeoutError)
+"""The errors that a request may raise. Any other error is a bug, and passes unchanged."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed in a moment."""
+    if isinstance(error, Refusal):
+        return error.status in TRANSIENT_STATUSES or error.code in TRANSIENT_CODES
+    return isinstance(error, ConnectionError | TimeoutError)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether the store was too busy for a request; then the request certainly took no effect."""
+    return isinstance(error, Refusal) and error.status in BUSY_STATUSES
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether the store says that a condition does not hold."""
+    if not isinstance(error, Refusal) or error.code.startswith(LEASE_CODE):
+        return False
+    return error.status == 412 or (error.status == 409 and error.code in CONFLICT_CODES)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the store says that there is no such file, in a bucket that may exist."""
+    return isinstance(error, Refusal) and error.status == 404 and error.code not in NO_BUCKET_CODES
+
+
+async def retrying(request: Callable[[], Awaitable[T]], *, unanswered: bool = True) -> T:
+    """Send a request; repeat it after a failure that may pass, as long as the caller has patience.
+
+    Without `unanswered`, repeat it only if the store was too busy for it: then it certainly took no effect.
+    """
+    return await patiently(request, is_transient if unanswered else is_busy)
+
+
+@contextmanager
+def errors_of(verb: str, path: str) -> Iterator[None]:
+    """Raise an `OSError` that says what was done to which file.
+
+    Parameters
+    ----------
+    verb
+        As in "reading".
+    """
+    try:
+        yield
+    except ERRORS as error:
+        raise as_os_error(error, verb, path) from error
+
+
+@contextmanager
+def only_of(path: str, token: str | None) -> Iterator[None]:
+    """Raise a `ConflictError` where the store says that a file has another token."""
+    try:
+        yield
+    except Refusal as error:
+        if token is None or not is_conflict(error):
+            raise
+        raise refusals.changed(path, token, "another") from error
+
+
+def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
+    """The error to raise for a failed request."""
+    shown = names.shown(path)
+    status, code = (error.status, error.code) if isinstance(error, Refusal) else (0, "")
+    if code in NO_BUCKET_CODES:
+        return refusals.no_bucket(
+            path, "container" if code == "ContainerNotFound" else "bucket", "make it first, with fs.mkdir"
+        )
+    if status == 404:
+        return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
+    if isinstance(error, LastingError):
+        number = error.number
+    elif isinstance(error, TimeoutError):
+        number = errno.ETIMEDOUT
+    else:
+        number = _NUMBERS.get(code) or _NUMBERS.get(status, errno.EIO)
+    why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach
+    return OSError(number, f"{verb} {shown!r}: {why}")  # Python picks the subclass
+
+
+def token_of(token: str | None, what: str = "ETag") -> str:
+    """The token in an answer.
+
+    Raises
+    ------
+    ConnectionError
+        The answer has none.
+    """
+    if not token:
+        raise ConnectionError(f"the store's answer has no {what}, so the result is unknown")
+    return token

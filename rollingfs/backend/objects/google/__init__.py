@@ -1,0 +1,1 @@
+"""Google's storage, with the credentials and the connections of gcsfs."""

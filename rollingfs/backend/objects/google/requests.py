@@ -1,0 +1,173 @@
+"""Requests to Google's storage, with the credentials, the address and the connections of a gcsfs filesystem.
+
+gcsfs' own verbs are not used, because they repeat conditional writes, and because the newest releases first ask what
+kind of bucket it is, for as long as a minute. The requests are those of Google's JSON API, each sent once.
+
+Private names in use: `_set_session` of gcsfs, which opens the connections; there is no public way.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import google.auth.exceptions
+import yarl
+from gcsfs import GCSFileSystem
+
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.backend.objects.obstores.requests import READS_MAX
+
+CONNECT_S_MAX = 5.0
+READ_S_MAX = 15.0
+SEND_S_MAX = 300.0
+QUICK_BYTES_MAX = 1024 * 1024
+"""A larger body gets `SEND_S_MAX` more."""
+_NO_BUCKET = "bucket does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of Google's."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The JSON in it."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
+
+
+class GoogleRequests:
+    """What a gcsfs filesystem may reach.
+
+    Parameters
+    ----------
+    fs
+        Its class and storage options are used, in a private clone.
+    """
+
+    def __init__(self, fs: GCSFileSystem) -> None:
+        self.fs = _clone(fs)
+
+    def after_fork(self) -> None:
+        """Take a new clone, with its own connections and loop."""
+        self.fs = _clone(self.fs, forked=True)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: bytes = b"",
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+        accept: frozenset[int] = frozenset(),
+        bytes_max: int | None = None,
+        **parameters: Any,
+    ) -> Reply:
+        """Send one request, once.
+
+        Parameters
+        ----------
+        path
+            Below the API, or a whole URL. What it names is quoted already.
+        data, kind
+            The body and its content type.
+        accept
+            Statuses other than success that the caller knows what to do with.
+        bytes_max
+            Read no more than this of the answer's body.
+
+        Raises
+        ------
+        Refusal, ConnectionError, TimeoutError
+        """
+        sent = dict(headers or {})
+        if kind:
+            sent["Content-Type"] = kind
+        try:
+            self.fs.credentials.apply(sent)
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise Refusal(401, "NoCredentials", f"Google gave no token for these credentials: {error}") from None
+        is_large = len(data) > QUICK_BYTES_MAX
+        send_s = SEND_S_MAX if is_large else 0.0
+        body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
+        limits = aiohttp.ClientTimeout(
+            READS_MAX * READ_S_MAX + send_s, sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s
+        )
+        if self.fs.requests_timeout is not None:
+            limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)
+        url = self._url(path, parameters)
+        try:
+            session = await self.fs._set_session()
+            follows = method == "GET"  # others would become a GET, whose answer says nothing of them
+            async with session.request(
+                method, url, data=body, headers=sent, timeout=limits, allow_redirects=follows
+            ) as answer:
+                reply = Reply(answer.status, answer.headers, await _body(answer, bytes_max))
+        except TimeoutError as error:
+            raise TimeoutError(f"{url.origin()} did not answer in time") from error
+        except aiohttp.ClientError as error:
+            raise ConnectionError(f"no whole answer came from {url.origin()}: {_reason(error)}") from error
+        if reply.status >= 300 and reply.status not in accept:
+            raise _refusal(reply)
+        return reply
+
+    def _url(self, path: str, parameters: Mapping[str, Any]) -> yarl.URL:
+        base = path if path.startswith("http") else f"{self.fs.base}{path}"
+        given = {name: value for name, value in parameters.items() if value is not None}
+        if self.fs.requester_pays:
+            given["userProject"] = (
+                self.fs.requester_pays if isinstance(self.fs.requester_pays, str) else self.fs.project
+            )
+        mark = "&" if "?" in base else "?"
+        return yarl.URL(f"{base}{mark}{urlencode(given)}" if given else base, encoded=True)
+
+    @property
+    def upload_base(self) -> str:
+        """Where files are sent to."""
+        base: str = self.fs.base
+        return base.replace("/storage/v1/", "/upload/storage/v1/")
+
+
+def _clone(fs: GCSFileSystem, forked: bool = False) -> GCSFileSystem:
+    options = dict(fs.storage_options)
+    if forked:
+        options.pop("loop", None)  # the loop runs in the parent only
+    clone = type(fs)(*fs.storage_args, **{**options, "skip_instance_cache": True})
+    keep_from_children(clone)
+    return clone
+
+
+async def _body(answer: aiohttp.ClientResponse, bytes_max: int | None) -> bytes:
+    if bytes_max is None:
+        return await answer.read()
+    data = b""
+    while len(data) < bytes_max and (more := await answer.content.read(bytes_max - len(data))):
+        data += more
+    return data
+
+
+def _refusal(reply: Reply) -> Refusal:
+    try:
+        said = reply.value["error"]
+        code, message = said["errors"][0]["reason"], said["message"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        code, message = str(reply.status), reply.body[:200].decode(errors="replace").strip()
+    if reply.status == 404 and _NO_BUCKET in message:
+        code = "NoSuchBucket"
+    return Refusal(reply.status, code, message)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "os_error", None) or error)

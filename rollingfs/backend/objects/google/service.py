@@ -1,0 +1,82 @@
+"""An account of Google's storage: its buckets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import quote
+
+from gcsfs import GCSFileSystem
+
+from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.google.bucket import GoogleBucket
+from rollingfs.backend.objects.google.requests import GoogleRequests
+from rollingfs.backend.objects.schemes import GOOGLE_PROTOCOLS
+
+COMMIT_INTERVAL_S = 1.0
+"""Google takes one write a second of one object, and answers 429 to more."""
+
+
+class GoogleService(Service):
+    """What a gcsfs filesystem may reach.
+
+    Parameters
+    ----------
+    fs
+        Its class and storage options are used, in a private clone.
+    """
+
+    scheme = "gs"
+    schemes = GOOGLE_PROTOCOLS
+
+    def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
+        self.requests = GoogleRequests(fs)
+        self.abilities = {"can_delete_if": True, "commit_interval_s": COMMIT_INTERVAL_S}
+        if max_concurrency is not None:
+            self.abilities["requests_max"] = max_concurrency
+        self.buckets: Kept[GoogleBucket] = Kept(partial(GoogleBucket, self.requests))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        fs = self.requests.fs
+        loop: asyncio.AbstractEventLoop | None = None if fs.asynchronous else fs.loop
+        return loop
+
+    async def list_buckets(self) -> Sequence[str]:
+        names: list[str] = []
+        place: str | None = None
+        while True:
+            reply = await self.requests.send("GET", "b", project=self.requests.fs.project, pageToken=place)
+            names += [bucket["name"] for bucket in reply.value.get("items", [])]
+            place = reply.value.get("nextPageToken")
+            if not place:
+                return names
+
+    async def make_bucket(self, name: str) -> None:
+        fs = self.requests.fs
+        settings = {"name": name} | ({"location": fs.default_location} if fs.default_location else {})
+        try:
+            await self.requests.send("GET", f"b/{quote(name, safe='')}", fields="name")
+        except Refusal as error:
+            if error.status != 404:
+                raise
+            data = json.dumps(settings).encode()
+            await self.requests.send("POST", "b", data=data, kind="application/json", project=fs.project)
+
+    async def remove_bucket(self, name: str) -> None:
+        await self.requests.send("DELETE", f"b/{quote(name, safe='')}")
+
+    async def store_name(self, bucket: str) -> str:
+        return f"{self.requests.fs.base}{bucket}"
+
+    def check_key(self, key: str) -> str:
+        if any(part in ("", ".", "..") for part in key.split("/")):
+            return "a name with empty parts, '.' or '..' is not one that all tools can name"
+        return "Google has no names with line ends" if {"\r", "\n"} & set(key) else ""
+
+    def after_fork(self) -> None:
+        self.requests.after_fork()
+        self.buckets.clear()

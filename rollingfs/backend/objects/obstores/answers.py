@@ -1,0 +1,76 @@
+"""What obstore's errors mean. Their statuses and codes stand only in their texts; only this module reads these."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from rollingfs.backend.objects.errors import Refusal, UntrustedStoreError
+
+_STATUS = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
+_STATUS_OF_BULK_DELETE = re.compile(
+    r"Bulk delete request failed for key .*?: (?P<reason>[^\n]*) \(code: (?P<status>\d{3})\)"
+)
+_NAME = re.compile(r"(?:contained empty path segment|Encountered illegal character sequence)")
+_BEYOND = re.compile(r'Wanted range starting at|CONTENT_RANGE header: "bytes \d+--1/')
+_REDIRECT = "Received redirect without LOCATION"
+_CODE = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
+_SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
+_MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
+
+
+def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
+    """What an error of obstore means.
+
+    The result has nothing else of the text, which shows all that obstore knows of the request.
+    """
+    said, _, shown = str(error).partition("\n\nDebug source:")
+    answer = _STATUS.search(said)
+    if answer is not None:
+        body = said[answer.end() :]
+        code, message = _CODE.search(body), _MESSAGE.search(body)
+        return Refusal(
+            int(answer["status"]),
+            code[1] if code else answer["status"],
+            _line(html.unescape(message[1])) if message else answer["reason"],
+        )
+    answer = _STATUS_OF_BULK_DELETE.search(said)
+    if answer is not None:
+        return Refusal(int(answer["status"]), answer["status"], answer["reason"])
+    if _BEYOND.search(said):  # an answer of no bytes, as azurite gives right at the end
+        return Refusal(416, "InvalidRange", "the file ends before this range")
+    if _NAME.search(said):
+        return Refusal(400, "InvalidName", "among the files there is a name that obstore cannot read, as with //")
+    if _REDIRECT in said:
+        return Refusal(301, "PermanentRedirect", "the bucket lies elsewhere")
+    mistrust = _MISTRUST.search(shown)
+    if mistrust is not None:
+        return UntrustedStoreError(f"the store's certificate cannot be trusted: {mistrust[1].split('(')[-1].strip()}")
+    named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
+    store = "".join(named.groups()) if named else "the store"
+    if "kind: Timeout" in shown or "TimedOut" in shown:
+        return TimeoutError(f"{store} did not answer in time")
+    did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
+    return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
+
+
+def _line(message: str) -> str:
+    """What a store says, in a line: Azure adds lines with an id and the time."""
+    return message.strip().partition("\n")[0].rstrip()
+
+
+def is_whole_instead_of_range(error: Exception) -> bool:
+    """Whether obstore was sent a whole object where it had asked for a range."""
+    return "non-partial response" in str(error)
+
+
+def is_unread(error: Exception) -> bool:
+    """Whether obstore did not begin to read an answer, because it lacks what obstore needs and other clients do not."""
+    return "Content-Length Header missing" in str(error)
+
+
+def is_without_credentials(error: Exception) -> bool:
+    """Whether obstore sent nothing, because it was given no credentials."""
+    return "credential provider" in str(error).partition("\n")[0]

@@ -1,0 +1,94 @@
+"""The end of a process that uses obstore: obstore must have let go of all Python objects before.
+
+Threads of obstore hand results to event loops. A thread that does so while the interpreter is taken down aborts the
+process (SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits
+for the futures of all requests, and cancels those that take too long. A future that is collected is one that obstore
+has let go of. After that, nobody may ask obstore for anything (`is_over`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import errno
+import signal
+import time
+import weakref
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
+
+from rollingfs.backend.objects.errors import LastingError
+from rollingfs.backend.objects.obstores.forks import obstore_is_lost
+
+T = TypeVar("T")
+
+WAIT_S_MAX = 1.0
+"""The end of the process waits so long for requests under way, and as long again after it has cancelled them."""
+WAIT_STEP_S = 0.001
+
+_held: set[weakref.ref[Awaitable[object]]] = set()
+_is_over = False
+
+
+def watched(future: Awaitable[T]) -> Awaitable[T]:
+    """Remember what obstore gave for a request until obstore has let go of it."""
+    _held.add(weakref.ref(future, _held.discard))
+    return future
+
+
+def is_over() -> bool:
+    """Whether the process ends, so that nobody may ask obstore for anything more."""
+    return _is_over
+
+
+def check_usable() -> None:
+    """Refuse a call of obstore that would never return, or would abort the process.
+
+    Raises
+    ------
+    LastingError
+        The process was forked from one that had used obstore, or it ends.
+    """
+    if obstore_is_lost():
+        raise LastingError(
+            "this process was forked from one that had used obstore, whose threads are not here, so nothing was "
+            "sent: start processes by 'spawn' or 'forkserver'",
+            errno.ENOTSUP,
+        )
+    if _is_over:
+        raise LastingError("this process ends, so nothing was sent", errno.ENOTSUP)
+
+
+@atexit.register
+def _end() -> None:
+    global _is_over
+    if obstore_is_lost():  # the futures are the parent's
+        return
+    _is_over = True
+    with _without_interrupts():
+        _wait()
+        for future in [held() for held in _held.copy()]:
+            if isinstance(future, asyncio.Future) and not future.done() and not future.get_loop().is_closed():
+                future.get_loop().call_soon_threadsafe(future.cancel)
+        future = None
+        _wait()
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Let a second Ctrl-C not end the wait, and so abort the process."""
+    before = None
+    with contextlib.suppress(ValueError):  # only the main thread may set what a signal does
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _wait() -> None:
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while _held and time.monotonic() < deadline_s:
+        time.sleep(WAIT_STEP_S)

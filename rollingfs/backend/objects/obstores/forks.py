@@ -1,0 +1,63 @@
+"""What a forked child must leave alone: connections that its parent still uses, and obstore, whose threads are gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+_THREADS = "tokio"
+"""The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
+
+_used: weakref.WeakSet[Any] = weakref.WeakSet()
+_used_while_forking: list[Any] = []
+_used_by_parents: list[Any] = []
+_loses_obstore = False
+_obstore_is_lost = False
+
+
+def keep_from_children(thing: object) -> None:
+    """Never collect a thing in a child, which would close sockets or an epoll that the parent still uses."""
+    _used.add(thing)
+
+
+def obstore_is_lost() -> bool:
+    """Whether a parent of this process had used obstore: its threads are not here, and a call would never end."""
+    return _obstore_is_lost
+
+
+def _has_threads() -> bool:
+    """Whether obstore's threads run, or may run: not every system tells the names of threads."""
+    if "obstore" not in sys.modules:
+        return False
+    names = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                names.append(Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return True
+    return any(name.startswith(_THREADS) for name in names)
+
+
+def _before() -> None:
+    global _loses_obstore
+    _used_while_forking.extend(_used)
+    _loses_obstore = _has_threads()
+
+
+def _in_child() -> None:
+    global _obstore_is_lost
+    _used_by_parents.extend(_used_while_forking)
+    _obstore_is_lost = _obstore_is_lost or _loses_obstore
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before,
+        after_in_parent=_used_while_forking.clear,
+        after_in_child=_in_child,
+    )

@@ -1,0 +1,207 @@
+"""The files of one bucket or container through obstore: reads, and writes in one request."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+
+from rollingfs.backend.contract import Buffer, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Found
+from rollingfs.backend.objects.errors import Refusal, token_of
+from rollingfs.backend.objects.obstores import answers, requests
+from rollingfs.backend.objects.obstores.ending import check_usable, is_over, watched
+from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.format.sizes import read_bytes_max
+
+T = TypeVar("T")
+Store = Any
+"""A store of obstore's, of any cloud."""
+_FAILURES = (BaseError, FileNotFoundError)
+PAGE_KEYS_MAX = 1000
+"""The keys of one listing. obstore asks for a further one if it is asked for more."""
+
+
+class MakeStore(Protocol):
+    """Makes a store of obstore's for one bucket."""
+
+    def __call__(self, client: dict[str, Any], retries_max: int) -> Store:
+        """With these options of the client, where the user gave no others."""
+
+
+class Objects(Protocol):
+    """What can be asked of one bucket in more than one way; as the verbs of `Bucket`."""
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None: ...
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str: ...
+    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+        """At most a page of the files directly in a folder whose names begin so."""
+
+
+class ObstoreObjects:
+    """The files of one bucket.
+
+    Parameters
+    ----------
+    make
+        Makes the stores.
+    places
+        Shared by all buckets of an account.
+    read_timeout
+        For an answer to begin, and between its bytes.
+    attributes
+        Of each file that is written.
+    others
+        Takes keys that obstore cannot name, answers that obstore cannot read (of unknown length, or the whole for a
+        range), and the requests at the end of the process.
+    refusal
+        Why there were no credentials, if obstore says only that.
+    lists_in_order
+        Whether the store lists files by name. A directory bucket (S3 Express) does not, and would be listed whole.
+    """
+
+    def __init__(
+        self,
+        make: MakeStore,
+        places: requests.Places,
+        read_timeout: timedelta,
+        attributes: Mapping[str, str] | None = None,
+        others: Objects | None = None,
+        refusal: Callable[[], Exception | None] = lambda: None,
+        lists_in_order: bool = True,
+    ) -> None:
+        self._make = make
+        self._places = places
+        self._read_timeout = read_timeout
+        self._attributes = attributes or {}
+        self._others = others
+        self._refusal = refusal
+        self._lists_in_order = lists_in_order
+        self._proof = requests.Proof()
+        keep_from_children(self)
+
+    @functools.cached_property
+    def quick(self) -> Store:
+        """For small requests, with a limit for each read of an answer."""
+        return self._make({"timeout": requests.READS_MAX * self._read_timeout, "read_timeout": self._read_timeout}, 0)
+
+    @functools.cached_property
+    def patient(self) -> Store:
+        """For large bodies, with one limit for the time of the whole request."""
+        return self.repeating(0)
+
+    def repeating(self, retries_max: int) -> Store:
+        """For large bodies that may be sent again."""
+        return self._make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self._read_timeout}, retries_max)
+
+    async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
+        """What obstore gives for a request."""
+        check_usable()
+        try:
+            async with self._places.taken():
+                # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
+                return await watched(request())
+        except _FAILURES as error:
+            raise self._said(error) from None
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        """As `Bucket.get`."""
+        others = self._others
+        if others is None:
+            check_usable()
+        elif is_over() or not requests.can_name(key):
+            return await others.get(key, span, if_token=if_token, unless_token=unless_token)
+        options = requests.get_options(span, if_token, unless_token)
+        try:
+            async with self._places.taken():
+                found = await watched(obstore.get_async(self.quick, key, options=options))
+                limit = read_bytes_max(key) if span is None else None
+                is_long = limit is not None and found.meta["size"] > limit
+                if not is_long:
+                    data = await watched(found.bytes_async())
+        except _FAILURES as error:
+            is_other = answers.is_unread(error) or (span is not None and answers.is_whole_instead_of_range(error))
+            if not is_other or others is None:
+                said = self._said(error)
+                if isinstance(said, Refusal) and said.status == 304:
+                    return None
+                raise said from None
+        else:
+            meta = found.meta
+            if is_long:  # nothing of it was read
+                return await self.get(key, (0, limit or 0), if_token=token_of(meta["e_tag"]))
+            token = token_of(meta["e_tag"]) if span is None else meta["e_tag"] or ""
+            return Answer(memoryview(data), token, meta["last_modified"].timestamp())
+        return await others.get(key, span, if_token=if_token, unless_token=unless_token)
+
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str:
+        """As `Bucket.put`."""
+        if self._others is None:
+            check_usable()
+        elif is_over() or not requests.can_name(key):
+            return await self._others.put(key, data, over, metadata)
+        store = self.quick if requests.is_quick(data) else self.patient
+        hashed = None if isinstance(over, str) else self._proof.begin(data)
+        attributes = {**self._attributes, **(metadata or {})}
+        try:
+            async with self._places.taken():
+                answer = await watched(
+                    obstore.put_async(
+                        store,
+                        key,
+                        requests.body(data),
+                        attributes=attributes,
+                        mode=requests.put_mode(over),
+                        use_multipart=False,
+                    )
+                )
+        except _FAILURES as error:
+            raise self._said(error) from None
+        token = requests.new_token(token_of(answer["e_tag"]), over)
+        await self._proof.check(hashed, token, data, partial(self.get, key))
+        return token
+
+    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+        """The files in a folder whose names begin so, in one request.
+
+        obstore asks for whole folders only. But it asks for the keys after `folder` and `begin`, and those that begin
+        so come first: further ones in the page are in vain.
+        """
+        start = folder + begin
+        if self._others is not None and (is_over() or not self._lists_in_order or not requests.can_name(start)):
+            return await self._others.beginning(folder, begin)
+        stream = obstore.list(self.quick, folder.rstrip("/"), offset=start, chunk_size=PAGE_KEYS_MAX)
+        try:
+            found = await self.ask(stream.__anext__)
+        except StopAsyncIteration:
+            return []
+        return [
+            found_of(meta) for meta in found if meta["path"].startswith(start) and "/" not in meta["path"][len(start) :]
+        ]
+
+    def _said(self, error: Exception) -> Exception:
+        """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""
+        if answers.is_without_credentials(error):
+            text = str(error).partition("\n")[0].partition("credential provider: ")[2]
+            return self._refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
+        return answers.from_obstore(error)
+
+
+def found_of(meta: Any) -> Found:
+    """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
+    token = token_of(meta["e_tag"])
+    quoted = token if '"' in token else f'"{token}"'
+    return Found(meta["path"], meta["size"], meta["last_modified"].timestamp(), quoted)

@@ -1,0 +1,204 @@
+"""Makes an `ObjectBackend` from the options or the filesystem that a user gives."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import fsspec.asyn
+from fsspec import AbstractFileSystem
+
+from rollingfs.backend.objects.azure.options import OPTIONS, SCOPE, azure_options
+from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
+
+if TYPE_CHECKING:
+    from rollingfs.backend.objects.backend import ObjectBackend
+    from rollingfs.backend.objects.bucket import Service
+
+FOR_FSSPEC = frozenset(
+    {
+        "batch_size",
+        "blocksize",
+        "default_cache_type",
+        "default_fill_cache",
+        "listings_expiry_time",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+"""Options of adlfs that say nothing of how requests are sent."""
+Loop = asyncio.AbstractEventLoop
+_NEEDED = ("obstore", "aiohttp")
+
+
+def open_s3(fs: AbstractFileSystem, max_concurrency: int | None = None, *, use_obstore: bool = True) -> ObjectBackend:
+    """The backend for S3, over an s3fs filesystem; the filesystem is not altered.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        A private clone uses its class and all its storage options. The first verb connects.
+    max_concurrency : int, optional
+        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or one a connection.
+    use_obstore : bool, optional
+        False to read and write objects through s3fs, which is slower, whatever the options.
+
+    Raises
+    ------
+    ValueError
+        The user's `config_kwargs` allow fewer connections than `max_concurrency`.
+    """
+    from rollingfs.backend.objects.s3.service import S3Service
+
+    return _over(S3Service(fs, max_concurrency, use_obstore))
+
+
+def open_azure(
+    scheme: str,
+    options: Mapping[str, Any],
+    *,
+    asynchronous: bool = False,
+    loop: Loop | None = None,
+    max_concurrency: int | None = None,
+) -> ObjectBackend:
+    """The backend for an account of Azure, through obstore.
+
+    Parameters
+    ----------
+    options
+        Named as adlfs names them.
+
+    Raises
+    ------
+    ImportError
+        obstore or aiohttp is not installed.
+    ValueError
+        An option cannot be expressed.
+    """
+    _require()
+    from rollingfs.backend.objects.azure.service import Account, AzureService
+
+    found = azure_options(options, os.environ)
+    account = Account(
+        scheme,
+        found.endpoint,
+        dict(found.config),
+        client=_client(found.endpoint),
+        credentials=None if found.credential is None else _tokens(found.credential),
+        sas=found.sas,
+        can_sign=found.can_sign,
+    )
+    return _over(AzureService(account, _finder(asynchronous, loop), max_concurrency))
+
+
+def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
+    """The backend for the account of Azure that obstore's own filesystem is open on.
+
+    Raises
+    ------
+    ValueError
+        It is open on another store.
+    """
+    scheme = str(fs.protocol)
+    if scheme not in AZURE_PROTOCOLS:
+        raise ValueError(f"obstore's own filesystem is taken for Azure only: name {scheme} by protocol and options")
+    _require()
+    from rollingfs.backend.objects.azure.service import Account, AzureService
+
+    # obstore's filesystem has no public way to its options; a store has
+    store: Any = fs._construct_store("rollingfs")
+    config = {name: value for name, value in store.config.items() if name != "container_name"}
+    url = str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
+    is_signed = str(config.get("skip_signature", "false")).lower() != "true" and store.credential_provider is None
+    account = Account(
+        scheme,
+        url,
+        config,
+        client=dict(store.client_options or {}),
+        credentials=store.credential_provider,
+        can_sign=is_signed and "account_key" in config,
+    )
+    return _over(AzureService(account, _finder(fs.asynchronous, fs.loop), max_concurrency))
+
+
+def _over(service: Service) -> ObjectBackend:
+    from rollingfs.backend.objects.backend import ObjectBackend
+
+    return ObjectBackend(service)
+
+
+def _client(url: str) -> dict[str, Any]:
+    return {"allow_http": True} if url.startswith("http://") else {}
+
+
+def _finder(asynchronous: bool, loop: Loop | None) -> Callable[[], Loop | None]:
+    """Finds a loop: none where the caller has one, the one that is given, or fsspec's own, as in a forked child."""
+    process = os.getpid()
+
+    def find() -> Loop | None:
+        if asynchronous:
+            return None
+        found: Loop = loop if loop is not None and os.getpid() == process else fsspec.asyn.get_loop()
+        return found
+
+    return find
+
+
+def _tokens(credential: Any) -> Callable[[], Any]:
+    """What obstore asks for a token: an object like those of azure-identity, with or without `await`."""
+
+    async def token() -> dict[str, Any]:
+        if inspect.iscoroutinefunction(credential.get_token):
+            found = await credential.get_token(SCOPE)
+        else:
+            found = await asyncio.to_thread(credential.get_token, SCOPE)
+        return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, UTC)}
+
+    return token
+
+
+def _require() -> None:
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
+
+
+def open_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
+    """The backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is to check what it wrote in a way that this backend has not.
+    """
+    from rollingfs.backend.objects.google.service import GoogleService
+
+    if fs.consistency not in (None, "none"):
+        raise ValueError(f"consistency={fs.consistency!r} of gcsfs cannot be kept here: leave it out")
+    return _over(GoogleService(fs, max_concurrency))
+
+
+def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
+    """The backend for the account that an adlfs filesystem is for, through obstore.
+
+    Raises
+    ------
+    ImportError, ValueError
+        As `open_azure`.
+    """
+    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
+    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    asynchronous, loop = options.pop("asynchronous", False), options.pop("loop", None)
+    for name in FOR_FSSPEC:
+        options.pop(name, None)
+    unknown = sorted(name for name, value in options.items() if value is not None and name not in OPTIONS)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} of adlfs cannot be expressed")
+    scheme = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+    return open_azure(scheme, options, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)

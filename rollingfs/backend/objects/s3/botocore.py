@@ -1,0 +1,187 @@
+"""The botocore client of s3fs: its errors, and files through it where obstore cannot express what is asked for."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+import aiohttp
+from aiobotocore.httpsession import AIOHTTPSession
+from botocore import exceptions as said
+from botocore.parsers import ResponseParserError
+
+from rollingfs.backend.contract import Buffer, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Found
+from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
+from rollingfs.format.sizes import read_bytes_max
+
+SEND_BYTES = 256 * 1024
+CREDENTIALS_HINT = "give key and secret, a profile, or anon=True where everybody may read"
+TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
+_TIMEOUTS = (said.ReadTimeoutError, said.ConnectTimeoutError, TimeoutError)
+_CONNECTION_ERRORS = (
+    said.HTTPClientError,
+    said.IncompleteReadError,
+    ResponseParserError,
+    aiohttp.ClientError,
+    TimeoutError,
+    ConnectionError,
+)
+
+
+@contextmanager
+def errors_of_botocore() -> Iterator[None]:
+    """Raise one of `rollingfs.backend.objects.errors.ERRORS`.
+
+    A missing file of this machine, such as one that gives credentials, must not be taken for a missing file of the
+    store.
+    """
+    try:
+        yield
+    except (said.BotoCoreError, said.ClientError, *_CONNECTION_ERRORS) as error:
+        raise from_botocore(error) from error
+    except OSError as error:
+        raise LastingError(f"the request could not be made: {error}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:  # S3 itself speaks XML
+        why = f"what credential_process, or another source of credentials, printed is no JSON ({error})"
+        raise LastingError(f"the request could not be made: {why}") from error
+
+
+def from_botocore(error: Exception) -> Exception:
+    """What an error of botocore, or of the HTTP client below it, means."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, said.ClientError):
+        about, refusal = error.response.get("ResponseMetadata", {}), error.response.get("Error", {})
+        status, headers = about.get("HTTPStatusCode", 0), about.get("HTTPHeaders", {})
+        return Refusal(status, str(refusal.get("Code", "")), refusal.get("Message", ""), headers)
+    if isinstance(error, said.SSLError) and isinstance(
+        error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
+    ):
+        return UntrustedStoreError(f"{text}; {TRUST_HINT}")
+    if isinstance(error, _TIMEOUTS):
+        return TimeoutError(text)
+    if isinstance(error, _CONNECTION_ERRORS):
+        return ConnectionError(text)
+    if isinstance(error, said.NoCredentialsError | said.PartialCredentialsError):
+        return LastingError(f"{text}; {CREDENTIALS_HINT}", errno.EACCES)
+    return LastingError(text, errno.EINVAL if isinstance(error, said.ParamValidationError) else errno.EIO)
+
+
+class BotocoreObjects:
+    """The files of one bucket.
+
+    Parameters
+    ----------
+    call
+        Sends one request of botocore, once, and refuses arguments that botocore does not know.
+    bucket
+        Its name.
+    """
+
+    def __init__(self, call: Callable[..., Awaitable[dict[str, Any]]], bucket: str) -> None:
+        self._call = call
+        self._bucket = bucket
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        """As `Bucket.get`."""
+        arguments = {"IfMatch": if_token, "IfNoneMatch": unless_token}
+        if span is not None:
+            arguments["Range"] = f"bytes={span[0]}-{span[1] - 1}"
+        given = {name: value for name, value in arguments.items() if value}
+        try:
+            answer = await self._call("get_object", Bucket=self._bucket, Key=key, **given)
+        except Refusal as error:
+            if error.status == 304:
+                return None
+            raise
+        with errors_of_botocore():
+            async with answer["Body"] as body:
+                limit = read_bytes_max(key) if span is None else None
+                data = await body.read() if limit is None else await _read_up_to(body, limit)
+        if span is not None and "ContentRange" not in answer:  # a store may ignore a range, and say so
+            data = data[slice(*span)]
+        modified = answer["LastModified"].timestamp() if "LastModified" in answer else 0.0
+        token = answer.get("ETag")
+        return Answer(data, token_of(token) if span is None else token or "", modified)
+
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str:
+        """As `Bucket.put`."""
+        more: dict[str, Any] = {"Metadata": dict(metadata)} if metadata else {}
+        if isinstance(over, str):
+            more["IfMatch"] = over
+        elif over is Over.NOTHING:
+            more["IfNoneMatch"] = "*"
+        answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
+        return token_of(answer.get("ETag"))
+
+    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+        """As `Objects.beginning`."""
+        answer = await self._call("list_objects_v2", Bucket=self._bucket, Prefix=folder + begin, Delimiter="/")
+        return list(map(found_of, answer.get("Contents", [])))
+
+
+def found_of(entry: Mapping[str, Any]) -> Found:
+    """A file as a listing of S3 describes it."""
+    return Found(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+
+
+async def _read_up_to(body: Any, limit: int) -> bytes:
+    """The first bytes of an answer; the rest is not read."""
+    data = b""
+    while len(data) < limit and (more := await body.read(limit - len(data))):
+        data += more
+    return data
+
+
+class StraightSession(AIOHTTPSession):
+    """What sends the requests of s3fs: an answer to another request than the one that was sent is an error."""
+
+    async def send(self, request: Any) -> Any:
+        """Send one request. Where a store answers a PUT with 303, aiohttp follows with a GET, which says nothing of it.
+
+        Raises
+        ------
+        ConnectionError
+            The answer is one to such a GET.
+        """
+        answer = await super().send(request)
+        if answer.raw.method != request.method:
+            raise ConnectionError(
+                f"the store sent the {request.method} elsewhere, and the answer from there says nothing of it"
+            )
+        return answer
+
+
+def asked_config(config: Mapping[str, Any]) -> set[str]:
+    """The options of botocore's `Config` that the user gave."""
+    return {name for name, value in config.items() if value is not StraightSession}
+
+
+class _BodyOnce:
+    """A request body that aiohttp cannot rewind, so that it never sends the request a second time by itself."""
+
+    def __init__(self, source: BytesIO) -> None:
+        self._source = source
+
+    async def __aiter__(self) -> AsyncIterator[memoryview]:
+        view = memoryview(self._source.getvalue())  # the very bytes that it was made of; `getbuffer` would copy them
+        for start in range(0, len(view), SEND_BYTES):
+            yield view[start : start + SEND_BYTES]
+
+    def seek(self, offset: int) -> int:
+        """For botocore, which rewinds when S3 names another region, and then makes a new request."""
+        return self._source.seek(offset)
+
+
+def send_once(request: Any, **_: object) -> None:
+    """A hook of botocore's `before-send`: what may be repeated is repeated by `errors.retrying`."""
+    if isinstance(request.body, BytesIO):
+        request.body = _BodyOnce(request.body)

@@ -1,0 +1,280 @@
+"""A bucket of S3: files through obstore where it can, everything else request by request through botocore."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any, Protocol
+
+from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Parts
+from rollingfs.backend.objects.errors import (
+    ERRORS,
+    TRANSIENT_CODES,
+    UNSUPPORTED_STATUSES,
+    Refusal,
+    UntrustedStoreError,
+    retrying,
+)
+from rollingfs.backend.objects.s3.botocore import BotocoreObjects, found_of
+from rollingfs.backend.objects.s3.parts import S3Parts
+from rollingfs.format import names
+
+COPY_OBJECT_BYTES_MAX = 5 * 2**30
+"""The largest file that one CopyObject copies."""
+ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
+ELSEWHERE_STATUSES = frozenset({301, 302, 307})
+READING = ("get_", "head_", "list_")
+"""The verbs of botocore whose answer the store has at hand; a copy keeps its caller waiting by an answer that drips."""
+REGION_HEADER = "x-amz-bucket-region"
+
+
+class Account(Protocol):
+    """What a bucket needs of its account."""
+
+    requests_max: int
+
+    @property
+    def answer_s_max(self) -> float | None:
+        """How long a request that reads may take, from its beginning to the last byte of its answer."""
+
+    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request of botocore, once, with the user's additional arguments."""
+
+    async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
+        """The way of the files of a bucket: through obstore, or `through_s3fs`, for sure if there is a reason `why`."""
+
+
+class S3Bucket(Bucket):
+    """The files of one bucket."""
+
+    def __init__(self, account: Account, name: str) -> None:
+        self.name = name
+        self.way: Any = None
+        """What reads and writes files, once that is known."""
+        self._account = account
+        self._through_s3fs = BotocoreObjects(account.call, name)
+        self._region: str | None = None
+
+    # -- files ---------------------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+    ) -> Answer | None:
+        async with asyncio.timeout(self._account.answer_s_max):
+            way = self.way or await self.find_way()
+            try:
+                found: Answer | None = await way.get(key, span, if_token=if_token, unless_token=unless_token)
+            except ERRORS as error:
+                other = await self._other_way(way, error)
+                found = await other.get(key, span, if_token=if_token, unless_token=unless_token)
+        return found
+
+    async def put(
+        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
+    ) -> str:
+        way = self.way or await self.find_way()
+        try:
+            token: str = await way.put(key, data, over, metadata)
+        except ERRORS as error:
+            other = await self._other_way(way, error)
+            token = await other.put(key, data, over, metadata)
+        return token
+
+    async def find_way(self, why: str = "") -> Any:
+        """The way of the files; with a reason `why`, through s3fs."""
+        made = await self._account.objects(self.name, self._region, self._through_s3fs, why)
+        self.way = self.way or made  # another request may have found it meanwhile
+        return self.way
+
+    async def _other_way(self, way: Any, error: Exception) -> Any:
+        """Another way for a request that was refused because of its way, and so took no effect; else raise the error.
+
+        The way is wrong if the bucket lies in another region, or if obstore does not trust the store's certificate.
+        s3fs may trust it (a certificate that is its own CA), or says why not.
+        """
+        is_untrusted = isinstance(error, UntrustedStoreError)
+        if way is self._through_s3fs or not (is_untrusted or _is_elsewhere(error)):
+            raise error
+        region = None if is_untrusted else await self._find_region()
+        if self.way is not way:  # another request that was refused has found the way
+            return self.way or await self.find_way()
+        why = f"obstore finds that {error}" if is_untrusted else ""
+        if not is_untrusted and region in (None, self._region):
+            why = "the store does not say in which region the bucket lies"
+        self._region, self.way = region or self._region, None
+        return await self.find_way(why)
+
+    async def _find_region(self) -> str | None:
+        try:
+            answer = await self._ask("head_bucket")
+        except Refusal as error:
+            return error.headers.get(REGION_HEADER)
+        region: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get(REGION_HEADER)
+        return region
+
+    async def head(self, key: str) -> Found:
+        answer = await self._ask("head_object", Key=key)
+        return found_of({**answer, "Key": key, "Size": answer["ContentLength"]})
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        found: dict[str, str] = (await self._ask("head_object", Key=key))["Metadata"]
+        return found
+
+    async def delete_if(self, key: str, token: str) -> None:
+        await self._account.call("delete_object", Bucket=self.name, Key=key, IfMatch=token)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        left = list(keys)
+
+        async def once() -> None:
+            orders = {"Objects": [{"Key": key} for key in left], "Quiet": True}
+            answer = await self._account.call("delete_objects", Bucket=self.name, Delete=orders)
+            errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
+            left[:] = [error["Key"] for error in errors]  # a busy store may delete some files and put off others
+            if errors:
+                raise self._refused(errors, len(keys))
+
+        await retrying(once)
+
+    def _refused(self, errors: Sequence[dict[str, str]], count: int) -> Refusal:
+        """The error for a DeleteObjects that was obeyed in part: a refusal that does not pass, if there is one."""
+        worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
+        code, path = worst.get("Code", ""), names.shown(f"{self.name}/{worst['Key']}")
+        text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
+        return Refusal(200, code, text)
+
+    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+        """One CopyObject, or a multipart copy beyond 5 GiB."""
+        condition = {} if token is None else {"CopySourceIfMatch": token}
+        origin = {"Bucket": bucket, "Key": source}
+        try:
+            await self._ask("copy_object", Key=target, CopySource=origin, **condition)
+        except Refusal as error:
+            if error.status != 400:
+                raise
+            size = (await self._repeatable("head_object", **origin))["ContentLength"]
+            if size <= COPY_OBJECT_BYTES_MAX:
+                raise
+            parts = self.parts(target, None)
+            try:
+                await parts.copy(Part(f"{bucket}/{source}", 0, size, token), bucket, source)
+                await parts.complete(await parts.rest(b""))
+            except BaseException:
+                await parts.abort()
+                raise
+
+    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
+        return self._upload(key, over, metadata)
+
+    def _upload(self, key: str, over: Over | None = None, metadata: Metadata = None, id: str | None = None) -> S3Parts:
+        call, at_once = self._account.call, self._account.requests_max
+        return S3Parts(self, key, over, metadata, call, self._repeatable, at_once, id)
+
+    # -- folders -------------------------------------------------------------------------------------------
+
+    async def page(
+        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
+    ) -> Listed:
+        if begin:
+            return Listed(await self._beginning(prefix, begin))
+        more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
+        if keys_max is not None:
+            more["MaxKeys"] = keys_max
+        answer = await self._ask("list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+        return Listed(
+            list(map(found_of, answer.get("Contents", []))),
+            [common["Prefix"][:-1] for common in answer.get("CommonPrefixes", [])],
+            str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None,
+            _date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
+        )
+
+    async def _beginning(self, prefix: str, begin: str) -> Sequence[Found]:
+        async with asyncio.timeout(self._account.answer_s_max):
+            way = self.way or await self.find_way()
+            try:
+                found: Sequence[Found] = await way.beginning(prefix, begin)
+            except ERRORS as error:
+                found = await (await self._other_way(way, error)).beginning(prefix, begin)
+        return found
+
+    async def has_any(self, prefix: str) -> bool:
+        if not prefix:
+            await self._ask("head_bucket")
+            return True
+        return bool((await self._ask("list_objects_v2", Prefix=prefix, MaxKeys=1)).get("Contents"))
+
+    async def now(self) -> float:
+        try:
+            answer = await (self._ask("head_bucket") if self.name else self._repeatable("list_buckets"))
+        except Refusal as error:
+            return _date_of(error.headers)
+        return _date_of(answer["ResponseMetadata"]["HTTPHeaders"])
+
+    async def keeps_versions(self) -> bool | None:
+        """Whether versioning is on, or was; None also of a store that does not know the request."""
+        try:
+            return "Status" in await self._ask("get_bucket_versioning")
+        except Refusal as error:
+            if error.code == "NoSuchBucket":
+                raise
+            return None
+
+    # -- unfinished uploads --------------------------------------------------------------------------------
+
+    async def pending(self, prefix: str, name: str) -> Sequence[PendingUpload]:
+        """The unfinished uploads; none if the store cannot list them."""
+        found: list[PendingUpload] = []
+        more: dict[str, Any] = {}
+        while True:
+            try:
+                page = await self._ask("list_multipart_uploads", Prefix=prefix + name, Delimiter="/", **more)
+            except Refusal as error:
+                if error.status in UNSUPPORTED_STATUSES:
+                    return []
+                raise
+            for upload in page.get("Uploads", []):
+                rest = upload["Key"].removeprefix(prefix)
+                if "/" in rest or rest != (name or rest):
+                    continue  # moto does not know the delimiter
+                began = upload["Initiated"].timestamp()
+                found.append(PendingUpload(f"{self.name}/{upload['Key']}", began, upload["UploadId"]))
+            if not page.get("IsTruncated"):
+                return found
+            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
+    async def forget(self, key: str, id: str) -> None:
+        await self._upload(key, id=id).abort()
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    async def _ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        return await self._repeatable(verb, Bucket=self.name, **arguments)
+
+    async def _repeatable(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send a request that may be sent again."""
+
+        async def once() -> dict[str, Any]:
+            async with asyncio.timeout(self._account.answer_s_max if verb.startswith(READING) else None):
+                return await self._account.call(verb, **arguments)
+
+        return await retrying(once)
+
+
+def _is_elsewhere(error: BaseException) -> bool:
+    """Whether the store refused a request because the bucket lies in another region; then it was not done."""
+    return isinstance(error, Refusal) and (error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES)
+
+
+def _date_of(headers: Mapping[str, str]) -> float:
+    """The store's clock when it answered, in seconds since 1970.
+
+    Raises
+    ------
+    ConnectionError
+        The answer has no Date header.
+    """
+    if not headers.get("date"):
+        raise ConnectionError("the store's answer has no Date header, so its clock is not known")
+    return parsedate_to_datetime(headers["date"]).timestamp()

@@ -1,0 +1,332 @@
+"""The options of obstore for one bucket, from those of s3fs and from what botocore made of them; pure.
+
+This module refuses what obstore cannot express. Such a bucket goes through s3fs, so that no option is ever dropped.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiobotocore.config import AioConfig
+from botocore import UNSIGNED
+from botocore.utils import is_valid_endpoint_url
+
+from rollingfs.backend.objects.s3.botocore import asked_config
+
+CONFIG_KNOWN = frozenset(
+    {
+        "connect_timeout",
+        "max_pool_connections",
+        "parameter_validation",
+        "proxies",
+        "read_timeout",
+        "region_name",
+        "request_checksum_calculation",
+        "response_checksum_validation",
+        "retries",
+        "s3",
+        "signature_version",
+        "tcp_keepalive",
+        "use_dualstack_endpoint",
+        "use_fips_endpoint",
+        "user_agent",
+        "user_agent_appid",
+        "user_agent_extra",
+    }
+)
+"""Options of botocore's `Config` that this module obeys, or that concern only botocore."""
+CONFIG_PLAIN = frozenset(
+    {"connect_timeout", "max_pool_connections", "read_timeout", "request_checksum_calculation", "retries", "user_agent"}
+)
+"""Options of `Config` that mean the same without a client."""
+CA_VARIABLE = "AWS_CA_BUNDLE"
+FILES_OF_BOTOCORE = ("~/.aws", "~/.boto", "/etc/boto.cfg")
+CLIENT_KNOWN = frozenset(
+    {
+        "aws_access_key_id",
+        "aws_secret_access_key",
+        "aws_session_token",
+        "endpoint_url",
+        "region_name",
+        "use_ssl",
+        "verify",
+    }
+)
+S3_KNOWN = frozenset(
+    {"addressing_style", "payload_signing_enabled", "us_east_1_regional_endpoint", "use_dualstack_endpoint"}
+)
+OBSTORE_VARIABLES = frozenset(
+    {
+        "AWS_CHECKSUM_ALGORITHM",
+        "AWS_SERVER_SIDE_ENCRYPTION",
+        "AWS_SSE_BUCKET_KEY_ENABLED",
+        "AWS_SSE_CUSTOMER_KEY_BASE64",
+        "AWS_SSE_KMS_KEY_ID",
+    }
+)
+"""Environment variables that obstore obeys, that botocore does not know, and that no option overrules."""
+ENCRYPTION = {
+    "ServerSideEncryption": "server_side_encryption",
+    "SSEKMSKeyId": "sse_kms_key_id",
+    "BucketKeyEnabled": "sse_bucket_key_enabled",
+}
+CUSTOMER_KEY = "SSECustomerKey"
+CUSTOMER_ALGORITHM = {"SSECustomerAlgorithm": "AES256"}
+ATTRIBUTES = {
+    "CacheControl": "Cache-Control",
+    "ContentDisposition": "Content-Disposition",
+    "ContentEncoding": "Content-Encoding",
+    "ContentLanguage": "Content-Language",
+    "ContentType": "Content-Type",
+    "StorageClass": "Storage-Class",
+}
+IDLE_S_MAX = 10
+"""obstore uses no connection again that was idle for longer: the store is about to close it."""
+NO_PROXY_URL = "http://127.0.0.1:9"
+"""Stands for no proxy: obstore takes that of the environment unless it gets one. This one excludes the store."""
+GLOBAL_REGION = "aws-global"
+_AWS_HOST = re.compile(
+    r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"
+)
+_REGION = re.compile(r"[a-z]{2}-[a-z]+-\d")
+_OF_BOTOCORE = re.compile("AWS_|BOTO", re.IGNORECASE)
+_HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
+_EXPRESS_BUCKET = re.compile(r".+--(?P<zone>[a-z0-9-]+)--x-s3")
+
+
+class InexpressibleError(Exception):
+    """obstore has no counterpart of an option, which the text names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How botocore reaches the store, beyond what its client says."""
+
+    verify: bool | str = True
+    """Whether the store's certificate is checked, or the file of the certificates to trust."""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """The proxies that botocore uses, by the scheme of the store's URL."""
+    default_certificates: str = ""
+    """The file that `True` means."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of obstore for one bucket."""
+
+    bucket: str
+    config: dict[str, Any]
+    client: dict[str, Any]
+    attributes: dict[str, str]
+    """Of each object that is written."""
+    read_timeout: timedelta
+    is_signed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all options, variables and configuration files come to."""
+
+    endpoint_url: str
+    region_name: str | None
+    config: Any
+    """Botocore's `Config`."""
+    arguments: frozenset[str]
+    """The arguments that GetObject or PutObject knows."""
+
+
+def settings_of(client: Any) -> Settings:
+    """The settings of a botocore client."""
+    model = client.meta.service_model
+    shapes = [model.operation_model(verb).input_shape for verb in ("GetObject", "PutObject")]
+    arguments = frozenset(name for shape in shapes for name in shape.members)
+    return Settings(client.meta.endpoint_url, client.meta.region_name, client.meta.config, arguments)
+
+
+def plain_settings(fs: Any, environment: Mapping[str, str]) -> Settings | None:
+    """The settings where the user gives the endpoint and the keys, and this machine says nothing of AWS; else None.
+
+    A client of botocore, which says the same, takes 0.1 s of processor time.
+    """
+    region = fs.client_kwargs.get("region_name", "us-east-1")
+    is_plain = (
+        fs.endpoint_url
+        and is_valid_endpoint_url(fs.endpoint_url)
+        and (fs.anon or (fs.key and fs.secret))
+        and not (fs.session or fs.kwargs or fs.cache_regions or fs.s3_additional_kwargs)
+        and fs.client_kwargs.keys() <= {"region_name"}
+        and _REGION.fullmatch(region or "")
+        and asked_config(fs.config_kwargs) <= CONFIG_PLAIN
+        and fs.config_kwargs.get("request_checksum_calculation") == "when_required"
+        and not any(_OF_BOTOCORE.match(name) for name in environment.keys() - {CA_VARIABLE})
+        and not any(os.path.exists(os.path.expanduser(path)) for path in FILES_OF_BOTOCORE)
+    )
+    if not is_plain:
+        return None
+    given = {"connect_timeout": fs.connect_timeout, "read_timeout": fs.read_timeout} | fs.config_kwargs
+    config = AioConfig(**given, signature_version=UNSIGNED if fs.anon else "s3v4")
+    return Settings(fs.endpoint_url, region, config, frozenset({"RequestPayer"}))
+
+
+def obstore_options(
+    bucket: str,
+    fs: Any,
+    settings: Settings,
+    connection: Connection,
+    environment: Mapping[str, str],
+    region: str | None = None,
+) -> Options:
+    """The options of obstore for a bucket.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Says what the user asked for.
+    settings
+        What came of it.
+    connection, environment
+        What neither says.
+    region
+        Where the bucket lies, if that turned out to be elsewhere.
+
+    Raises
+    ------
+    InexpressibleError
+        obstore cannot do what is asked for.
+    """
+    made = settings.config
+    s3 = made.s3 or {}
+    _check(fs, made, environment)
+    region = region or settings.region_name
+    region = "us-east-1" if region is None or region == GLOBAL_REGION else region
+    config = _address(bucket, settings.endpoint_url, s3.get("addressing_style"), region)
+    asked = dict(fs.s3_additional_kwargs)
+    if fs.requester_pays:
+        asked.setdefault("RequestPayer", "requester")
+    encryption, attributes = _asked(asked, settings.arguments)
+    is_signed = made.signature_version is not UNSIGNED
+    config |= {
+        "region": region,
+        "skip_signature": not is_signed,
+        "unsigned_payload": s3.get("payload_signing_enabled") is False,
+        "conditional_put": "etag",
+        **encryption,
+    }
+    timeouts = made.connect_timeout, made.read_timeout
+    if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
+        raise InexpressibleError("timeouts that are no number of seconds")
+    options = {
+        "connect_timeout": timedelta(seconds=timeouts[0]),
+        "user_agent": fs.config_kwargs.get("user_agent") or made.user_agent,
+        "pool_idle_timeout": timedelta(seconds=IDLE_S_MAX),
+        "pool_max_idle_per_host": str(made.max_pool_connections),
+        **_transport(config["endpoint"], connection, environment),
+    }
+    return Options(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
+
+
+def _check(fs: Any, config: Any, environment: Mapping[str, str]) -> None:
+    """Refuse options that this module does not know, and options without a counterpart."""
+    s3 = {name for name, value in (config.s3 or {}).items() if value}
+    for given, known, where in (
+        (asked_config(fs.config_kwargs), CONFIG_KNOWN, "config_kwargs"),
+        (fs.client_kwargs.keys(), CLIENT_KNOWN, "client_kwargs"),
+        (s3, S3_KNOWN, "the s3 section of config_kwargs or of the configuration file"),
+    ):
+        if unknown := sorted(given - known):
+            raise InexpressibleError(f"{', '.join(unknown)} in {where}")
+    if config.signature_version not in ("s3v4", UNSIGNED):
+        raise InexpressibleError(f"the signature version {config.signature_version}")
+    if config.request_checksum_calculation != "when_required":
+        raise InexpressibleError("request_checksum_calculation other than when_required")
+    if fs.config_kwargs.get("response_checksum_validation", "when_required") != "when_required":
+        raise InexpressibleError("response_checksum_validation other than when_required")
+    if variables := sorted(OBSTORE_VARIABLES & environment.keys()):
+        raise InexpressibleError(f"the environment variable {variables[0]}, which means nothing to s3fs")
+
+
+def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> dict[str, Any]:
+    """The address of the bucket by botocore's rules for endpoints."""
+    if ":" in bucket:
+        raise InexpressibleError("access points")
+    url = urlsplit(endpoint_url)
+    host, is_virtual = url.netloc, style == "virtual"
+    if host.startswith("s3-accelerate."):
+        raise InexpressibleError("transfer acceleration")
+    aws = _AWS_HOST.fullmatch(host)
+    express = _EXPRESS_BUCKET.fullmatch(bucket) if aws is not None else None
+    if express is not None:
+        host, is_virtual = f"s3express-{express['zone']}.{region}.amazonaws.com", True
+    elif aws is not None:
+        is_virtual = style != "path"
+        # never the global host, which may send a request on to another one, where its signature is not believed
+        host = f"s3{aws['kind'] or ''}.{region}{aws['domain']}"
+    is_virtual = is_virtual and _HOST_LABEL.fullmatch(bucket) is not None
+    endpoint = f"{url.scheme}://{bucket}.{host}{url.path}" if is_virtual else f"{url.scheme}://{host}{url.path}"
+    return {
+        "endpoint": endpoint.rstrip("/"),
+        "aws_endpoint_url_s3": endpoint.rstrip("/"),  # before the environment's
+        "virtual_hosted_style_request": is_virtual,
+        "s3_express": express is not None,
+    }
+
+
+def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The user's arguments for every request, as options of the store and as attributes of new objects."""
+    # s3fs leaves out what an operation does not know
+    asked = {name: value for name, value in asked.items() if name in members and value is not None}
+    options: dict[str, Any] = {"request_payer": asked.pop("RequestPayer", None) == "requester"}
+    attributes: dict[str, str] = {}
+    if CUSTOMER_KEY in asked:
+        key = asked.pop(CUSTOMER_KEY)
+        asked.pop("SSECustomerKeyMD5", None)  # it follows from the key
+        if {name: asked.pop(name, None) for name in CUSTOMER_ALGORITHM} != CUSTOMER_ALGORITHM:
+            raise InexpressibleError("an SSECustomerAlgorithm other than AES256")
+        options["server_side_encryption"] = "sse-c"
+        options["sse_customer_key_base64"] = base64.b64encode(key.encode() if isinstance(key, str) else key).decode()
+    for name, value in asked.items():
+        if name in ENCRYPTION and ENCRYPTION[name] not in options:
+            options[ENCRYPTION[name]] = value
+        elif name in ATTRIBUTES:
+            attributes[ATTRIBUTES[name]] = value
+        elif name == "Metadata" and _is_plain_metadata(value):
+            attributes |= value
+        else:
+            raise InexpressibleError(f"{name} in s3_additional_kwargs")
+    return options, attributes
+
+
+def _is_plain_metadata(metadata: Mapping[str, str]) -> bool:
+    """Whether obstore sends metadata as such; some names are headers to it, in any case and without hyphens, too."""
+    headers = {name.lower() for name in ATTRIBUTES}
+    return all(
+        name.replace("-", "").lower() not in headers and f"{name}{value}".isascii() and f"{name}{value}".isprintable()
+        for name, value in metadata.items()
+    )
+
+
+def _transport(endpoint: str, connection: Connection, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Certificates, and the proxy: the one that botocore uses, or none."""
+    url = urlsplit(endpoint)
+    proxy = connection.proxies.get(url.scheme)
+    options: dict[str, Any] = {"allow_http": url.scheme == "http"}
+    if proxy is not None:
+        options["proxy_url"] = proxy if "//" in proxy else f"http://{proxy}"
+    elif any(name.lower().endswith("_proxy") for name in environment):
+        options |= {"proxy_url": NO_PROXY_URL, "proxy_excludes": url.hostname}
+    if url.scheme == "https":
+        if connection.verify is False:
+            options["allow_invalid_certificates"] = True
+        elif connection.verify is True:
+            options["root_certificate"] = Path(connection.default_certificates).read_bytes()
+        else:  # obstore would trust the system's CAs as well, which the user may want to exclude
+            raise InexpressibleError("a file of trusted CAs (verify, AWS_CA_BUNDLE)")
+    return options

@@ -1,0 +1,356 @@
+"""An account of S3: a private clone of an s3fs filesystem, and obstore beside it.
+
+Files are read and written through obstore, which gets the options of s3fs (`options`). Everything else goes, request by
+request, through the clone's botocore client, because s3fs hides the answers that conditional writes need (status, ETag,
+Date), and repeats conditional writes. Where obstore cannot do what the user asks for, files go that way, too. A line in
+the log says so, once.
+
+Four layers can send a request again:
+
+- obstore, 10 times. ``max_retries`` switches that off.
+- botocore, 4 times. The clone switches that off (``retries``).
+- s3fs, 5 times. This module does not use its ``_call_s3``.
+- aiohttp, once, for a PUT, DELETE or GET whose connection broke before an answer came. There is no public switch,
+  but aiohttp does not repeat a body that can be sent only once: every PUT gets such a body. A conditional DELETE has
+  no body and may be sent twice; the verb counts "it was gone" as success anyway.
+- `errors.retrying`: as long as the caller has patience (`rollingfs.backend.patience`), for requests that may be
+  repeated. It repeats no conditional write, and a conditional DELETE only if the store refused it.
+
+So a 412 seldom answers the caller's own success. But proxies and gateways resend too: callers must not rely on it.
+
+Private names in use: `_s3` and `_s3creator` of s3fs close the client, for which there is no public way with
+``asynchronous=True``. `_get_s3_method_kwargs` adds what an operation knows of the user's ``s3_additional_kwargs``.
+`_find_bucket_key` knows access points. Of botocore, none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import inspect
+import logging
+import os
+import re
+import weakref
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import botocore
+import s3fs
+from botocore.exceptions import NoCredentialsError
+from botocore.httpsession import get_cert_path
+from botocore.utils import get_environ_proxies
+from s3fs import S3FileSystem
+
+from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.obstores.forks import keep_from_children, obstore_is_lost
+from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
+from rollingfs.backend.objects.s3.botocore import BotocoreObjects, StraightSession, errors_of_botocore, send_once
+from rollingfs.backend.objects.s3.bucket import S3Bucket
+from rollingfs.backend.objects.s3.options import (
+    CA_VARIABLE,
+    Connection,
+    InexpressibleError,
+    Settings,
+    obstore_options,
+    plain_settings,
+    settings_of,
+)
+from rollingfs.backend.objects.schemes import S3_PROTOCOLS
+from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
+from rollingfs.errors import UnsafeBackendError
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+CONNECTIONS_MAX = 128
+"""The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
+REQUESTS_MAX = 64
+SMALL_REQUESTS_MAX = 128
+"""For the headers and pins of a concat: as many as one commit takes sources."""
+CREDENTIALS_S = 360.0
+"""How long credentials that botocore may renew last for obstore, which asks again 300 s earlier: after a minute."""
+HOOK_ID = "rollingfs"
+ARN = "arn:"
+"""With this begin the names of access points."""
+REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
+"""Regions that CreateBucket must not name."""
+
+logger = logging.getLogger("rollingfs")
+
+
+def _drop_expect(request: Any, **_: object) -> None:
+    # botocore asks for permission to send each body, which doubles the latency; the header is not signed
+    request.headers.pop("Expect", None)
+
+
+class S3Service(Service):
+    """Requests to an object store, on the event loop of a private clone of `fs`.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        Gives class and options. The instance itself is neither used nor changed. The first request connects.
+    max_concurrency : int, optional
+        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or one a connection.
+    use_obstore : bool, optional
+        False to read and write files through s3fs, which is slower, whatever the options.
+
+    Raises
+    ------
+    ValueError
+        The user's `config_kwargs` allow fewer connections than `max_concurrency`.
+    """
+
+    scheme = "s3"
+    schemes = S3_PROTOCOLS
+    makes_parents = True
+
+    def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None, use_obstore: bool = True) -> None:
+        self.fs = _clone(fs, max(CONNECTIONS_MAX, 2 * (max_concurrency or 0)))
+        pool: int = self.fs.config_kwargs["max_pool_connections"]
+        if max_concurrency is not None and max_concurrency > pool:
+            raise ValueError(
+                f"max_concurrency is {max_concurrency}, but config_kwargs gives max_pool_connections={pool}: "
+                "give at least as many connections, or leave max_pool_connections out"
+            )
+        self.requests_max = max_concurrency or max(1, min(REQUESTS_MAX, pool))
+        self.abilities = {
+            "can_join": True,
+            "can_delete_if": True,
+            "can_list_uploads": True,
+            "join_part_bytes_min": JOIN_PART_BYTES_MIN,
+            "date_step_s": 1.0,  # an ETag is a hash of the bytes, and dates are whole seconds
+            "requests_max": self.requests_max,
+            "small_requests_max": max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool)),
+        }
+        self._use_obstore = use_obstore
+        self.buckets: Kept[S3Bucket] = Kept(partial(S3Bucket, self))
+        self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._places = Places(pool)
+        self._told: set[str] = set()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        loop: asyncio.AbstractEventLoop | None = self.fs.loop
+        return loop
+
+    @property
+    def ways(self) -> list[Any]:
+        """What reads and writes the files of each bucket in use."""
+        return [bucket.way for bucket in self.buckets.values() if bucket.way is not None]
+
+    def after_fork(self) -> None:
+        """Take a new clone, with its own connections and loop."""
+        self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
+        self._connections = weakref.WeakKeyDictionary()
+        self.buckets.clear()
+
+    async def close(self) -> None:
+        self.buckets.clear()
+        if self.fs._s3 is not None:
+            await self.fs._s3creator.__aexit__(None, None, None)
+            self.fs._s3 = None
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def split(self, path: str) -> tuple[str, str]:
+        if path.startswith(ARN):  # s3fs looks for every kind of access point, which takes its time
+            bucket, key = self.fs._find_bucket_key(path)
+            return bucket, key
+        name, _, key = path.partition("/")
+        return name, key
+
+    def strip(self, path: str) -> str:
+        """``s3://bucket/key``, ``s3a://bucket/key`` and ``/bucket/key`` are ``bucket/key``."""
+        stripped: str = self.fs._strip_protocol(path)
+        return stripped.lstrip("/")  # no bucket's name is empty
+
+    def unstrip(self, path: str) -> str:
+        url: str = self.fs.unstrip_protocol(path)
+        return url
+
+    async def store_name(self, bucket: str) -> str:
+        """The endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
+        settings, _ = await self._settings(bucket)
+        way = await self.buckets[bucket].find_way()
+        endpoint_url = re.sub(r"//[^/]*@", "//", settings.endpoint_url)  # a name is written to files: no password
+        return f"{endpoint_url}/{bucket}{' through s3fs' if isinstance(way, BotocoreObjects) else ''}"
+
+    # -- buckets -------------------------------------------------------------------------------------------
+
+    async def list_buckets(self) -> Sequence[str]:
+        return [bucket["Name"] for bucket in (await self.call("list_buckets"))["Buckets"]]
+
+    async def make_bucket(self, name: str) -> None:
+        """Make a bucket; one that exists is no error, also where this client may not look at it."""
+        try:
+            await self.buckets[name].has_any("")
+        except Refusal as error:
+            if error.status == 403:  # a later write shows whether it is allowed
+                return
+            if error.status != 404:
+                raise
+        else:
+            return
+        region = (await self.session()).meta.region_name
+        place = {} if region in REGIONS_UNNAMED else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        try:
+            await self.call("create_bucket", Bucket=name, **place)
+        except Refusal as error:
+            if error.code != "BucketAlreadyOwnedByYou":  # another process has just made it
+                raise
+
+    async def remove_bucket(self, name: str) -> None:
+        await self.call("delete_bucket", Bucket=name)
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    @property
+    def answer_s_max(self) -> float | None:
+        """As `bucket.Account.answer_s_max`."""
+        read_s: float | None = self.fs.config_kwargs.get("read_timeout", self.fs.read_timeout)
+        return None if read_s is None else READS_MAX * read_s
+
+    async def session(self, bucket: str | None = None) -> Any:
+        """The botocore client for a bucket, connected and with the hooks of this module."""
+        with errors_of_botocore():
+            await self.fs.set_session()
+            client = await self.fs.get_s3(bucket)
+        if client not in self._connections:
+            events = client.meta.events
+            for verb in ("PutObject", "UploadPart"):
+                events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
+                events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
+            self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
+        return client
+
+    async def _settings(self, bucket: str) -> tuple[Settings, Connection]:
+        """What all options come to, and how the store is reached."""
+        if not self._connections:  # else a client is there, and was made of the settings of its time
+            plain = plain_settings(self.fs, os.environ)
+            if plain is not None:
+                return plain, _connection(self.fs, plain.endpoint_url)
+        client = await self.session(bucket)
+        return settings_of(client), self._connections[client]
+
+    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request, once, with the user's additional arguments.
+
+        Raises
+        ------
+        UnsafeBackendError
+            The installed botocore does not know an argument. Without it the request would mean something else.
+        """
+        method = getattr(await self.session(arguments.get("Bucket")), verb)
+        if "Metadata" in arguments:  # beside the user's own
+            arguments["Metadata"] = {**self.fs.s3_additional_kwargs.get("Metadata", {}), **arguments["Metadata"]}
+        merged = self.fs._get_s3_method_kwargs(method, **arguments)
+        unknown = sorted(arguments.keys() - merged.keys())
+        if unknown:
+            raise UnsafeBackendError(
+                f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs; "
+                "the request was not sent: install a newer s3fs"
+            )
+        with errors_of_botocore():
+            answer: dict[str, Any] = await method(**merged)
+        return answer
+
+    async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
+        """As `bucket.Account.objects`."""
+        if not self._use_obstore:
+            return through_s3fs
+        found = why or await self._through_obstore(bucket, region, through_s3fs)
+        if not isinstance(found, str):
+            return found
+        if found not in self._told:
+            self._told.add(found)
+            logger.info("s3://%s: objects are read and written through s3fs, which is slower: %s", bucket, found)
+        return through_s3fs
+
+    async def _through_obstore(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects) -> Any:
+        """The way through obstore, or why there is none."""
+        if obstore_is_lost():
+            return "this process was forked from one that had used obstore"
+        if type(self.fs) is not s3fs.S3FileSystem:
+            return f"{type(self.fs).__name__} may do more than s3fs.S3FileSystem"
+        try:  # not before it is needed: a process that is forked after this import cannot use it
+            from rollingfs.backend.objects.s3.obstore import through_obstore
+        except ImportError:
+            return "obstore is not installed (pip install 'rollingfs[s3]')"
+        settings, connection = await self._settings(bucket)
+        with errors_of_botocore():
+            try:
+                options = obstore_options(bucket, self.fs, settings, connection, os.environ, region)
+                return through_obstore(options, partial(_credentials, self.fs), self._places, through_s3fs)
+            except InexpressibleError as error:
+                return f"obstore has no counterpart of {error}"
+            except Refusal:
+                return "obstore refuses the options"
+
+
+async def _credentials(fs: Any) -> S3Credential:
+    """The credentials as they are now, as botocore's client has them.
+
+    obstore holds what finds them, and Python's garbage collection cannot look into obstore: what finds them must not
+    hold the client, which holds obstore's stores.
+    """
+    given = fs.key or fs.client_kwargs.get("aws_access_key_id")
+    secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
+    if given and secret:
+        token = fs.token or fs.client_kwargs.get("aws_session_token")
+        return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
+    found = await fs.session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    frozen = await found.get_frozen_credentials()
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
+    }
+
+
+def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
+    """Certificates and proxies, from where botocore takes them and when it does, in its order."""
+    verify: bool | str | None = fs.client_kwargs.get("verify")
+    if verify is None:
+        verify = fs.session.get_config_variable("ca_bundle") if fs.session else os.environ.get(CA_VARIABLE)
+    if verify is None:
+        verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
+    proxies = fs.config_kwargs.get("proxies")
+    if proxies is None:
+        proxies = get_environ_proxies(endpoint_url)
+    return Connection(verify, proxies, get_cert_path(True))
+
+
+def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSystem:
+    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
+    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    config = dict(options.get("config_kwargs") or {})
+    mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
+    config["retries"] = mode | {"total_max_attempts": 1}
+    config.setdefault("max_pool_connections", connections)
+    config.setdefault("http_session_cls", StraightSession)
+    if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
+        # botocore would build its own for each request: a twelfth of the CPU time of a small append
+        config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"
+    if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
+        config.setdefault("request_checksum_calculation", "when_required")
+    if forked:
+        options.pop("loop", None)  # the loop runs in the parent only
+    clone = type(fs)(**(options | {"config_kwargs": config, "skip_instance_cache": True}))
+    keep_from_children(clone)
+    return clone
+
+
+def _obstore() -> str:
+    """Obstore's part of the user agent; without an import of obstore, see `obstores.forks`."""
+    try:
+        return f" obstore/{importlib.metadata.version('obstore')}"
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,207 @@
+"""Uploads to an object store: one PUT if the file is small, else parts, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from rollingfs.backend import refusals
+from rollingfs.backend.contract import Buffer, Metadata, Over, Part, Upload, frozen
+from rollingfs.backend.objects.bucket import Bucket, Parts
+from rollingfs.backend.objects.errors import (
+    NO_UPLOAD_CODE,
+    UNSUPPORTED_STATUSES,
+    Refusal,
+    errors_of,
+    is_conflict,
+    retrying,
+)
+
+T = TypeVar("T")
+
+PART_BYTES = 16 * 2**20
+"""The largest new file that one PUT writes, and the size of the parts of a larger one."""
+JOIN_PART_BYTES_MIN = 5 * 2**20
+"""The smallest part that S3 takes before the last."""
+
+
+class ObjectUpload(Upload):
+    """A new file on an object store.
+
+    Parameters
+    ----------
+    split
+        Finds the bucket and the key of a path that is copied.
+    """
+
+    def __init__(
+        self,
+        bucket: Bucket,
+        key: str,
+        path: str,
+        over: Over | None,
+        metadata: Metadata,
+        split: Callable[[str], tuple[str, str]],
+        part_bytes: int = PART_BYTES,
+    ) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._path = path
+        self._over = over
+        self._metadata = metadata
+        self._split = split
+        self._part_bytes = part_bytes
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._last_bytes = 0
+        self._parts: Parts | None = None
+        self._making: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    @property
+    def held_bytes(self) -> int:
+        held = 0 if self._parts is None else self._parts.held_bytes
+        return 0 if self._is_over else self._pieces_bytes + self._last_bytes + held
+
+    async def write(self, data: Buffer) -> None:
+        self._check_open()
+        view = memoryview(data).cast("B")
+        while len(view):
+            piece = view[: self._part_bytes - self._pieces_bytes]
+            self._pieces.append(frozen(piece))
+            self._pieces_bytes += len(piece)
+            view = view[len(piece) :]
+            # a full part waits for the next byte: what is exactly one part is still a single PUT
+            if self._pieces_bytes == self._part_bytes and len(view):
+                await self._send_part()
+
+    async def copy(self, part: Part) -> None:
+        self._check_open()
+        if self._pieces:
+            if self._pieces_bytes < JOIN_PART_BYTES_MIN:
+                raise ValueError(
+                    f"{self._path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
+                    f"each part but the last needs at least {JOIN_PART_BYTES_MIN} bytes"
+                )
+            await self._send_part()
+        await self._send(self._begun().copy(part, *self._split(part.path)))
+
+    async def finish(self) -> None:
+        self._check_open()
+        self._last_bytes = self._pieces_bytes
+        last = self._take()
+        if self._parts is None:
+            with errors_of("writing", self._path):
+                await self._make(put(self._bucket, self._key, self._path, last, self._over, self._metadata))
+        else:
+            left = await self._send(self._parts.rest(b"".join(last)))
+            await self._send(self._make(self._parts.complete(left)), "completing the upload of")
+        self._is_over = True
+
+    async def abort(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._pieces.clear()
+        if self._making is not None:  # whoever deletes the file must come after it
+            await asyncio.gather(self._making, return_exceptions=True)
+        if self._parts is not None:
+            with errors_of("aborting the upload of", self._path):
+                await self._parts.abort()
+
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise refusals.upload_closed(self._path)
+
+    def _begun(self) -> Parts:
+        if self._parts is None:
+            self._parts = self._bucket.parts(self._key, self._over, self._metadata)
+        return self._parts
+
+    def _take(self) -> list[bytes]:
+        pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
+        return pieces
+
+    async def _send_part(self) -> None:
+        await self._send(self._begun().write(b"".join(self._take())))
+
+    async def _send(self, request: Awaitable[T], verb: str = "uploading a part of") -> T:
+        with errors_of(verb, self._path), _errors_over(self._path, self._over):
+            return await request
+
+    async def _make(self, request: Coroutine[Any, Any, None]) -> None:
+        """Send the request that makes the file. It goes on if the caller is cancelled: it may take effect anyway."""
+        self._making = asyncio.ensure_future(request)
+        await asyncio.shield(self._making)
+
+
+@asynccontextmanager
+async def finished(upload: Upload) -> AsyncIterator[Upload]:
+    """Finish an upload, or abort it because of an error; if the abort fails too, a note on the error says so."""
+    try:
+        yield upload
+        await upload.finish()
+    except BaseException as error:
+        try:
+            await upload.abort()
+        except OSError as second:
+            error.add_note(f"aborting the upload failed as well, so its parts may stay on the store: {second}")
+        raise
+
+
+async def put(
+    bucket: Bucket, key: str, path: str, data: Sequence[Buffer], over: Over | None, metadata: Metadata
+) -> None:
+    """Write a whole file by one PUT."""
+
+    async def send(over: Over | None) -> None:
+        await bucket.put(key, data, over, metadata)
+
+    with _errors_over(path, over):
+        await make_over(bucket, key, over, send)
+
+
+async def make_over(
+    bucket: Bucket, key: str, over: Over | None, send: Callable[[Over | None], Awaitable[None]]
+) -> None:
+    """Send the request that makes a file over what `Backend.open_write` says.
+
+    Where others may use the name, the request is repeated only if the store put it off: after a lost answer, the first
+    try may have taken effect, and the store would refuse the second because of it.
+    """
+    try:
+        await retrying(partial(send, over), unanswered=over is None)
+    except Refusal as error:
+        if over is not Over.NOTHING or error.status not in UNSUPPORTED_STATUSES:
+            raise
+        await check_absent(bucket, key)  # this store takes no condition, so look right before
+        await retrying(partial(send, Over.ANYTHING), unanswered=False)
+
+
+async def check_absent(bucket: Bucket, key: str) -> None:
+    """Refuse a name that a file has, as a store refuses it that takes conditions."""
+    try:
+        await retrying(partial(bucket.head, key))
+    except Refusal as error:
+        if error.status == 404:
+            return
+        raise
+    raise Refusal(412, "PreconditionFailed", "a file has this name")
+
+
+@contextmanager
+def _errors_over(path: str, over: Over | None) -> Iterator[None]:
+    """Say what a refusal means for a name that others use as well."""
+    try:
+        yield
+    except Refusal as error:
+        if over is not None and error.code == NO_UPLOAD_CODE:
+            raise refusals.export_ended(path) from error
+        if over is not None and is_conflict(error):
+            text = f"the store made no new file: one exists, or another client changes it ({error})"
+            raise FileExistsError(errno.EEXIST, text, path) from error
+        raise

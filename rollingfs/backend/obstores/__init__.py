@@ -1,5 +1,0 @@
-"""What every adapter needs that sends requests through obstore.
-
-In: what obstore gives for a request, and the errors that it raises. Out: the same, safe at a fork and at the end of the
-process; errors with a status and a code. Must not be here: anything of one kind of store.
-"""
