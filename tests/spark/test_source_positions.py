@@ -300,7 +300,7 @@ def test_a_cut_of_a_stream_serves_a_read_of_one_segment_of_it_and_of_a_pattern(f
 @pytest.fixture
 def dated(tmp_path: Path) -> tuple[Path, float]:
     """A segment with chunks of two lines, a minute apart; the time of the first."""
-    at = 1_800_000_000.0
+    at = 4_000_000_000.0
     now = [at]
     fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
     fs.create(f"{tmp_path}/f/s", RollingPolicy(max_bytes=18, inline_bytes=0))
@@ -327,7 +327,7 @@ def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated)
 
 
 def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
-    now = [1_800_000_000.0]
+    now = [4_000_000_000.0]
     fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
     path = str(tmp_path / "s")
     fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
@@ -481,7 +481,7 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
 
 
 def test_commit_times_are_found_in_index_pages_too(tmp_path):
-    now = [1_800_000_000.0]
+    now = [4_000_000_000.0]
     fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
     path = str(tmp_path / "s")
     fs.create(path, RollingPolicy(max_bytes=5, inline_bytes=0))
@@ -492,4 +492,4 @@ def test_commit_times_are_found_in_index_pages_too(tmp_path):
     assert header is not None
     assert any(isinstance(entry, Page) for entry in header.entries)
     found = rows(path, ours(StructType().add("value", "string")), partitionBytes="400")
-    assert [(row[1], row[3].timestamp()) for row in found] == [(5 * nth, 1_800_000_000.0 + nth) for nth in range(300)]
+    assert [(row[1], row[3].timestamp()) for row in found] == [(5 * nth, 4_000_000_000.0 + nth) for nth in range(300)]

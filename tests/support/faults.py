@@ -67,7 +67,7 @@ class VirtualTime:
     """Stands in for the module `time`: a sleep and a call of the store advance it at once."""
 
     def __init__(self) -> None:
-        self.now_s = 1_800_000_000.0
+        self.now_s = 4_000_000_000.0
 
     def time(self) -> float:
         return self.now_s

@@ -17,7 +17,8 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
 
-NOON_S = 1_800_000_000.0
+NOON_S = 4_000_000_000.0
+"""In 2096: files have dates by the real clock, and no test may depend on whether that is behind this one."""
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 """Every append becomes a chunk."""
 

@@ -19,7 +19,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 
 TRACES = Path(__file__).parents[1] / "fixtures" / "traces.txt"
-NOON_S = 1_800_000_000.0
+NOON_S = 4_000_000_000.0
 UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}")
 ADOPTED = re.compile(rb"(?<=\nAdopted )\S+")
 """A token of the memory backend: it counts, so its length varies."""
