@@ -131,7 +131,7 @@ def test_without_the_option_the_tier_is_named(name):
         ({"cold": 5}, TypeError, "must be the URL"),
         ({"cold": {"rot": "/x"}}, TypeError, r"no setting 'rot' \(did you mean 'root'\?\)"),
         ({"cold": {"protocol": "memory"}}, TypeError, "needs the setting 'root'"),
-        ({"Cold": "/x"}, ValueError, "no alias"),
+        ({"Cold": "/x"}, ValueError, "not an alias"),
         ({"cold": "/"}, ValueError, "tier 'cold': root"),
         ({"cold": {"root": "/x", "options": {"a": 1}}}, ValueError, "no protocol"),
         ({"cold": {"root": "/x", "protocol": "file", "options": {"nope": 1}}}, TypeError, "no option 'nope'"),
