@@ -6,7 +6,7 @@ every attempt. It neither counts the version nor writes the commit line: `stamp`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rollingfs.errors import (
@@ -67,6 +67,8 @@ class MarksFullError(RollingError):
 # -- what every commit adds ----------------------------------------------------------------------------------
 
 
+Attrs = Mapping[str, str | None] | Callable[[Mapping[str, str], int], Mapping[str, str | None]]
+"""Attributes to set, and None for one to remove; or what says so, given those of the header and an append's offset."""
 STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
@@ -237,14 +239,18 @@ def check_open(header: Header, name: str) -> None:
         )
 
 
-def check_attrs(attrs: Mapping[str, str | None], name: str = "the segment") -> None:
+def check_attrs(attrs: Attrs, name: str = "the segment") -> None:
     """Refuse attributes beyond the limits of the format; an attribute to remove (None) does not count.
+
+    A function is checked by what it returns, at the commit.
 
     Raises
     ------
     ValueError
         Too many, too long, or not text.
     """
+    if callable(attrs):
+        return
     for key, value in attrs.items():
         if not key:
             raise ValueError(f"{name}: attribute {key!r}={value!r}: a key must not be empty; nothing was written")
@@ -309,8 +315,16 @@ def _in_order(header: Header, more: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def with_attrs(header: Header, attrs: Mapping[str, str | None], name: str = "the segment") -> Header:
-    """Set attributes, and remove those whose value is None; the others stay, in their order."""
+def with_attrs(header: Header, attrs: Attrs, name: str = "the segment", offset: int = 0) -> Header:
+    """Set attributes, and remove those whose value is None; the others stay, in their order.
+
+    Parameters
+    ----------
+    offset
+        Where the data of the operation begins; a function of attributes gets it.
+    """
+    if callable(attrs):
+        attrs = attrs(header.attrs, offset)
     if not any(value is not None or key in header.attrs for key, value in attrs.items()):
         return header
     merged = {key: value for key, value in {**header.attrs, **attrs}.items() if value is not None}

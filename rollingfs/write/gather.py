@@ -23,7 +23,7 @@ from rollingfs.format import transitions
 from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.write.grow import as_items, grow, size_of
 
 GROUP_APPENDS_MAX = 1024
@@ -53,7 +53,7 @@ class Append:
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
-    attrs: Mapping[str, str | None] = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=dict)
     uploads: Uploads | None = None
     """The chunk files among its data that were uploaded for this append."""
     deadline_s: float = 0.0
@@ -399,4 +399,4 @@ class _Group:
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
         found = transitions.check(header, append.guard, self.path, length=offset)
         transitions.check_open(found, self.path)
-        return transitions.with_attrs(found, append.attrs, self.path)
+        return transitions.with_attrs(found, append.attrs, self.path, offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
@@ -88,7 +88,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str | None] | None = None,
+        attrs: Attrs | None = None,
         guard: Guard | None = None,
         create_only: bool = False,
     ) -> Header:
@@ -122,7 +122,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str | None],
+        attrs: Attrs,
         guard: Guard,
         create_only: bool,
         uploads: Uploads,
@@ -229,7 +229,7 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str | None] | None = None,
+        attrs: Attrs | None = None,
         guard: Guard | None = None,
     ) -> int:
         """Append data, in one commit; returns the offset at which it begins.
@@ -250,11 +250,18 @@ class Segments:
         path: str,
         data: Data | Intake,
         *,
-        attrs: Mapping[str, str | None] | None = None,
+        attrs: Attrs | None = None,
         guard: Guard | None = None,
         create: bool = False,
     ) -> Written:
-        """`append`, which with `create` makes the segment where nothing is."""
+        """`append`, which with `create` makes the segment where nothing is.
+
+        Parameters
+        ----------
+        attrs
+            Or a function of the segment's attributes and the offset of the data, which is called at each attempt to
+            commit. What it raises, as a `RollingError`, refuses the append.
+        """
         transitions.check_attrs(attrs or {}, path)
         guard = guard or Guard()
         intake = await self.addition(path, guard, create=create).taking(data)
@@ -266,7 +273,7 @@ class Segments:
         self,
         path: str,
         data: Sequence[bytes | Stored],
-        attrs: Mapping[str, str | None],
+        attrs: Attrs,
         guard: Guard,
         create: bool,
         uploads: Uploads,

@@ -1,0 +1,55 @@
+"""Attributes of an append that depend on the header that it is committed to, and on its offset."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem, core
+from rollingfs.errors import RollingError
+
+APPENDS = 40
+
+
+def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_nothing(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    path = f"{tmp_path}/a"
+    fs.create(path)
+
+    def append(number: int) -> None:
+        def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
+            seen = present.get("seen", "").split()
+            if any(one.startswith(f"{number % 10}:") for one in seen):
+                raise RollingError("seen before")
+            return {"seen": " ".join([*seen, f"{number % 10}:{offset}"])}
+
+        try:
+            core(fs).run(core(fs).client.segments.extend(path, b"%d" % (number % 10), attrs=attrs))
+        except RollingError:
+            refused.append(number)
+
+    refused: list[int] = []
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(APPENDS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    data = fs.cat_file(path)
+    assert sorted(data) == sorted(b"0123456789")
+    assert len(refused) == APPENDS - 10
+    seen = dict(one.split(":") for one in fs.segment(path).attrs["seen"].split())
+    assert {name: data[int(offset) : int(offset) + 1].decode() for name, offset in seen.items()} == {
+        str(number): str(number) for number in range(10)
+    }
+
+
+def test_they_are_checked_at_the_commit(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    path = f"{tmp_path}/a"
+    fs.create(path)
+    with pytest.raises(ValueError, match="nothing was written"):
+        core(fs).run(core(fs).client.segments.extend(path, b"x", attrs=lambda present, offset: {"k": "v" * 5000}))
+    assert fs.size(path) == 0
