@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, jars, policy, read, show, streams, tiers, top, upkeep
+from rollingfs.cli import change, doctor, jars, policy, read, serve, show, streams, tiers, top, upkeep
 from rollingfs.cli import run as run_command
 from rollingfs.cli.command import Commands, Groups
 
@@ -44,7 +44,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, top, read, change, streams, upkeep, policy, run_command, tiers, doctor, jars):
+for _module in (show, top, read, change, streams, upkeep, policy, run_command, tiers, serve, doctor, jars):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

@@ -27,6 +27,7 @@ OWN = frozenset(
         "max_bytes",
         "max_concurrency",
         "max_memory",
+        "max_write_memory",
         "offload_policy",
         "prefetch",
         "probe_cache",

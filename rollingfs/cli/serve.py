@@ -1,0 +1,90 @@
+"""The command ``serve``: segments over HTTP, for any language, and for Hadoop's own client."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rollingfs.cli import output
+from rollingfs.cli.command import Commands, FolderOf
+from rollingfs.cli.durations import parse_duration
+from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.session import Session
+from rollingfs.policy import parse_bytes
+
+if TYPE_CHECKING:
+    from rollingfs.server.run import Listen
+
+commands = Commands("Serve")
+
+TOKEN = "ROLLINGFS_SERVER_TOKEN"
+"""A token that may do everything, in the environment."""
+
+
+@commands("serve")
+def serve(
+    session: Session,
+    root: FolderOf,
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="Where to listen; anywhere but the loopback needs tokens.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 9870,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines TOKEN [read|write] [PREFIX]; or $ROLLINGFS_SERVER_TOKEN.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="For TLS, as PEM.")] = None,
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another Host to answer to.")] = None,
+    max_requests: Annotated[int, typer.Option(min=1, help="Requests at once; more get 429.")] = 256,
+    max_tails: Annotated[int, typer.Option(min=0, help="Clients that follow segments; more get 429.")] = 5000,
+    max_body: Annotated[str | None, typer.Option(metavar="SIZE", help="Most bytes of a body; by default any.")] = None,
+    stall: Annotated[
+        str, typer.Option(metavar="TIME", help="A client that lets the server wait longer is cut off.")
+    ] = "30s",
+    grace: Annotated[str, typer.Option(metavar="TIME", help="Time for what runs when the server is stopped.")] = "30s",
+) -> None:
+    """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
+
+    Any number of servers may serve one folder: all state lies in the segments.
+    """
+    try:
+        from rollingfs.server import make_app
+        from rollingfs.server.limits import Limits
+        from rollingfs.server.run import Listen, default_hosts
+        from rollingfs.server.run import serve as run
+    except ImportError as error:
+        raise WrongUsage(f"serve needs Starlette and uvicorn: pip install 'rollingfs[server]' ({error})") from error
+    listen = Listen(host, port, *(None if path is None else str(path) for path in (certificate, key)))
+    lines = _tokens(tokens)
+    if not lines and not listen.is_loopback:
+        raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
+    place = session.place(root)
+    limits = Limits(
+        max_requests,
+        max_tails,
+        math.inf if max_body is None else value_of("--max-body", max_body, parse_bytes),
+        value_of("--stall", stall, parse_duration),
+        value_of("--grace", grace, parse_duration),
+    )
+    hosts = (*default_hosts(listen), *(allow_host or ())) if listen.is_loopback else tuple(allow_host or ())
+    try:
+        app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=hosts)
+    except ValueError as error:
+        raise WrongUsage(f"--tokens: {error}") from error
+    run(app, listen, lambda bound: _say(session, listen, bound))
+
+
+def _tokens(path: Path | None) -> list[str]:
+    lines = [] if path is None else path.read_text().splitlines()
+    return lines + ([os.environ[TOKEN]] if os.environ.get(TOKEN) else [])
+
+
+def _say(session: Session, listen: Listen, port: int) -> None:
+    host = f"[{listen.host}]" if ":" in listen.host else listen.host
+    url = f"http{'s' if listen.certificate else ''}://{host}:{port}/"
+    session.report({"url": url}, f"serving at {url}")
+    output.flush()

@@ -1,0 +1,141 @@
+"""Who may do what: bearer tokens, of which some only read, and some see only what lies below a prefix."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from rollingfs.server.problems import Refused
+
+READ, WRITE = "read", "write"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+TOKEN_CHARS_MIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a client may do."""
+
+    may_write: bool = True
+    prefix: str = ""
+
+    def check(self, path: str, writes: bool) -> None:
+        """Refuse a path outside of the prefix, or a change by one who may only read.
+
+        Raises
+        ------
+        Refused
+            With status 403.
+        """
+        if writes and not self.may_write:
+            raise Refused(403, "this token may only read; nothing was changed")
+        if self.prefix and path != self.prefix and not path.startswith(f"{self.prefix}/"):
+            raise Refused(403, f"this token may use only what lies in {self.prefix}; nothing was changed")
+
+
+class Tokens:
+    """The tokens that a server knows; without any, everybody may do everything.
+
+    Parameters
+    ----------
+    lines
+        Each is ``TOKEN [read|write] [PREFIX]``; empty lines and those that begin with ``#`` do not count.
+
+    Raises
+    ------
+    ValueError
+        A line is malformed. The message names its number and never the token.
+    """
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self._known: list[tuple[bytes, Access]] = []
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            token, right, prefix, *more = [*words, *[WRITE, ""][len(words) - 1 :]]
+            if right not in (READ, WRITE) or more or len(token) < TOKEN_CHARS_MIN or not token.isascii():
+                raise ValueError(
+                    f"line {number} of the tokens: it must be TOKEN [read|write] [PREFIX], with a token of at least "
+                    f"{TOKEN_CHARS_MIN} ASCII characters"
+                )
+            self._known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def access(self, headers: Headers, delegation: str | None = None) -> Access:
+        """What the sender of a request may do.
+
+        Parameters
+        ----------
+        delegation
+            The token in WebHDFS' parameter of this name.
+
+        Raises
+        ------
+        Refused
+            With status 401.
+        """
+        if not self._known:
+            return Access()
+        given = [_digest(token) for token in (_of_header(headers.get("authorization", "")), delegation) if token]
+        found = None
+        for digest in given:
+            for known, access in self._known:  # all of them, so that the time tells nothing
+                if hmac.compare_digest(known, digest):
+                    found = access
+        if found is None:
+            schemes = 'Bearer realm="rollingfs", Basic realm="rollingfs"'
+            raise Refused(401, "a valid token is needed, as Authorization: Bearer TOKEN", {"WWW-Authenticate": schemes})
+        return found
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _of_header(header: str) -> str | None:
+    """The token of a header: a bearer's, or the password of Basic, which browsers can send."""
+    scheme, _, value = header.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).decode("latin-1").partition(":")[2]
+        except (binascii.Error, ValueError):
+            return None
+    return None
+
+
+def check_browser(headers: Headers, hosts: Iterable[str]) -> None:
+    """Refuse what a page of another site has a browser send: to a server without tokens, that needs no password.
+
+    Parameters
+    ----------
+    hosts
+        The names by which the server may be called; none for any.
+
+    Raises
+    ------
+    Refused
+        With status 403.
+    """
+    host, known = headers.get("host", ""), tuple(hosts)
+    try:
+        name = urlsplit(f"//{host}").hostname
+    except ValueError:  # half an IPv6 address
+        name = None
+    if known and name not in known:
+        raise Refused(403, "this server is not known by that Host; give it by --allow-host")
+    origin = headers.get("origin")
+    is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    if (origin is not None and origin.partition("://")[2] != host) or (origin is None and is_foreign):
+        raise Refused(403, "pages of other sites may not use this server")

@@ -1,0 +1,116 @@
+"""Servers to try: one in this process without a network, and real ones on the loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.support.servers import require_module
+
+for _name in ("starlette", "uvicorn", "httpx"):
+    require_module(_name)
+
+import httpx
+
+from rollingfs.server import make_app
+from rollingfs.server.limits import Limited
+from rollingfs.server.operations import OPERATIONS
+
+OPERATIONS_OF_DOCS = [rf":{one.verb}\b" for one in OPERATIONS if one.verb not in ("", "publish")]
+"""Patterns of the verbs that docs/server.md must show."""
+
+
+class Client:
+    """A blocking client of an application in this process."""
+
+    def __init__(self, app: Limited, **headers: str) -> None:
+        self.app, self.headers = app, headers
+
+    def request(self, method: str, url: str, **given: Any) -> httpx.Response:
+        import asyncio
+
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.request(method, url, headers={**self.headers, **given.pop("headers", {})}, **given)
+
+        return asyncio.run(ask())
+
+    def get(self, url: str, **given: Any) -> httpx.Response:
+        return self.request("GET", url, **given)
+
+    def post(self, url: str, **given: Any) -> httpx.Response:
+        return self.request("POST", url, **given)
+
+    def put(self, url: str, **given: Any) -> httpx.Response:
+        return self.request("PUT", url, **given)
+
+    def delete(self, url: str, **given: Any) -> httpx.Response:
+        return self.request("DELETE", url, **given)
+
+
+@pytest.fixture
+def root() -> str:
+    return f"/server-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("memory")
+
+
+@pytest.fixture
+def client(fs: RollingFileSystem, root: str) -> Client:
+    return Client(make_app(fs, root))
+
+
+class Process:
+    """`rollingfs serve` in a process of its own."""
+
+    def __init__(self, url: str, *options: str, env: dict[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "rollingfs.cli", "serve", url, "--port", "0", *options]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if "http" not in line:
+            raise RuntimeError(line + self.process.communicate()[1])
+        self.url = line.split()[-1].rstrip("/")
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        try:
+            code = self.process.wait(60)
+        finally:
+            self.process.kill()
+            for stream in (self.process.stdout, self.process.stderr):
+                if stream is not None:
+                    stream.close()
+        return code
+
+
+@contextlib.contextmanager
+def serving(url: str, *options: str, env: dict[str, str] | None = None) -> Iterator[Process]:
+    found = Process(url, *options, env=env)
+    try:
+        yield found
+    finally:
+        if found.process.poll() is None:
+            found.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Process]:
+    with serving(f"{tmp_path}/store") as found:
+        yield found

@@ -1,0 +1,213 @@
+"""`rollingfs serve` as processes: crashes, slow clients, many at once, and its end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from rollingfs import RollingFileSystem
+from tests.server.conftest import Process, serving
+from tests.support.servers import require
+
+CURL = shutil.which("curl")
+CLIENTS = 64
+
+
+def connected(server: Process) -> socket.socket:
+    where = urlsplit(server.url)
+    assert where.hostname
+    assert where.port
+    return socket.create_connection((where.hostname, where.port), 60)
+
+
+def begun(server: Process, path: str, size: int, *headers: str) -> socket.socket:
+    """A connection on which half an append has been sent."""
+    found = connected(server)
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {size}", *headers, "", ""]
+    found.sendall("\r\n".join(head).encode() + b"x" * (size // 2))
+    return found
+
+
+def test_appends_of_many_clients_at_once_are_all_there_once(server: Process, tmp_path: Path) -> None:
+    if CURL is None:
+        require("curl: not installed")
+    assert CURL
+    url = f"{server.url}/v1/segments/logs/a"
+    httpx.put(url).raise_for_status()
+
+    def ask(number: int) -> dict[str, Any]:
+        key = ["-H", f"Idempotency-Key: {number}"] if number % 2 else []
+        command = [CURL, "-sf", "--retry", "5", *key, "--data-binary", f"record {number}\n", url]
+        found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        return found
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = list(pool.map(ask, range(CLIENTS)))
+    data = RollingFileSystem("file").cat_file(f"{tmp_path}/store/logs/a")
+    assert sorted(data.splitlines()) == sorted(b"record %d" % number for number in range(CLIENTS))
+    for number, answer in enumerate(answers):
+        assert data[answer["offset"] :].startswith(b"record %d\n" % number)
+
+
+def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_path: Path) -> None:
+    data = b"x" * (5 << 20)
+    with serving(f"{tmp_path}/store") as first, serving(f"{tmp_path}/store") as second:
+        url = "/v1/segments/a"
+        httpx.put(first.url + url).raise_for_status()
+        half = begun(first, url, len(data), "Idempotency-Key: k")
+        whole = httpx.post(first.url + url, content=data, headers={"Idempotency-Key": "m"}, timeout=60).json()
+        first.stop(signal.SIGKILL)
+        half.close()
+        repeats = [
+            httpx.post(second.url + url, content=data, headers={"Idempotency-Key": key}, timeout=60).json()
+            for key in ("m", "k", "k")
+        ]
+        assert [one["repeated"] for one in repeats] == [True, False, True]
+        assert repeats[0]["offset"] == whole["offset"]
+        assert httpx.get(second.url + url + ":info").json()["length"] == 2 * len(data)
+
+
+def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_path: Path) -> None:
+    with serving(f"{tmp_path}/store") as server:
+        url = "/v1/segments/a"
+        httpx.put(server.url + url).raise_for_status()
+        half = begun(server, url, 1 << 20)
+        tail = httpx.Client(timeout=60)
+        with tail.stream("GET", f"{server.url}{url}:tail", headers={"Accept": "text/event-stream"}) as answer:
+            assert httpx.post(server.url + url, content=b"one\n").status_code == 200
+            events = answer.iter_lines()
+            assert "data: one" in [next(events) for _ in range(5)]
+            code: list[int] = []
+            stopper = threading.Thread(target=lambda: code.append(server.stop()))
+            stopper.start()
+            assert half.recv(4096).startswith(b"HTTP/1.1 503 ")
+            list(events)
+            half.close()
+            tail.close()
+            stopper.join(60)
+        assert code == [0]
+    assert RollingFileSystem("file").cat_file(f"{tmp_path}/store/a") == b"one\n"
+
+
+@pytest.mark.parametrize("sent", ["", "GET /v1/segments HT", "POST /v1/segments/a HTTP/1.1\r\nHost: localhost\r\n"])
+def test_a_client_that_stalls_in_a_head_is_cut_off(tmp_path: Path, sent: str) -> None:
+    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
+        stalled = connected(server)
+        stalled.sendall(sent.encode())
+        with stalled:
+            assert _rest(stalled) == b""
+
+
+def _rest(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(4096)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_client_that_stalls_in_a_body_gets_408_and_others_go_on(tmp_path: Path, drips: bool) -> None:
+    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
+        url = "/v1/segments/a"
+        httpx.put(server.url + url).raise_for_status()
+        with begun(server, url, 1000) as slow:
+            slow.settimeout(0.2 if drips else 60)
+            answer = b""
+            while not answer:
+                try:
+                    answer = slow.recv(4096)
+                except TimeoutError:
+                    slow.sendall(b"x")
+            assert answer.startswith(b"HTTP/1.1 408 ")
+        assert httpx.post(server.url + url, content=b"one\n").json()["offset"] == 0
+
+
+def test_a_client_that_takes_nothing_is_cut_off(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    fs.pipe_file(f"{tmp_path}/store/a", b"x" * (64 << 20))
+    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
+        lazy = connected(server)
+        lazy.sendall(b"GET /v1/segments/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until_s = time.monotonic() + 120
+        while (running := _running(server)) and time.monotonic() < until_s:
+            time.sleep(0.1)
+        assert running == 0
+        lazy.close()
+
+
+def _running(server: Process) -> int:
+    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("rollingfs_server_requests_running ")))
+
+
+def test_more_than_the_limit_is_told_to_come_again(tmp_path: Path) -> None:
+    with serving(f"{tmp_path}/store", "--max-requests", "1", "--max-tails", "0") as server:
+        httpx.put(f"{server.url}/v1/segments/a").raise_for_status()
+        with begun(server, "/v1/segments/a", 1000) as half:
+            while not _running(server):
+                time.sleep(0.01)
+            refused = httpx.get(f"{server.url}/v1/segments/a")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            half.sendall(b"x" * 500)
+            assert half.recv(4096).startswith(b"HTTP/1.1 200 ")
+        assert httpx.get(f"{server.url}/v1/segments/a:tail").status_code == 429
+
+
+def test_another_host_needs_tokens(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="give --tokens"):
+        Process(f"{tmp_path}/store", "--host", "0.0.0.0")
+    token = "t" * 20
+    with serving(f"{tmp_path}/store", "--host", "127.0.0.1", env={"ROLLINGFS_SERVER_TOKEN": token}) as server:
+        assert httpx.get(f"{server.url}/v1/segments").status_code == 401
+        assert httpx.get(f"{server.url}/v1/segments", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_memory_stays_flat_while_large_bodies_are_appended(tmp_path: Path) -> None:
+    def body() -> Any:
+        for _ in range(1024):
+            yield b"x" * (1 << 20)
+
+    with serving(f"{tmp_path}/store", "--option", "max_write_memory=32MiB") as server:
+        url = f"{server.url}/v1/segments/a"
+        httpx.put(url).raise_for_status()
+        with ThreadPoolExecutor(3) as pool:
+            calls = [pool.submit(httpx.post, url, content=body(), timeout=600) for _ in range(3)]
+            assert all(call.result().status_code == 200 for call in calls)
+        peak = Path(f"/proc/{server.process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+        assert int(peak) < 250 * 1024
+        with httpx.stream("GET", url, timeout=600) as answer:
+            assert sum(map(len, answer.iter_bytes())) == 3 << 30
+
+
+@pytest.mark.slow
+def test_a_thousand_clients_follow_one_segment(tmp_path: Path) -> None:
+    with serving(f"{tmp_path}/store") as server:
+        url = "/v1/segments/a"
+        httpx.put(server.url + url).raise_for_status()
+        tails = [connected(server) for _ in range(1000)]
+        for tail in tails:
+            tail.sendall(f"GET {url}:tail?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        while "rollingfs_server_tails_running 1000" not in httpx.get(f"{server.url}/metrics", timeout=60).text:
+            time.sleep(0.1)
+        httpx.post(server.url + url, content=b"news\n", timeout=60).raise_for_status()
+        for tail in tails:
+            data = b""
+            while not data.endswith(b"news\n"):
+                part = tail.recv(4096)
+                assert part
+                data += part
+            tail.close()

@@ -1,0 +1,335 @@
+"""REST on segments, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from rollingfs import RollingFileSystem
+from rollingfs.server import make_app
+from rollingfs.server.keys import ATTRIBUTE, KEYS_BYTES_MAX, KEYS_MAX
+from rollingfs.server.limits import Limits
+from tests.server.conftest import Client
+
+
+def problem_of(answer: httpx.Response) -> tuple[int, str, str]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.json()
+    assert found["status"] == answer.status_code
+    return answer.status_code, found["title"], found["changed"]
+
+
+NOTHING = "nothing was changed"
+
+
+def test_a_segment_is_made_appended_to_read_and_deleted(client: Client) -> None:
+    assert client.put("/v1/segments/logs/a").status_code == 201
+    assert problem_of(client.put("/v1/segments/logs/a")) == (409, "FileExists", NOTHING)
+    first = client.post("/v1/segments/logs/a", content=b"one\n")
+    assert first.json() == {"offset": 0, "size": 4, "version": 2, "length": 4, "repeated": False}
+    assert client.post("/v1/segments/logs/a", content=b"two\n").json()["offset"] == 4
+    got = client.get("/v1/segments/logs/a")
+    assert (got.status_code, got.content) == (200, b"one\ntwo\n")
+    assert (got.headers["segment-length"], got.headers["segment-version"]) == ("8", "3")
+    assert client.request("HEAD", "/v1/segments/logs/a").headers["content-length"] == "8"
+    assert client.delete("/v1/segments/logs/a").status_code == 204
+    assert problem_of(client.get("/v1/segments/logs/a")) == (404, "FileNotFound", NOTHING)
+
+
+def test_a_policy_comes_with_the_segment(client: Client, fs: RollingFileSystem, root: str) -> None:
+    assert client.put("/v1/segments/a", json={"max_bytes": "1MiB", "inline_bytes": 100}).status_code == 201
+    assert fs.segment(f"{root}/a").policy.max_bytes == 1 << 20
+
+
+def test_an_append_is_refused_without_a_segment_unless_it_may_make_one(client: Client) -> None:
+    assert problem_of(client.post("/v1/segments/a", content=b"x")) == (404, "FileNotFound", NOTHING)
+    assert client.post("/v1/segments/a?create=true", content=b"x").json()["offset"] == 0
+    assert client.post("/v1/segments/a?create=true", content=b"y").json()["offset"] == 1
+
+
+def test_an_expected_offset_counts_at_the_commit(client: Client) -> None:
+    client.put("/v1/segments/a")
+    assert client.post("/v1/segments/a", content=b"x", headers={"Expected-Offset": "0"}).status_code == 200
+    refused = client.post("/v1/segments/a", content=b"x", headers={"Expected-Offset": "0"})
+    assert problem_of(refused) == (412, "BadOffset", NOTHING)
+    assert client.get("/v1/segments/a").content == b"x"
+
+
+@pytest.mark.parametrize("size", [3, 3 << 20])
+def test_a_repeat_with_its_key_appends_nothing_and_is_answered_alike(client: Client, size: int) -> None:
+    client.put("/v1/segments/a")
+    client.post("/v1/segments/a", content=b"before")
+    data, headers = b"x" * size, {"Idempotency-Key": "batch 7"}
+    first = client.post("/v1/segments/a", content=data, headers=headers).json()
+    client.post("/v1/segments/a", content=b"after")
+    again = client.post("/v1/segments/a", content=data, headers=headers).json()
+    assert (first["offset"], first["size"], first["repeated"]) == (6, size, False)
+    assert (again["offset"], again["size"], again["repeated"]) == (6, size, True)
+    assert client.get("/v1/segments/a:info").json()["length"] == 6 + size + 5
+    assert client.get("/v1/segments/a:info").json()["attributes"] == {}
+
+
+def test_a_key_also_counts_for_an_append_that_makes_the_segment(client: Client) -> None:
+    headers = {"Idempotency-Key": "k"}
+    assert not client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
+    assert client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
+    assert client.get("/v1/segments/a").content == b"x"
+
+
+def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, root: str) -> None:
+    client.put("/v1/segments/a")
+    for number in range(KEYS_MAX + 10):
+        client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"key {number}"})
+    kept = fs.segment(f"{root}/a").attrs[ATTRIBUTE]
+    assert len(kept.split()) == KEYS_MAX
+    assert len(kept) <= KEYS_BYTES_MAX
+    newest = client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"key {KEYS_MAX + 9}"})
+    oldest_kept = client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": "key 10"})
+    assert newest.json()["repeated"]
+    assert oldest_kept.json()["repeated"]
+
+
+def test_the_same_key_at_once_appends_once(fs: RollingFileSystem, root: str) -> None:
+    app = make_app(fs, root)
+
+    async def main() -> list[dict[str, Any]]:
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await client.put("/v1/segments/a")
+            calls = [
+                client.post("/v1/segments/a", content=b"%d;" % (one // 4), headers={"Idempotency-Key": f"{one // 4}"})
+                for one in range(40)
+            ]
+            return [answer.json() for answer in await asyncio.gather(*calls)]
+
+    answers = asyncio.run(main())
+    assert sum(not answer["repeated"] for answer in answers) == 10
+    for number in range(10):
+        assert len({answer["offset"] for answer in answers[4 * number : 4 * number + 4]}) == 1
+    assert sorted(fs.cat_file(f"{root}/a").split(b";")) == sorted([b"", *(b"%d" % one for one in range(10))])
+
+
+def test_a_body_is_streamed_into_one_commit(client: Client, fs: RollingFileSystem, root: str) -> None:
+    async def parts() -> Any:
+        for number in range(100):
+            yield b"%06d\n" % number * 10_000
+
+    client.put("/v1/segments/a")
+    assert client.post("/v1/segments/a", content=parts()).json()["version"] == 2
+    assert fs.size(f"{root}/a") == 7_000_000
+    assert client.get("/v1/segments/a").content == b"".join(b"%06d\n" % number * 10_000 for number in range(100))
+
+
+def test_a_body_that_breaks_off_leaves_nothing(fs: RollingFileSystem, root: str) -> None:
+    fs.create(f"{root}/a")
+
+    async def main() -> None:
+        messages = iter(
+            [
+                {"type": "http.request", "body": b"x" * (3 << 20), "more_body": True},
+                {"type": "http.disconnect"},
+            ]
+        )
+
+        async def receive() -> Any:
+            return next(messages)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/segments/a", "raw_path": b"/v1/segments/a"}
+        scope |= {"query_string": b"", "headers": [], "root_path": "", "scheme": "http", "http_version": "1.1"}
+        await make_app(fs, root)(scope, receive, send)  # type: ignore[arg-type]
+
+    sent: list[Any] = []
+    asyncio.run(main())
+    assert fs.size(f"{root}/a") == 0
+    assert sent[0]["status"] == 400
+    assert not MemoryFileSystem().find(f"{root}/a$chunks")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected", "content_range"),
+    [
+        ("bytes=0-2", b"234", "bytes 0-2/8"),
+        ("bytes=5-", b"789", "bytes 5-7/8"),
+        ("bytes=-2", b"89", "bytes 6-7/8"),
+        ("bytes=6-100", b"89", "bytes 6-7/8"),
+        ("bytes=-100", b"23456789", "bytes 0-7/8"),
+    ],
+)
+def test_a_range_counts_from_the_first_retained_byte(
+    client: Client, asked: str, expected: bytes, content_range: str
+) -> None:
+    client.post("/v1/segments/a?create=true", content=b"0123456789")
+    client.post("/v1/segments/a:truncate", json={"offset": 2})
+    got = client.get("/v1/segments/a", headers={"Range": asked})
+    assert (got.status_code, got.content, got.headers["content-range"]) == (206, expected, content_range)
+
+
+def test_offsets_are_those_of_the_segment(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"0123456789")
+    client.post("/v1/segments/a:truncate", json={"offset": 2})
+    assert client.get("/v1/segments/a?start=4&end=6").content == b"45"
+    assert client.get("/v1/segments/a?start=10").content == b""
+    assert problem_of(client.get("/v1/segments/a?start=1")) == (410, "SegmentTruncated", NOTHING)
+    assert problem_of(client.get("/v1/segments/a?start=11"))[0] == 416
+    assert problem_of(client.get("/v1/segments/a", headers={"Range": "bytes=8-"}))[0] == 416
+    assert client.get("/v1/segments/a", headers={"Range": "lines=1-2"}).status_code == 200
+
+
+def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"x")
+    tag = client.get("/v1/segments/a").headers["etag"]
+    assert client.get("/v1/segments/a", headers={"If-None-Match": tag}).status_code == 304
+    assert client.get("/v1/segments/a:info").json()["etag"] == tag
+    client.post("/v1/segments/a", content=b"y")
+    assert client.get("/v1/segments/a", headers={"If-None-Match": tag}).status_code == 200
+    stale = client.get("/v1/segments/a", headers={"Range": "bytes=0-0", "If-Range": tag})
+    assert (stale.status_code, stale.content) == (200, b"xy")
+
+
+def test_seal_concat_rename(client: Client) -> None:
+    for name in "abc":
+        client.post(f"/v1/segments/{name}?create=true", content=name.encode() * 3)
+    assert problem_of(client.post("/v1/segments/c:concat", json={"sources": ["a", "b"]}))[:2] == (
+        409,
+        "SegmentNotSealed",
+    )
+    assert client.post("/v1/segments/a:seal").json() == {"length": 3}
+    assert problem_of(client.post("/v1/segments/a", content=b"x")) == (409, "SegmentSealed", NOTHING)
+    client.post("/v1/segments/b:seal")
+    assert client.post("/v1/segments/c:concat", json={"sources": ["a", "b"]}).json() == {"offset": 3}
+    assert client.get("/v1/segments/c").content == b"cccaaabbb"
+    assert client.get("/v1/segments/a").status_code == 404
+    client.post("/v1/segments/d?create=true", content=b"d")
+    assert problem_of(client.post("/v1/segments/c:rename", json={"to": "d"})) == (409, "FileExists", NOTHING)
+    assert client.post("/v1/segments/c:rename", json={"to": "d", "overwrite": True}).json() == {"path": "d"}
+    assert client.get("/v1/segments/d").content == b"cccaaabbb"
+    assert client.post("/v1/segments/d:consolidate").status_code == 200
+    assert client.get("/v1/segments/d:status").json()["states"][0]["path"] == "d"
+
+
+def test_a_folder_is_listed_in_pages(client: Client) -> None:
+    for number in range(5):
+        client.put(f"/v1/segments/logs/{number}")
+    client.put("/v1/segments/logs/in/side")
+    seen: list[str] = []
+    after = ""
+    for _ in range(10):
+        page = client.get("/v1/segments", params={"folder": "logs", "limit": 2, **({"after": after} if after else {})})
+        seen += [entry["path"] for entry in page.json()["entries"]]
+        after = page.json()["next"]
+        if after is None:
+            break
+    assert seen == ["logs/0", "logs/1", "logs/2", "logs/3", "logs/4", "logs/in"]
+    assert [entry["path"] for entry in client.get("/v1/segments").json()["entries"]] == ["logs"]
+
+
+def test_many_infos_come_at_once_with_problems_in_place(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"x")
+    found = client.post("/v1/segments:info", json={"paths": ["a", "none"]}).json()["infos"]
+    assert found["a"]["size"] == 1
+    assert found["none"]["problem"]["status"] == 404
+
+
+HOSTILE = [
+    "..",
+    "../x",
+    "a/../../x",
+    "%2e%2e/x",
+    "a/%2e%2e/%2e%2e/etc/passwd",
+    "..%2fx",
+    "a//b",
+    "./a",
+    "%00",
+    "a%0ab",
+    "x$header",
+    "x$chunks/0",
+    "$stream",
+    "a/$listing",
+    "file:%2f%2f/etc/passwd",
+    "x" * 5000,
+    "%ff%fe",
+    "a%5c..%5c..%5cx%00",
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+@pytest.mark.parametrize("verb", ["", ":info", ":seal", ":tail"])
+def test_no_path_leaves_the_root(client: Client, path: str, verb: str) -> None:
+    method = "POST" if verb in (":seal",) else "GET"
+    answer = client.request(method, f"http://localhost/v1/segments/{path}{verb}")
+    status, _, changed = problem_of(answer)
+    assert status in (400, 404)
+    assert changed == NOTHING
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("to", ["../x", "/../x", "a/../b", "", "x$header", "a\x00b", 7, None, ["x"]])
+def test_no_field_leaves_the_root(client: Client, to: Any) -> None:
+    client.post("/v1/segments/a?create=true", content=b"x")
+    assert problem_of(client.post("/v1/segments/a:rename", json={"to": to}))[::2] == (400, NOTHING)
+    assert client.get("/v1/segments/a").content == b"x"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"{", b"[]", b"7", b"NaN", b'{"offset": NaN}', b'{"offset": true}', b'{"offset": -1}', b'{"offset": 1e999}'),
+        *(b'{"offset": 99999999999999999999}', b'{"else": 1}', b'{"offset": "1"}', b"[" * 100_000, b"\xff\xfe", b""),
+    ],
+)
+def test_a_hostile_body_changes_nothing(client: Client, body: bytes) -> None:
+    client.post("/v1/segments/a?create=true", content=b"x")
+    assert problem_of(client.post("/v1/segments/a:truncate", content=body))[::2] == (400, NOTHING)
+
+
+def test_a_colon_in_a_path_is_no_verb_if_it_is_quoted(client: Client) -> None:
+    assert client.post("/v1/segments/a%3Aseal?create=true", content=b"x").status_code == 200
+    assert client.get("/v1/segments/a%3Aseal").content == b"x"
+    assert client.get("/v1/segments/a").status_code == 404
+    assert client.post("/v1/segments/a:frobnicate").status_code == 404
+    assert client.get("/v1/segments/a:seal").status_code == 405
+
+
+def test_a_body_beyond_the_limit_is_refused(fs: RollingFileSystem, root: str) -> None:
+    client = Client(make_app(fs, root, limits=Limits(body_bytes=100)))
+    client.put("/v1/segments/a")
+    assert problem_of(client.post("/v1/segments/a", content=b"x" * 101)) == (413, "Status413", NOTHING)
+
+    async def parts() -> Any:
+        for _ in range(11):
+            yield b"x" * 10
+
+    assert problem_of(client.post("/v1/segments/a", content=parts())) == (413, "Status413", NOTHING)
+    assert client.get("/v1/segments/a").content == b""
+
+
+def test_a_stopping_server_refuses(fs: RollingFileSystem, root: str) -> None:
+    app = make_app(fs, root)
+    client = Client(app)
+    assert client.get("/readyz").status_code == 200
+    app.stop()
+    assert problem_of(client.put("/v1/segments/a")) == (503, "Status503", NOTHING)
+    assert client.get("/readyz").status_code == 503
+    assert client.get("/healthz").status_code == 200
+
+
+def test_metrics_are_those_of_the_filesystem(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"xyz")
+    text = client.get("/metrics").text
+    assert 'rollingfs_call_seconds_count{call="commits"}' in text
+    assert "rollingfs_conflicts_total 0" in text
+
+
+def test_the_document_names_every_operation(client: Client) -> None:
+    found = client.get("/openapi.json").json()
+    assert {"post", "get", "put", "delete"} <= set(found["paths"]["/v1/segments/{path}"])
+    assert "/v1/streams/{path}:trim" in found["paths"]
+    assert json.dumps(found)

@@ -1,0 +1,61 @@
+"""REST on streams, without a network."""
+
+from __future__ import annotations
+
+from tests.server.conftest import Client
+
+
+def filled(client: Client) -> None:
+    for name in "abc":
+        client.post(f"/v1/segments/logs/{name}?create=true", content=b"0123456789")
+
+
+def test_a_stream_is_trimmed_to_a_cut_and_a_repeat_drops_nothing(client: Client) -> None:
+    filled(client)
+    client.post("/v1/segments/logs/a:seal")
+    cut = client.get("/v1/streams/logs:cut").json()["cut"]
+    assert cut["segments"] == {"logs/a": 10, "logs/b": 10, "logs/c": 10}
+    client.post("/v1/segments/logs/b", content=b"more")
+    tried = client.post("/v1/streams/logs:trim", json={"cut": cut, "dry_run": True}).json()
+    assert tried["bytes"] == 30
+    assert client.get("/v1/streams/logs").json()["size"] == 34
+    did = client.post("/v1/streams/logs:trim", json={"cut": cut}).json()
+    assert (did["bytes"], did["deleted"]) == (30, ["logs/a"])
+    assert did["dropped"] == {"logs/a": 10, "logs/b": 10, "logs/c": 10}
+    again = client.post("/v1/streams/logs:trim", json={"cut": cut}).json()
+    assert (again["bytes"], again["deleted"], again["failed"]) == (0, [], {})
+    assert client.get("/v1/segments/logs/b").content == b"more"
+
+
+def test_a_cut_of_other_paths_is_refused(client: Client) -> None:
+    filled(client)
+    cut = client.get("/v1/streams/logs:cut").json()["cut"]
+    for bad in ({}, {**cut, "segments": {"../x": 1}}, {**cut, "segments": {"other/a": 1}}, {**cut, "at": "x"}):
+        answer = client.post("/v1/streams/logs:trim", json={"cut": bad})
+        assert (answer.status_code, answer.json()["changed"]) == (400, "nothing was changed"), answer.text
+
+
+def test_retention_is_set_and_run(client: Client) -> None:
+    filled(client)
+    assert client.get("/v1/streams/logs:retention").json() == {"retention": None}
+    assert client.put("/v1/streams/logs:retention", json={"by": "nothing", "min": 1}).status_code == 400
+    found = client.put("/v1/streams/logs:retention", json={"by": "size", "min": "10", "every": 0}).json()
+    assert found["retention"]["min"] == 10
+    assert client.post("/v1/streams/logs:retain", json={"dry_run": True}).status_code == 200
+    assert client.post("/v1/streams/logs:retain").json()["size"] == 30
+    assert len(client.get("/v1/streams/logs:cuts").json()["cuts"]) == 1
+    assert client.get("/v1/streams").json() == {"streams": ["logs"]}
+    cut = client.get("/v1/streams/logs:cut").json()["cut"]
+    assert client.post("/v1/streams/logs:publish", json={"subscriber": "billing", "cut": cut}).status_code == 200
+    assert list(client.get("/v1/streams/logs").json()["subscribers"]) == ["billing"]
+    assert client.put("/v1/streams/logs:retention", json={}).json() == {"retention": None}
+
+
+def test_upkeep_by_hand(client: Client) -> None:
+    filled(client)
+    assert set(client.post("/v1/streams/logs:consolidate").json()["segments"]) == {"logs/a", "logs/b", "logs/c"}
+    refused = client.post("/v1/streams/logs:offload", json={"tier": "cold"})
+    assert refused.status_code == 422, refused.text
+    assert client.post("/v1/streams/none:retain").status_code == 404
+    assert client.delete("/v1/streams/logs").status_code == 204
+    assert client.get("/v1/segments?folder=logs").json()["entries"] == []

@@ -1,0 +1,77 @@
+"""Following a segment over HTTP."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import httpx
+
+from tests.server.conftest import Client, Process
+
+
+def test_a_long_poll_answers_whole_records_and_says_where_to_go_on(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"one\ntwo\nthr")
+    found = client.get("/v1/segments/a:tail?offset=0&wait=0")
+    assert (found.content, found.headers["next-offset"]) == (b"one\ntwo\n", "8")
+    assert client.get("/v1/segments/a:tail?offset=8&wait=0").status_code == 204
+    client.post("/v1/segments/a", content=b"ee\n")
+    assert client.get("/v1/segments/a:tail?offset=8&wait=0").content == b"three\n"
+    assert client.get("/v1/segments/a:tail?offset=99&wait=0").status_code == 412
+    client.post("/v1/segments/a", content=b"rest")
+    client.post("/v1/segments/a:seal")
+    last = client.get("/v1/segments/a:tail?offset=14&wait=60")
+    assert (last.content, last.headers["segment-state"]) == (b"rest", "sealed")
+    client.post("/v1/segments/a:truncate", json={"offset": 5})
+    assert client.get("/v1/segments/a:tail?offset=0&wait=0").status_code == 410
+
+
+def test_a_record_that_is_larger_than_an_answer_comes_whole(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"x" * 5000 + b"\n" + b"y" * 20_000 + b"\n")
+    assert client.get("/v1/segments/a:tail?offset=0&wait=0&max_kib=1").content == b"x" * 5000 + b"\n"
+
+
+def test_events_are_records_with_the_offset_behind_them(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"one\n\xff\ncarriage\rreturn\n\nend")
+    client.post("/v1/segments/a:seal")
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "0"}
+    text = client.get("/v1/segments/a:tail", headers=headers).text
+    events = [event for event in text.split("\n\n") if "data: " in event]
+    assert events == [
+        "id: 4\ndata: one",
+        "event: base64\nid: 6\ndata: /w==",
+        "event: base64\nid: 22\ndata: Y2FycmlhZ2UNcmV0dXJu",
+        "id: 23\ndata: ",
+        "id: 26\ndata: end",
+        'event: end\nid: 26\ndata: {"length": 26}',
+    ]
+
+
+def test_clients_that_wait_are_woken(server: Process) -> None:
+    url = f"{server.url}/v1/segments/a"
+    httpx.put(url).raise_for_status()
+    found: list[Any] = []
+    waiting = [
+        threading.Thread(target=lambda: found.append(httpx.get(f"{url}:tail?offset=0&wait=60", timeout=90)))
+        for _ in range(3)
+    ]
+    for thread in waiting:
+        thread.start()
+    while "rollingfs_server_tails_running 3" not in httpx.get(f"{server.url}/metrics").text:
+        time.sleep(0.01)
+    httpx.post(url, content=b"news\n").raise_for_status()
+    for thread in waiting:
+        thread.join(90)
+    assert [answer.content for answer in found] == [b"news\n"] * 3
+
+
+def test_the_last_event_of_a_segment_that_is_deleted_is_a_problem(server: Process) -> None:
+    url = f"{server.url}/v1/segments/a"
+    httpx.post(f"{url}?create=true", content=b"one\n").raise_for_status()
+    headers = {"Accept": "text/event-stream"}
+    with httpx.stream("GET", f"{url}:tail?offset=0", headers=headers, timeout=60) as answer:
+        lines = answer.iter_lines()
+        assert "data: one" in [next(lines) for _ in range(4)]
+        httpx.delete(url).raise_for_status()
+        assert "event: problem" in list(lines)

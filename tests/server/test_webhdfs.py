@@ -1,0 +1,174 @@
+"""WebHDFS, by plain requests and by fsspec's client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.server import make_app
+from tests.server.conftest import Client, Process, serving
+from tests.support.servers import require_module
+
+BASE = "/webhdfs/v1"
+
+
+def written(client: Client, path: str, data: bytes) -> None:
+    assert client.put(f"{BASE}{path}?op=CREATE&data=true", content=data).status_code == 201
+
+
+def exception_of(answer: Any) -> str:
+    assert "content-type" not in answer.headers
+    name: str = answer.json()["RemoteException"]["exception"]
+    return name
+
+
+def test_the_steps_of_the_protocol(client: Client) -> None:
+    first = client.put(f"{BASE}/a?op=CREATE&user.name=me")
+    assert first.status_code == 307
+    assert client.put(first.headers["location"], content=b"one").status_code == 201
+    told = client.post(f"{BASE}/a?op=APPEND&noredirect=true")
+    assert told.status_code == 200
+    assert client.post(told.json()["Location"], content=b"two").status_code == 200
+    opened = client.get(f"{BASE}/a?op=OPEN&offset=2&length=3")
+    assert opened.status_code == 307
+    got = client.get(opened.headers["location"])
+    assert (got.content, got.headers["content-length"], "content-type" in got.headers) == (b"etw", "3", False)
+
+
+def test_statuses_and_listings(client: Client) -> None:
+    for name in ("x", "y", "sub/z"):
+        written(client, f"/d/{name}", b"data")
+    status = client.get(f"{BASE}/d/x?op=GETFILESTATUS").json()["FileStatus"]
+    assert (status["type"], status["length"], status["pathSuffix"]) == ("FILE", 4, "")
+    assert client.get(f"{BASE}/?op=GETFILESTATUS").json()["FileStatus"]["type"] == "DIRECTORY"
+    found = client.get(f"{BASE}/d?op=LISTSTATUS").json()["FileStatuses"]["FileStatus"]
+    assert [(one["pathSuffix"], one["type"]) for one in found] == [("sub", "DIRECTORY"), ("x", "FILE"), ("y", "FILE")]
+    batch = client.get(f"{BASE}/d?op=LISTSTATUS_BATCH&startAfter=sub").json()["DirectoryListing"]
+    assert batch["remainingEntries"] == 0
+    assert len(batch["partialListing"]["FileStatuses"]["FileStatus"]) == 2
+    summary = client.get(f"{BASE}/d?op=GETCONTENTSUMMARY").json()["ContentSummary"]
+    assert (summary["length"], summary["fileCount"], summary["directoryCount"]) == (12, 3, 2)
+    before = client.get(f"{BASE}/d/x?op=GETFILECHECKSUM").json()["FileChecksum"]
+    client.post(f"{BASE}/d/x?op=APPEND&data=true", content=b"more")
+    after = client.get(f"{BASE}/d/x?op=GETFILECHECKSUM").json()["FileChecksum"]
+    assert before["bytes"] != after["bytes"]
+    assert len(after["bytes"]) == 2 * after["length"]
+
+
+def test_errors_are_those_of_hadoop(client: Client) -> None:
+    written(client, "/d/x", b"data")
+    calls = [
+        ("GET", "/none?op=GETFILESTATUS", 404, "FileNotFoundException"),
+        ("PUT", "/d/x?op=CREATE&data=true", 403, "FileAlreadyExistsException"),
+        ("PUT", "/d?op=CREATE&data=true&overwrite=true", 403, "FileAlreadyExistsException"),
+        ("POST", "/d/x?op=TRUNCATE&newlength=1", 400, "UnsupportedOperationException"),
+        ("GET", "/d/x?op=FROBNICATE", 400, "UnsupportedOperationException"),
+        ("GET", "/d/x", 400, "UnsupportedOperationException"),
+        ("GET", "/d/x?op=OPEN&data=true&offset=a", 400, "IllegalArgumentException"),
+        ("GET", "/d/x?op=OPEN&data=true&offset=5", 403, "IOException"),
+        ("GET", "/%2e%2e/x?op=GETFILESTATUS", 400, "IllegalArgumentException"),
+        ("DELETE", "/d?op=DELETE", 403, "IOException"),
+        ("DELETE", "/?op=DELETE&recursive=true", 400, "IllegalArgumentException"),
+        ("PUT", "/d/x?op=RENAME&destination=/../y", 400, "IllegalArgumentException"),
+    ]
+    for method, url, status, name in calls:
+        answer = client.request(method, f"http://localhost{BASE}{url}")
+        assert (answer.status_code, exception_of(answer)) in [(status, name), (409, name)], url
+    assert client.get(f"{BASE}/d/x?op=OPEN&data=true").content == b"data"
+
+
+def test_renames_are_those_of_hdfs(client: Client) -> None:
+    written(client, "/d/x", b"x")
+    written(client, "/e/y", b"y")
+
+    def rename(source: str, target: str, options: str = "") -> Any:
+        more = f"&renameoptions={options}" if options else ""
+        return client.put(f"{BASE}{source}?op=RENAME&destination={target}{more}")
+
+    assert rename("/none", "/z").json() == {"boolean": False}
+    assert rename("/d/x", "/e/y").json() == {"boolean": False}
+    assert rename("/d", "/d/in").json() == {"boolean": False}
+    assert rename("/d/x", "/e").json() == {"boolean": True}
+    assert client.get(f"{BASE}/e/x?op=OPEN&data=true").content == b"x"
+    assert exception_of(rename("/e/x", "/e/y", "NONE")) == "FileAlreadyExistsException"
+    assert rename("/e/x", "/e/y", "OVERWRITE").status_code == 200
+    assert client.get(f"{BASE}/e/y?op=OPEN&data=true").content == b"x"
+    assert rename("/e/y", "/e/z", "NONE").status_code == 200
+    assert client.get(f"{BASE}/e/y?op=GETFILESTATUS").status_code == 404
+    assert rename("/e", "/f").json() == {"boolean": True}
+    assert client.get(f"{BASE}/f/z?op=OPEN&data=true").content == b"x"
+    assert client.delete(f"{BASE}/f?op=DELETE&recursive=true").json() == {"boolean": True}
+    assert client.delete(f"{BASE}/f?op=DELETE&recursive=true").json() == {"boolean": False}
+
+
+def test_concat_and_what_is_ignored(client: Client) -> None:
+    for name in "abc":
+        written(client, f"/{name}", name.encode())
+    assert client.post(f"{BASE}/a?op=CONCAT&sources=/b,/c").status_code == 200
+    assert client.get(f"{BASE}/a?op=OPEN&data=true").content == b"abc"
+    assert client.get(f"{BASE}/b?op=GETFILESTATUS").status_code == 404
+    for op in ("SETTIMES&modificationtime=1", "SETOWNER&owner=x", "SETPERMISSION&permission=777"):
+        assert client.put(f"{BASE}/a?op={op}").status_code == 200
+    assert client.put(f"{BASE}/new/folder?op=MKDIRS").json() == {"boolean": True}
+
+
+def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFileSystem, root: str) -> None:
+    token = "t" * 20
+    client = Client(make_app(fs, root, tokens=[token]))
+    assert exception_of(client.get(f"{BASE}/?op=LISTSTATUS")) == "AccessControlException"
+    first = client.put(f"{BASE}/a?op=CREATE&delegation={token}")
+    assert client.put(first.headers["location"], content=b"x").status_code == 201
+    by_header = {"Authorization": f"Bearer {token}"}
+    second = client.get(f"{BASE}/a?op=OPEN", headers=by_header)
+    assert token not in second.headers["location"]
+    assert client.get(second.headers["location"], headers=by_header).content == b"x"
+
+
+@pytest.fixture
+def webhdfs(server: Process) -> Any:
+    require_module("requests")
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    return WebHDFS("localhost", int(server.url.rpartition(":")[2]), user="me", skip_instance_cache=True)
+
+
+def test_fsspecs_client_reads_and_writes(webhdfs: Any) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(50_000))
+    with webhdfs.open("/logs/a", "wb", block_size=2**16) as file:
+        file.write(data)
+    webhdfs._call("APPEND", "POST", "/logs/a", data=b"end\n")  # its open(…, "ab") forgets where to send the data
+    assert webhdfs.cat_file("/logs/a") == data + b"end\n"
+    with webhdfs.open("/logs/a", "rb") as file:
+        file.seek(-4, 2)
+        assert file.read() == b"end\n"
+    assert webhdfs.ls("/logs") == ["/logs/a"]
+    assert webhdfs.find("/") == ["/logs/a"]
+    assert webhdfs.info("/logs/a")["size"] == len(data) + 4
+    assert webhdfs.ukey("/logs/a")["length"] == 28
+    assert webhdfs.content_summary("/logs")["fileCount"] == 1
+    webhdfs.mkdir("/made")
+    webhdfs.mv("/logs/a", "/made/b")
+    webhdfs.cp_file("/made/b", "/made/c")
+    assert webhdfs.cat_file("/made/c") == data + b"end\n"
+    webhdfs.rm("/made", recursive=True)
+    assert not webhdfs.exists("/made")
+    assert webhdfs.home_directory() == "/user/me"
+    with pytest.raises(FileNotFoundError):
+        webhdfs.info("/none")
+
+
+def test_fsspecs_client_has_a_token(tmp_path: Any) -> None:
+    require_module("requests")
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    token = "t" * 20
+    with serving(f"{tmp_path}/store", env={"ROLLINGFS_SERVER_TOKEN": token}) as server:
+        port = int(server.url.rpartition(":")[2])
+        known = WebHDFS("localhost", port, token=token, skip_instance_cache=True)
+        with known.open("/a", "wb") as file:
+            file.write(b"x" * 10)
+        assert known.cat_file("/a") == b"x" * 10
+        with pytest.raises(PermissionError):
+            WebHDFS("localhost", port, skip_instance_cache=True).ls("/")
