@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from rollingfs.policy import check_alias
 from rollingfs.spark import jar
+from rollingfs.spark.gateway import gateway_url
 
 Builder = TypeVar("Builder")
 
@@ -68,6 +69,7 @@ def configure(
     builder: Builder,
     storage_options: Mapping[str, Any] | None = None,
     tiers: Mapping[str, str | Mapping[str, Any]] | None = None,
+    gateway: bool | str = False,
 ) -> Builder:
     """Prepare the builder of a new Spark session for ``rolling+file://`` and ``rolling+s3://``.
 
@@ -82,6 +84,10 @@ def configure(
     tiers
         As those of `RollingFileSystem`: URLs of roots by alias, or mappings with `root`, which is a URL here. Hadoop
         opens them by its own settings.
+    gateway
+        The URL of a root, like ``s3://bucket/logs``: start `rollingfs serve` for it on this host, and make it the
+        filesystem of paths without a scheme, by Hadoop's own client; no jar is added. True for the whole local disk.
+        All processes of this host reach it. For a local master; on a cluster, run a server on each host.
 
     Returns
     -------
@@ -98,6 +104,10 @@ def configure(
     """
     known = {**_defaults(), **_options(builder)}
     _use_this_python(known)
+    if gateway:
+        where = gateway_url(gateway if isinstance(gateway, str) else "/", storage_options)
+        builder.config("spark.hadoop.fs.defaultFS", where)  # type: ignore[attr-defined]
+        return builder
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
     for scheme in jar.SCHEMES:
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
