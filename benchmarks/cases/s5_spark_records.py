@@ -1,9 +1,9 @@
-"""S5, S5b, S5c: records of every type by the data source in Python: JSON and CSV, read and written.
+"""S5, S5b, S5c: records by Spark's own parsers, in the ways in which they reach segments.
 
-The same bytes are read with plain types (a date is a string) and with the types that they mean; maps beside objects
-with fields; sound lines beside lines of which 1 % is malformed. Rows are written as JSON by the data source, and as
-text that Spark's own `to_json` made. The floors are a reader that gives the same batch again and again, and a writer
-that drops the rows.
+The same bytes are read as plain files, over the Hadoop-compatible path, as text of the data source that Spark parses,
+and, with plain types, by the strict lane of the data source: all columns and one, lines with maps, lines of which 1 %
+is malformed, CSV. Rows are written as files, and as text that `to_json` made. The floors are a reader that gives one
+batch again and again, and a writer that drops the rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -35,30 +35,71 @@ PLAIN_TYPES = "id long, day string, at string, price double, page string"
 TYPES = "id long, day date, at timestamp, price decimal(12,2), page string"
 CORRUPT = f"{TYPES}, _corrupt_record string"
 MAPS = "id long, tags map<string,long>, page string"
-OBJECTS = "id long, tags struct<a:long,b:long>, page string"
 MAP_SUMS = ("count(*)", "sum(id)", "sum(tags.a)", "sum(tags.b)", "sum(octet_length(page))")
 BAD_LINES = ('{"id": "x"}', '{"id": 5')
 """Each hundredth line is one of these in turn."""
+AS_TEXT = {"partitionBytes": "32MiB"}
+"""An option of the data source: with it, the path is not taken."""
 BATCHES = 4
 """The same batch stands for the lines of a file so many times."""
 SUMS = ("count(*)", "sum(id)", "count(day)", "count(at)", "sum(octet_length(page))")
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
-    """A folder of segments, by ``format("rolling")``."""
+class _Records:
+    """A folder of segments, by `read_json` or `read_csv`; with an option of the data source as text."""
 
     kind: str
     schema: str
-    ending: str = ""
-    """That of the folder; the format if it is empty."""
+    ending: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, spark: Any, given: Mapping[str, Any]) -> Any:
+        from rollingfs.spark import read_csv, read_json
+        from rollingfs.spark.source import RollingDataSource
+
+        spark.dataSource.register(RollingDataSource)
+        read = {"json": read_json, "csv": read_csv}[self.kind]
+        return read(spark, f"{given['folder']}/segments-{self.ending}", self.schema, **self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfText:
+    """A folder of segments, as text that `spark.read.json` takes."""
+
+    schema: str
+    ending: str
 
     def __call__(self, spark: Any, given: Mapping[str, Any]) -> Any:
         from rollingfs.spark.source import RollingDataSource
 
         spark.dataSource.register(RollingDataSource)
-        reader = spark.read.format("rolling").option("format", self.kind).schema(self.schema)
-        return reader.load(f"file://{given['folder']}/segments-{self.ending or self.kind}")
+        text = spark.read.format("rolling").load(f"file://{given['folder']}/segments-{self.ending}")
+        return spark.read.schema(self.schema).json(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Strict:
+    """A folder of segments of JSON, by the strict lane of the data source."""
+
+    schema: str
+
+    def __call__(self, spark: Any, given: Mapping[str, Any]) -> Any:
+        from rollingfs.spark.source import RollingDataSource
+
+        spark.dataSource.register(RollingDataSource)
+        reader = spark.read.format("rolling").option("format", "json").schema(self.schema)
+        return reader.load(f"file://{given['folder']}/segments-json")
+
+
+def _ways(title: str, name: str, schema: str, sums: Sequence[str]) -> dict[str, Query]:
+    """The same JSON in all ways."""
+    return {
+        f"{title}, spark.read": Query(name, Files(PLAIN, f"plain-{name}", "json", schema), sums),
+        f"{title}, path": Query(name, _Records("json", schema, name), sums),
+        f"{title}, text": Query(name, _Records("json", schema, name, AS_TEXT), sums),
+        f"{title}, spark.read.json(text)": Query(name, _OfText(schema, name), sums),
+    }
 
 
 def _same(spark: Any, given: Mapping[str, Any]) -> Any:
@@ -70,47 +111,58 @@ def _same(spark: Any, given: Mapping[str, Any]) -> Any:
     return reader.load(f"{given['folder']}/batch")
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """Writes rows to one segment, as JSON or as text that is JSON, and counts them."""
+def _write_segment(job: Job) -> None:
+    """Write rows to one segment, as text that is JSON, and count them."""
+    from rollingfs.spark import to_json
+    from rollingfs.spark.source import RollingDataSource
 
-    kind: str
+    spark, target = job.given["spark"], f"{job.given['folder']}/{job.name}"
+    spark.dataSource.register(RollingDataSource)
+    rows = to_json(_rows(job))
+    with measured(job):
+        rows.write.format("rolling").mode("append").save(f"file://{target}")
+    _count(job, spark.read.format("rolling").load(f"file://{target}"))
+    shutil.rmtree(f"{target}$chunks", ignore_errors=True)
+    os.remove(f"{target}$header")
 
-    def __call__(self, job: Job) -> None:
-        from rollingfs.spark.source import RollingDataSource
 
-        spark, target = job.given["spark"], f"{job.given['folder']}/{job.name}"
-        spark.dataSource.register(RollingDataSource)
-        rows = _rows(job, self.kind)
-        with measured(job):
-            rows.write.format("rolling").option("format", self.kind).mode("append").save(f"file://{target}")
-        found = spark.read.format("rolling").load(f"file://{target}")
-        [row] = found.selectExpr("count(*)", "sum(octet_length(value))").collect()
-        count = job.pick(ROWS, ROWS_QUICK)
-        assert row[0] == count, f"{row[0]} rows instead of {count}"
-        job.sample.byte_count = row[1] + count
-        shutil.rmtree(f"{target}$chunks", ignore_errors=True)
-        os.remove(f"{target}$header")
+def _write_files(job: Job) -> None:
+    """Write rows as plain files of JSON, and count them."""
+    spark, target = job.given["spark"], f"{job.given['folder']}/{job.name}"
+    rows = _rows(job)
+    with measured(job):
+        rows.write.json(f"file://{target}")
+    _count(job, spark.read.text(f"file://{target}"))
+    shutil.rmtree(target)
+
+
+def _count(job: Job, found: Any) -> None:
+    [row] = found.selectExpr("count(*)", "sum(octet_length(value))").collect()
+    count = job.pick(ROWS, ROWS_QUICK)
+    assert row[0] == count, f"{row[0]} rows instead of {count}"
+    job.sample.byte_count = row[1] + count
 
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
     """Hands the same rows to a writer that drops them."""
 
-    kind: str
+    as_text: bool
 
     def __call__(self, job: Job) -> None:
         from benchmarks.spark.floor import Dropped
+        from rollingfs.spark import to_json
 
         spark = job.given["spark"]
         spark.dataSource.register(Dropped)
-        rows = _rows(job, self.kind)
+        rows = _rows(job)
+        rows = to_json(rows) if self.as_text else rows
         with measured(job):
             rows.write.format("dropped").mode("append").save()
 
 
-def _rows(job: Job, kind: str) -> Any:
-    rows = (
+def _rows(job: Job) -> Any:
+    return (
         job.given["spark"]
         .range(0, job.pick(ROWS, ROWS_QUICK), 1, data.FILES)
         .selectExpr(
@@ -122,31 +174,25 @@ def _rows(job: Job, kind: str) -> Any:
             "array(id, id + 1) l",
         )
     )
-    return rows if kind == "json" else rows.selectExpr("to_json(struct(*)) value")
 
 
 TYPED: dict[str, Any] = {
-    "source, JSON, plain types": Query("json", _Source("json", PLAIN_TYPES), SUMS),
-    "source, JSON": Query("json", _Source("json", TYPES), SUMS),
-    "source, JSON, _corrupt_record": Query("json", _Source("json", CORRUPT), SUMS),
-    "spark.read.json": Query("json", Files(PLAIN, "plain-json", "json", TYPES), SUMS),
+    **_ways("JSON", "json", TYPES, SUMS),
+    "JSON, plain types, strict": Query("json", _Strict(PLAIN_TYPES), SUMS),
+    "JSON, plain types, spark.read": Query("json", Files(PLAIN, "plain-json", "json", PLAIN_TYPES), SUMS),
+    "1 column, spark.read": Query("id", Files(PLAIN, "plain-json", "json", TYPES), SUMS[:2]),
+    "1 column, path": Query("id", _Records("json", TYPES, "json"), SUMS[:2]),
     "same batch": Query("same", _same, SUMS),
 }
-ODD: dict[str, Any] = {
-    "source, JSON": TYPED["source, JSON"],
-    "source, JSON, 1 % bad": Query("bad", _Source("json", CORRUPT, "bad"), SUMS),
-    "spark.read.json, 1 % bad": Query("bad", Files(PLAIN, "plain-bad", "json", CORRUPT), SUMS),
-    "source, JSON, objects": Query("maps", _Source("json", OBJECTS, "maps"), MAP_SUMS),
-    "source, JSON, maps": Query("maps", _Source("json", MAPS, "maps"), MAP_SUMS),
-    "spark.read.json, maps": Query("maps", Files(PLAIN, "plain-maps", "json", MAPS), MAP_SUMS),
-}
+ODD: dict[str, Any] = {**_ways("1 % bad", "bad", CORRUPT, SUMS), **_ways("maps", "maps", MAPS, MAP_SUMS)}
 WRITTEN: dict[str, Any] = {
-    "source, CSV": Query("csv", _Source("csv", TYPES), SUMS),
-    "spark.read.csv": Query("csv", Files(PLAIN, "plain-csv", "csv", TYPES), SUMS),
-    "write JSON": _Write("json"),
-    "to_json, write text": _Write("text"),
-    "rows dropped": _Drop("json"),
-    "to_json, text dropped": _Drop("text"),
+    "CSV, spark.read": Query("csv", Files(PLAIN, "plain-csv", "csv", TYPES), SUMS),
+    "CSV, path": Query("csv", _Records("csv", TYPES, "csv"), SUMS),
+    "CSV, text": Query("csv", _Records("csv", TYPES, "csv", AS_TEXT), SUMS),
+    "write.json": _write_files,
+    "to_json, write text": _write_segment,
+    "rows dropped": _Drop(as_text=False),
+    "to_json, text dropped": _Drop(as_text=True),
 }
 Expected = Mapping[str, tuple[Sequence[float], int]]
 
@@ -157,20 +203,19 @@ def prepare_typed(job: Job) -> Expected:
     same = rows[: count // BATCHES]
     write_same(f"{job.given['folder']}/batch", same)
     size = _write(job, "json", map(json.dumps, rows))
-    return {"json": (_sums(rows), size), "same": (tuple(BATCHES * one for one in _sums(same)), size)}
+    sums = _sums(rows)
+    return {"json": (sums, size), "id": (sums[:2], size), "same": (tuple(BATCHES * one for one in _sums(same)), size)}
 
 
 def prepare_odd(job: Job) -> Expected:
     rows = [_row(nth) for nth in range(job.pick(JSON_LINES, LINES_QUICK))]
-    whole = [json.dumps(row) for row in rows]
-    bad = [BAD_LINES[nth // 100 % 2] if nth % 100 == 0 else line for nth, line in enumerate(whole)]
+    bad = [BAD_LINES[nth // 100 % 2] if nth % 100 == 0 else json.dumps(row) for nth, row in enumerate(rows)]
     sound = [row for nth, row in enumerate(rows) if nth % 100]
     count = job.pick(MAP_LINES, LINES_QUICK)
     maps = [{"id": nth, "tags": {"a": nth, "b": 2 * nth}, "page": _row(nth)["page"]} for nth in range(count)]
     numbers, pages = sum(range(count)), sum(len(row["page"]) for row in maps)
     map_sums = tuple(data.FILES * one for one in (count, numbers, numbers, 2 * numbers, pages))
     return {
-        "json": (_sums(rows), _write(job, "json", whole)),
         "bad": ((data.FILES * len(rows), *_sums(sound)[1:]), _write(job, "bad", bad)),
         "maps": (map_sums, _write(job, "maps", map(json.dumps, maps))),
     }
@@ -231,9 +276,12 @@ CASES = (
         "Spark: 94 MB of JSON with dates, times and decimals",
         TYPED,
         (
-            _bound("JSON, all types / plain types", "source, JSON", "source, JSON, plain types"),
-            _bound("JSON, _corrupt_record", "source, JSON, _corrupt_record", "source, JSON, plain types"),
-            _bound("JSON, source / spark.read.json", "source, JSON", "spark.read.json"),
+            _bound("JSON, path / spark.read", "JSON, path", "JSON, spark.read", 1.1),
+            _bound("JSON, 1 column, path / spark.read", "1 column, path", "1 column, spark.read", 1.1),
+            _bound("JSON, text / spark.read", "JSON, text", "JSON, spark.read", 2.6),
+            _bound(
+                "JSON, plain types, strict / spark.read", "JSON, plain types, strict", "JSON, plain types, spark.read"
+            ),
         ),
         prepare_typed,
     ),
@@ -242,8 +290,9 @@ CASES = (
         "Spark: 94 MB of JSON with malformed lines, 84 MB with maps",
         ODD,
         (
-            _bound("JSON, 1 % bad / all types", "source, JSON, 1 % bad", "source, JSON"),
-            _bound("JSON, maps / objects", "source, JSON, maps", "source, JSON, objects"),
+            _bound("JSON, 1 % bad, text / spark.read", "1 % bad, text", "1 % bad, spark.read", 1.7),
+            _bound("JSON, maps, path / spark.read", "maps, path", "maps, spark.read", 1.1),
+            _bound("JSON, maps, text / spark.read", "maps, text", "maps, spark.read", 1.7),
         ),
         prepare_odd,
     ),
@@ -252,8 +301,9 @@ CASES = (
         "Spark: 88 MB of CSV read; 300,000 rows written as JSON",
         WRITTEN,
         (
-            _bound("CSV, source / spark.read.csv", "source, CSV", "spark.read.csv"),
-            _bound("JSON, write / to_json and text", "write JSON", "to_json, write text"),
+            _bound("CSV, path / spark.read", "CSV, path", "CSV, spark.read", 1.1),
+            _bound("CSV, text / spark.read", "CSV, text", "CSV, spark.read", 1.4),
+            _bound("JSON, to_json and text / write.json", "to_json, write text", "write.json", 1.9),
         ),
         prepare_written,
     ),

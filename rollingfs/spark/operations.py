@@ -16,7 +16,8 @@ from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance import Collected
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import damaged
-from rollingfs.spark.source import lines, places
+from rollingfs.spark.source import places
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.upkeep import collect_segment, offload_segment

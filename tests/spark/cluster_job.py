@@ -9,7 +9,7 @@ from typing import Any
 from cluster_module import doubled  # goes to the workers by --py-files
 from pyspark.sql import SparkSession
 
-from rollingfs.spark import doctor
+from rollingfs.spark import doctor, to_json
 from rollingfs.spark.maintain import maintain
 
 
@@ -17,7 +17,7 @@ def main(folder: str) -> dict[str, Any]:
     spark = SparkSession.builder.getOrCreate()
     found: dict[str, Any] = {"doctor": doctor(spark)}
     rows = spark.range(0, 1000, numPartitions=4)
-    rows.write.format("rolling").option("format", "json").mode("append").save(f"file://{folder}/log/n")
+    to_json(rows).write.format("rolling").mode("append").save(f"file://{folder}/log/n")
     source = spark.read.format("rolling").options(format="json", partitionBytes=2000).schema("id long")
     found["source"] = source.load(f"file://{folder}/log").selectExpr("sum(id)").first()[0]
     found["path"] = spark.read.schema("id long").json(f"rolling+file://{folder}/log/n").count()

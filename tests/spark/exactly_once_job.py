@@ -50,8 +50,8 @@ def pause(folder: Path) -> None:
 @contextlib.contextmanager
 def between_segments(folder: Path) -> Iterator[None]:
     """Commit to one segment after the other, and pause behind the first if the file says so."""
-    from rollingfs.spark.source import commits
-    from rollingfs.spark.source.segment_commit import SegmentCommit
+    from rollingfs.spark.source.sink import commits
+    from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 
     commit, limit, done = SegmentCommit.commit, commits.COMMITS_MAX, []
 

@@ -22,12 +22,14 @@ from pyspark.sql.types import StructType
 
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.spark.source import lines, places, stream_reader
+from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.formats import lines
+from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.ipc import MalformedStreamError
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream_reader import RollingStreamReader
+from rollingfs.spark.source.stream import stream_reader
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 SCHEMA = StructType().add("value", "string")
@@ -83,7 +85,7 @@ def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
         infer_schema(options_of(tmp_path / "f", format="arrow"))
     assert infer_schema(options_of(tmp_path / "f", format="arrow", onCorrupt="skip")).names == ["c"]
     with pytest.raises(CorruptChunkError):
-        infer_schema(options_of(tmp_path / "f" / "b", format="json"))
+        infer_schema(options_of(tmp_path / "f" / "b", format="arrow"))
 
 
 def test_the_option_for_corrupt_segments_is_fail_or_skip():

@@ -26,10 +26,10 @@ from pyspark.sql.types import StructType
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, CorruptChunkError
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.spark.source import offset_store, offsets, stream_reader
-from rollingfs.spark.source.data_loss import DataLossError
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream_reader import RollingStreamReader
+from rollingfs.spark.source.stream import offset_store, offsets, stream_reader
+from rollingfs.spark.source.stream.data_loss import DataLossError
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 TEXT = StructType().add("value", "string")
 ALL = ReadAllAvailable()

@@ -26,10 +26,10 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.folders.listing import Listings
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.spark.source import stream_reader
-from rollingfs.spark.source.data_loss import DataLossError
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream_reader import RollingStreamReader
+from rollingfs.spark.source.stream import stream_reader
+from rollingfs.spark.source.stream.data_loss import DataLossError
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 TEXT = StructType().add("value", "string")
 ALL = ReadAllAvailable()
@@ -396,7 +396,7 @@ def test_variants_are_refused_by_the_name_of_their_column(kind):
 
 
 def test_a_batch_without_tasks_empties_the_target_in_complete_mode(fs, tmp_path):
-    from rollingfs.spark.source.stream_writer import RollingStreamWriter
+    from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
 
     path = f"{tmp_path}/s"
     put(fs, path, b"old\n")

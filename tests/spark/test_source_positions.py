@@ -26,15 +26,15 @@ from pyspark.sql.types import StructType
 
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import Page
-from rollingfs.spark.source import lines, metadata
+from rollingfs.spark.source import metadata
 from rollingfs.spark.source.batch_reader import RollingReader
-from rollingfs.spark.source.compression import CompressedError
-from rollingfs.spark.source.data_loss import DataLossError
+from rollingfs.spark.source.formats import lines
+from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.modes import MalformedRecordError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.positions import Position, parse_position
-from rollingfs.spark.source.stream_reader import RollingStreamReader
+from rollingfs.spark.source.stream.data_loss import DataLossError
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
 TEXT = StructType().add("value", "string")
@@ -110,7 +110,7 @@ def test_options_of_batch_reads_are_refused_in_a_stream_and_the_impossible_every
 # -- cuts --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["text", "json", "csv", "arrow"])
+@pytest.mark.parametrize("kind", ["text", "json", "arrow"])
 def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, tmp_path, kind):
     """Cuts are taken between appends that end within records; the last of them is sealed."""
     chooser = random.Random(20261122)
@@ -121,8 +121,6 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
     for round in range(6):
         for name in names:
             data = numbered(9, 100 * round)
-            if kind == "csv":
-                data = b"".join(b"%d\n" % nth for nth in range(100 * round, 100 * round + 9))
             if kind == "arrow":
                 data = b"".join(arrow_stream(pa.record_batch({"n": [100 * round + nth]})) for nth in range(2))
             at = chooser.randrange(len(data))
@@ -130,7 +128,7 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
             cuts.append(str(stream.cut()))
             fs.append(name, data[at:])
     for name in names:
-        fs.append(name, {"arrow": b"", "csv": b"999"}.get(kind, b'{"n": 999}'))
+        fs.append(name, b"" if kind == "arrow" else b'{"n": 999}')
         fs.seal(name)
     cuts.append(str(stream.cut()))
     schema = TEXT if kind == "text" else NUMBERS
@@ -140,38 +138,6 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
     found += read(tmp_path / "f", schema, format=kind, startingOffsets=cuts[-1])
     assert sorted(found) == sorted(read(tmp_path / "f", schema, format=kind))
     assert len(found) == (36 if kind == "arrow" else 165)
-
-
-def test_the_header_of_csv_is_no_row_of_a_read_from_the_start_and_a_row_of_none_from_a_cut(fs, tmp_path):
-    path = tmp_path / "f" / "c"
-    fs.overwrite(str(path), b"n,s\n1,a\n")
-    cut = str(fs.stream(str(tmp_path / "f")).cut())
-    fs.append(str(path), b"2,b\n3,c\n")
-    schema = StructType().add("n", "long").add("s", "string")
-    options = {"format": "csv", "header": "true", "mode": "FAILFAST"}
-    assert read(path, schema, **options) == [1, 2, 3]
-    assert read(path, schema, endingOffsets=cut, **options) == [1]
-    assert read(path, schema, startingOffsets=cut, **options) == [2, 3]
-    assert begun(path, schema, **options) == [1, 2, 3]
-    assert begun(path, schema, startingOffsets=cut, **options) == [2, 3]
-
-
-@pytest.mark.parametrize("budget", [1, 9, 1000])
-def test_a_stream_of_csv_gives_each_line_once_and_the_header_never(fs, tmp_path, budget):
-    path, schema = tmp_path / "c", StructType().add("n", "long").add("s", "string")
-    options = streamed(path, format="csv", header="true", mode="FAILFAST", partitionBytes="10")
-    source = RollingStreamReader(parse_options(options), schema)
-    fs.create(str(path), CHUNKS)
-    found: list[Any] = []
-    start = source.initialOffset()
-    for data in (b"n,s\n1,a\n2", b",bb\r\n", b"3,c\n4,d\n5", b",e"):
-        fs.append(str(path), data)
-        if data == b",e":
-            fs.seal(str(path))
-        while (end := source.latestOffset(start, ReadMaxBytes(budget))) != start:
-            found += first_column(source, source.partitions(start, end))
-            start = json.loads(json.dumps(end))
-    assert found == [1, 2, 3, 4, 5]
 
 
 def gzipped(fs: RollingFileSystem, path: Path, count: int = 3) -> None:
@@ -374,9 +340,9 @@ def test_each_row_says_where_it_begins_in_which_segment_and_when_it_was_committe
 def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_rows(
     fs, tmp_path, monkeypatch, kind, block_bytes
 ):
-    """Blank lines give no row of JSON, lists several; a return counts as Spark counts it."""
+    """Blank lines give no row of JSON; a return counts as Spark counts it."""
     monkeypatch.setattr(lines.raw_blocks, "__defaults__", (block_bytes,))
-    pieces = [b'{"n": 1}\r\n', b"\n", b'[{"n": 2}, {"n": 3}]\n', b'{"n": 4}\r', b"  \n", b"[]\n", b"rubbish\n"]
+    pieces = [b'{"n": 1}\r\n', b"\n", b'{"n": 2}\n', b'{"n": 4}\r', b"  \n"]
     pieces += [b'{"n": 5}\n'] * 20 + [b"\n"] + [b'{"n": 6}']
     starts = [sum(map(len, pieces[:nth])) for nth in range(len(pieces))]
     fs.create(str(tmp_path / "s"), CHUNKS)
@@ -386,34 +352,9 @@ def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_ro
     if kind == "text":
         assert found == [(piece.rstrip(b"\r\n").decode(), start) for piece, start in zip(pieces, starts, strict=True)]
         return
-    expected = [(1, starts[0]), (2, starts[2]), (3, starts[2]), (4, starts[3]), (None, starts[6])]
-    expected += [(5, start) for start in starts[7:27]] + [(6, starts[28])]
+    expected = [(1, starts[0]), (2, starts[2]), (4, starts[3])]
+    expected += [(5, start) for start in starts[5:25]] + [(6, starts[26])]
     assert found == expected
-
-
-@pytest.mark.parametrize("header", ["true", "false"])
-@pytest.mark.parametrize("block_bytes", [16, 64, 4096])
-def test_offsets_of_csv_are_those_of_the_lines_behind_the_header(fs, tmp_path, monkeypatch, header, block_bytes):
-    monkeypatch.setattr(lines.raw_blocks, "__defaults__", (block_bytes,))
-    pieces = [b"\xef\xbb\xbf\r\n", b"n\r\n", b"1\r\n", b"\n", b'"2"\n', b"[3\n", b"  \n", *[b"4\n"] * 20, b"\r\n", b"5"]
-    pieces = pieces if header == "true" else [b"\xef\xbb\xbf6\n", *pieces[1:]]
-    fs.create(str(tmp_path / "s"), CHUNKS)
-    fs.append(str(tmp_path / "s"), b"".join(pieces))
-    schema = ours(StructType().add("n", "long"))
-    found = [row[:2] for row in rows(tmp_path / "s", schema, format="csv", header=header, partitionBytes="50")]
-    expected, at = [], 0
-    for piece in pieces:
-        text = piece.removeprefix(b"\xef\xbb\xbf").strip().strip(b'"')
-        if text and (header == "false" or at != len(pieces[0])):
-            expected.append((int(text) if text.isdigit() else None, at))
-        at += len(piece)
-    assert found == expected
-
-
-def test_a_segment_of_csv_that_is_only_a_header_has_no_rows_with_offsets(fs, tmp_path):
-    for text in (b"n", b"n\n", b"\n\nn\r\n", b""):
-        fs.overwrite(str(tmp_path / "s"), text)
-        assert rows(tmp_path / "s", ours(StructType().add("n", "long")), format="csv", header="true") == []
 
 
 def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
@@ -424,15 +365,6 @@ def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
     fs.overwrite(str(tmp_path / "b"), gzip.compress(b"{}\n"))
     with pytest.raises(CompressedError, match=r"/b: its bytes are compressed \(gzip\)"):
         read(tmp_path / "b", ours(NUMBERS), format="json", includeMetadata="true")
-
-
-def test_with_offsets_too_failfast_names_the_segment_and_the_other_modes_keep_or_drop_the_record(fs, tmp_path):
-    fs.overwrite(str(tmp_path / "s"), b'{"n": 1}\n{"n": "x"}\n{"n": 3}\n')
-    schema = ours(StructType().add("n", "long"))
-    with pytest.raises(MalformedRecordError, match=rf"^{tmp_path}/s: in bytes 0 to \d+, "):
-        rows(tmp_path / "s", schema, format="json", mode="FAILFAST")
-    assert [row[:2] for row in rows(tmp_path / "s", schema, format="json")] == [(1, 0), (None, 9), (3, 20)]
-    assert [row[:2] for row in rows(tmp_path / "s", schema, format="json", mode="DROPMALFORMED")] == [(1, 0), (3, 20)]
 
 
 def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):
@@ -467,12 +399,9 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
     assert read(tmp_path / "s", own, format="json") == ["theirs"]
     with pytest.raises(ValueError, match="column _offset is string, but with includeMetadata it is long"):
         read(tmp_path / "s", own, format="json", includeMetadata="true")
-    with pytest.raises(ValueError, match="the data has a column _offset"):
-        infer_schema(parse_options(given(tmp_path / "s", format="json", includeMetadata="true")))
-    fs.overwrite(str(tmp_path / "c"), b"n,_segment\n1,2\n")
-    csv = given(tmp_path / "c", format="csv", header="true", includeMetadata="true")
+    fs.overwrite(str(tmp_path / "c"), arrow_stream(pa.record_batch({"n": [1], "_segment": [2]})))
     with pytest.raises(ValueError, match="the data has a column _segment"):
-        infer_schema(parse_options(csv))
+        infer_schema(parse_options(given(tmp_path / "c", format="arrow", includeMetadata="true")))
     with pytest.raises(ValueError, match="includeMetadata is not for it"):
         read(tmp_path / "s", own, format="binary", includeMetadata="true")
     schema = infer_schema(parse_options(given(tmp_path / "s", includeMetadata="true")))

@@ -1,4 +1,4 @@
-"""The parts of the data source that need no Spark: options, ranges, lines, JSON, Arrow streams, Parquet footers."""
+"""The parts of the data source that need no Spark: options, ranges, lines, Arrow streams, Parquet footers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import json
 import platform
 import subprocess
 import sys
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -23,23 +21,13 @@ require_module("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.spark.source import (
-    budget,
-    footer,
-    ipc,
-    json_schema,
-    json_writer,
-    jsonlines,
-    lines,
-    offsets,
-    parquet,
-    partitions,
-    text,
-)
-from rollingfs.spark.source.budget import Run
-from rollingfs.spark.source.offsets import Mark
+from rollingfs.spark.source import partitions
+from rollingfs.spark.source.formats import arrow_streams, footer, lines, parquet_files, text
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.stream import budget, offsets
+from rollingfs.spark.source.stream.budget import Run
+from rollingfs.spark.source.stream.offsets import Mark
 
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
@@ -215,7 +203,8 @@ def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, siz
         read, extent = reader_of(data), extent_of(data)
         found = []
         for one in partitions.split(extent, size):
-            for part in lines.blocks(read, extent.start, one.start, one.end, extent.end, block):
+            for _, held, end in lines.raw_blocks(read, extent.start, one.start, one.end, extent.end, block):
+                part = lines.normalized(held, end)
                 assert bytes(part)
                 found += lines_of(bytes(part))
                 assert b"\r" not in bytes(part)
@@ -233,125 +222,13 @@ def test_ends_of_lines_are_found_from_both_sides(data, look):
 
 
 def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
-    schema = pa.schema([("value", pa.string())])
-    batch = text.to_batch(lines_in(b"a\n\n\xff\xfe\nb"), schema)
-    assert batch.column(0).cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
+    found = text.to_lines(lines_in(b"a\n\n\xff\xfe\nb"))
+    assert found.cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
 
 
 def test_text_is_written_a_line_a_row_and_read_back():
     rows = pa.record_batch({"value": ["a", None, "ü"]})
-    assert b"".join(text.encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
-
-
-# -- JSON --------------------------------------------------------------------------------------------------------
-
-
-def json_rows(block: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
-    return [row for batch in jsonlines.Reader(schema).read(lines_in(block)) for row in batch.to_pylist()]
-
-
-def test_json_fields_come_as_the_schema_says_and_others_are_passed_over():
-    schema = pa.schema([("s", pa.string()), ("n", pa.int32()), ("missing", pa.bool_())])
-    assert json_rows(b'{"n": 1, "s": "a", "x": [1]}\n{"s": null}\n', schema) == [
-        {"s": "a", "n": 1, "missing": None},
-        {"s": None, "n": None, "missing": None},
-    ]
-
-
-def test_json_that_arrow_refuses_or_reads_otherwise_comes_as_from_spark():
-    schema = pa.schema([("s", pa.string()), ("n", pa.int8())])
-    block = b'{"s": 1.50, "n": 1}\n\n{"s": {"a": [true]}, "n": 300}\nno json\n[{"n": 2}, {"n": "3"}]\n{"n": 4}\n'
-    assert json_rows(block, schema) == [
-        {"s": "1.50", "n": 1},
-        {"s": '{"a": [true]}', "n": None},
-        {"s": None, "n": None},
-        {"s": None, "n": 2},
-        {"s": None, "n": None},
-        {"s": None, "n": 4},
-    ]
-
-
-def test_of_several_values_in_a_line_the_first_counts_as_for_spark():
-    schema = pa.schema([("n", pa.int64())])
-    assert json_rows(b'{"n": 1} {"n": 2}\n{"n": 3}\n', schema) == [{"n": 1}, {"n": 3}]
-
-
-def test_one_bad_line_among_many_good_ones_costs_only_its_own_row():
-    lines = [b'{"n": %d}\n' % nth for nth in range(1000)]
-    lines[700] = b'{"n": "x"}\n'
-    expected = [{"n": nth if nth != 700 else None} for nth in range(1000)]
-    assert json_rows(b"".join(lines), pa.schema([("n", pa.int64())])) == expected
-
-
-def test_lines_that_are_no_json_are_kept_where_the_schema_has_a_column_for_them():
-    schema = pa.schema([("n", pa.int64()), ("_corrupt_record", pa.string())])
-    assert json_rows(b'{"n": 1}\nbad\n', schema) == [
-        {"n": 1, "_corrupt_record": None},
-        {"n": None, "_corrupt_record": "bad"},
-    ]
-
-
-def test_json_dates_times_decimals_bytes_and_maps_are_converted():
-    kinds = {
-        "d": pa.date32(),
-        "t": pa.timestamp("us", "UTC"),
-        "l": pa.timestamp("us"),
-        "e": pa.decimal128(5, 2),
-        "b": pa.binary(),
-        "m": pa.map_(pa.string(), pa.int64()),
-    }
-    line = (
-        b'{"d":"2024-02-29","t":"2024-01-01T01:00:00+01:00","l":"2024-01-01 00:00:00","e":1.25,"b":"YQ==","m":{"k":1}}'
-    )
-    [row] = json_rows(line, pa.schema(list(kinds.items())))
-    assert row == {
-        "d": date(2024, 2, 29),
-        "t": datetime(2024, 1, 1, tzinfo=UTC),
-        "l": datetime(2024, 1, 1),
-        "e": Decimal("1.25"),
-        "b": b"a",
-        "m": [("k", 1)],
-    }
-    assert json_rows(b'{"e": 1000, "d": "no", "b": "!", "m": 1}', pa.schema(list(kinds.items()))) == [
-        dict.fromkeys(kinds)
-    ]
-
-
-def test_the_schema_of_a_sample_is_sorted_and_text_where_types_differ():
-    lines = [b'{"b": 1, "a": {"y": null, "x": [1, 2.5]}}', b'{"b": true, "c": 1}', b"", b'{"c": 2.0, "n": null}']
-    assert json_schema.infer(lines) == pa.schema(
-        [
-            ("a", pa.struct([("x", pa.list_(pa.float64())), ("y", pa.string())])),
-            ("b", pa.string()),
-            ("c", pa.float64()),
-            ("n", pa.string()),
-        ]
-    )
-    with pytest.raises(ValueError, match="give"):
-        json_schema.infer([b"", b"  "])
-
-
-def test_rows_are_written_as_json_lines_without_nulls_and_read_back_the_same():
-    rows = pa.record_batch(
-        {
-            "s": pa.array(['a"\n', None]),
-            "f": pa.array([float("nan"), 1.0]),
-            "e": pa.array([Decimal("1.20"), None]),
-            "t": pa.array([datetime(2024, 1, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
-            "d": pa.array([date(2024, 1, 1), None]),
-            "b": pa.array([b"a", None]),
-            "x": pa.array([[{"k": 1, "v": None}], []], pa.list_(pa.struct([("k", pa.int64()), ("v", pa.bool_())]))),
-            "m": pa.array([[("k", None)], None], pa.map_(pa.string(), pa.int64())),
-        }
-    )
-    written = b"".join(json_writer.encode(iter([rows])))
-    first, second = written.splitlines()
-    assert first.decode() == (
-        '{"s":"a\\"\\n","f":"NaN","e":1.20,"t":"2024-01-01T00:00:00.000Z","d":"2024-01-01","b":"YQ==",'
-        '"x":[{"k":1}],"m":{"k":null}}'
-    )
-    assert json.loads(second) == {"f": 1.0, "x": []}
-    assert str(json_rows(written, rows.schema)) == str(rows.to_pylist())
+    assert b"".join(text.FORMAT.encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
 
 
 # -- Arrow streams -----------------------------------------------------------------------------------------------
@@ -370,10 +247,10 @@ def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_
 ):
     data = b"".join(stream_of(*[pa.array(values, pa.int64()) for values in batches]) for batches in content)
     read, extent = reader_of(data), extent_of(data)
-    ranges = list(ipc.cut(read, extent, size))
+    ranges = list(arrow_streams.cut(read, extent, size))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ipc, "BATCH_BYTES", group)
-        parts = [list(ipc.batches(read, one, at_once=at_once)) for one in ranges]
+        patch.setattr(arrow_streams, "BATCH_BYTES", group)
+        parts = [list(arrow_streams.batches(read, one, at_once=at_once)) for one in ranges]
     found = [n for part in parts for batch in part for n in batch.column(0).to_pylist()]
     assert found == [n for batches in content for values in batches for n in values]
     assert all(
@@ -385,20 +262,20 @@ def test_a_range_that_ends_within_a_message_is_refused():
     data = stream_of([1], [2])
     extent = extent_of(data)
     for end in (extent.end - 20, extent.start + 3):
-        with pytest.raises(ipc.MalformedStreamError, match="goes on behind the range"):
-            list(ipc.batches(reader_of(data), Range(extent, extent.start, end)))
+        with pytest.raises(arrow_streams.MalformedStreamError, match="goes on behind the range"):
+            list(arrow_streams.batches(reader_of(data), Range(extent, extent.start, end)))
 
 
 def test_a_large_stream_is_cut_between_its_batches():
     data = stream_of(*[list(range(1000))] * 20)
-    assert len(list(ipc.cut(reader_of(data), extent_of(data), 20_000))) > 5
+    assert len(list(arrow_streams.cut(reader_of(data), extent_of(data), 20_000))) > 5
 
 
 def test_a_stream_with_dictionaries_stays_in_one_piece():
     column = pa.array(["a", "b"] * 1000).dictionary_encode()
     data = arrow_stream(*[pa.record_batch([column], ["s"])] * 5)
-    [one] = ipc.cut(reader_of(data), extent_of(data), 1000)
-    assert sum(batch.num_rows for batch in ipc.batches(reader_of(data), one)) == 10_000
+    [one] = arrow_streams.cut(reader_of(data), extent_of(data), 1000)
+    assert sum(batch.num_rows for batch in arrow_streams.batches(reader_of(data), one)) == 10_000
 
 
 def test_an_arrow_file_is_read_as_its_stream():
@@ -407,9 +284,9 @@ def test_an_arrow_file_is_read_as_its_stream():
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    [one] = ipc.cut(reader_of(data), extent_of(data), 10**6)
-    assert [found.to_pydict() for found in ipc.batches(reader_of(data), one)] == [{"n": [1, 2]}]
-    assert ipc.schema(reader_of(data), extent_of(data)) == batch.schema
+    [one] = arrow_streams.cut(reader_of(data), extent_of(data), 10**6)
+    assert [found.to_pydict() for found in arrow_streams.batches(reader_of(data), one)] == [{"n": [1, 2]}]
+    assert arrow_streams.schema(reader_of(data), extent_of(data)) == batch.schema
 
 
 def test_a_stream_is_taken_only_once_it_is_whole():
@@ -418,32 +295,37 @@ def test_a_stream_is_taken_only_once_it_is_whole():
     for size in range(len(data) + 1):
         part = data[:size]
         expected = len(one) * (size >= len(one)) + len(two) * (size >= len(data))
-        assert ipc.whole_end(reader_of(part), extent_of(part), SHIFT + size) == SHIFT + expected
-    assert ipc.whole_end(reader_of(data), extent_of(data), SHIFT + 1) == SHIFT + len(one)
+        assert arrow_streams.whole_end(reader_of(part), extent_of(part), SHIFT + size) == SHIFT + expected
+    assert arrow_streams.whole_end(reader_of(data), extent_of(data), SHIFT + 1) == SHIFT + len(one)
 
 
 def test_a_stream_without_its_end_mark_ends_where_the_next_begins():
     data = stream_of([1])[:-8] + stream_of([2]) + stream_of([3])[:-8]
-    ranges = list(ipc.cut(reader_of(data), extent_of(data), 10**6))
-    found = [n for one in ranges for batch in ipc.batches(reader_of(data), one) for n in batch.column(0).to_pylist()]
+    ranges = list(arrow_streams.cut(reader_of(data), extent_of(data), 10**6))
+    found = [
+        n
+        for one in ranges
+        for batch in arrow_streams.batches(reader_of(data), one)
+        for n in batch.column(0).to_pylist()
+    ]
     assert found == [1, 2, 3]
 
 
 def test_what_is_no_arrow_stream_is_refused_with_its_offset():
     data = stream_of([1])
-    with pytest.raises(ipc.MalformedStreamError, match="offset 1000: no message"):
-        list(ipc.streams(reader_of(b"some text, not Arrow"), extent_of(b"some text, not Arrow")))
-    [schema, *_] = ipc.messages(reader_of(data), extent_of(data))
+    with pytest.raises(arrow_streams.MalformedStreamError, match="offset 1000: no message"):
+        list(arrow_streams.streams(reader_of(b"some text, not Arrow"), extent_of(b"some text, not Arrow")))
+    [schema, *_] = arrow_streams.messages(reader_of(data), extent_of(data))
     head_gone = data[schema.end - SHIFT :]
-    with pytest.raises(ipc.MalformedStreamError, match="does not begin with a schema"):
-        list(ipc.streams(reader_of(head_gone), extent_of(head_gone)))
+    with pytest.raises(arrow_streams.MalformedStreamError, match="does not begin with a schema"):
+        list(arrow_streams.streams(reader_of(head_gone), extent_of(head_gone)))
 
 
 def test_rows_become_one_stream_and_none_become_nothing():
     batch = pa.record_batch({"n": [1, 2]})
-    data = b"".join(ipc.encode(iter([batch, batch.slice(0, 0), batch])))
+    data = b"".join(arrow_streams.encode(iter([batch, batch.slice(0, 0), batch])))
     assert pa.ipc.open_stream(data).read_all().to_pydict() == {"n": [1, 2, 1, 2]}
-    assert b"".join(ipc.encode(iter([batch.slice(0, 0)]))) == b""
+    assert b"".join(arrow_streams.encode(iter([batch.slice(0, 0)]))) == b""
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------
@@ -452,9 +334,9 @@ def test_rows_become_one_stream_and_none_become_nothing():
 def joined(files: list[bytes]) -> bytes:
     parts, shift = [], 0
     for data in files:
-        parts.append(footer.Part(parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
+        parts.append(footer.Part(parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
         shift += len(data)
-    return b"".join(files) + parquet.tail(parts)
+    return b"".join(files) + parquet_files.tail(parts)
 
 
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
@@ -469,7 +351,7 @@ def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(opti
 
 def test_every_offset_of_a_row_group_moves_with_it():
     data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
-    raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     shift = len(data)
     table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
@@ -480,7 +362,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
 
 def test_a_footer_taken_apart_and_put_together_is_the_same():
     data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
-    raw = parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
 
 
@@ -490,7 +372,7 @@ def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
         joined([one, other])
     with pytest.raises(footer.MalformedFooterError, match="does not end"):
         joined([one, one[:-1]])
-    raw = parquet.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
+    raw = parquet_files.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
     with pytest.raises(footer.MalformedFooterError, match="cut off"):
         footer.Decoder(raw[:-20]).struct()
 
@@ -501,19 +383,21 @@ def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
     data = joined([parquet_file(table, row_group_size=30), parquet_file(table, row_group_size=100)])
     found = []
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
-        found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
+        found += [
+            n for batch in parquet_files.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()
+        ]
     assert found == [*range(100), *range(100)]
 
 
 def test_the_parquet_encoder_gives_a_file_and_its_footer():
     batch = pa.record_batch({"n": [1, 2]})
-    encoder = parquet.Encoder(iter([batch, batch]))
+    encoder = parquet_files.Encoder(iter([batch, batch]))
     data = b"".join(encoder)
     assert pq.read_table(io.BytesIO(data)).to_pydict() == {"n": [1, 2, 1, 2]}
-    assert encoder.footer == parquet.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
-    nothing = parquet.Encoder(iter([batch.slice(0, 0)]))
+    assert encoder.footer == parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    nothing = parquet_files.Encoder(iter([batch.slice(0, 0)]))
     assert (list(nothing), nothing.footer) == ([], None)
-    assert pq.read_table(io.BytesIO(parquet.empty(batch.schema))).num_rows == 0
+    assert pq.read_table(io.BytesIO(parquet_files.empty(batch.schema))).num_rows == 0
 
 
 # -- offsets of a stream -----------------------------------------------------------------------------------------
@@ -574,14 +458,12 @@ def test_a_read_refuses_the_options_of_writes(name):
     ("name", "value"),
     [
         ("partitionBytes", "1"),
-        ("sampleBytes", "1"),
         ("onCorrupt", "skip"),
         ("failOnDataLoss", "false"),
         ("startingOffsets", "latest"),
         ("includeMetadata", "true"),
         ("maxBytesPerTrigger", "1"),
         ("mode", "FAILFAST"),
-        ("timeZone", "UTC"),
     ],
 )
 def test_a_write_refuses_the_options_of_reads_and_says_that_nothing_was_written(name, value):
@@ -592,7 +474,7 @@ def test_a_write_refuses_the_options_of_reads_and_says_that_nothing_was_written(
 
 
 def test_options_of_both_sides_are_refused_by_neither():
-    both = {"storage_options": "{}", "tiers": "{}", "format": "csv", "header": "true", "sep": ";", "quote": "'"}
+    both = {"storage_options": "{}", "tiers": "{}", "compression": "none"}
     found = parse_options({"path": "/x", "queryName": "q", "checkpointLocation": "/c", **both})
     found.check_read()
     found.check_write()

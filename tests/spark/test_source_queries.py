@@ -14,6 +14,7 @@ from tests.support.servers import require_module
 require_module("pyarrow")
 require_module("pyspark")
 
+from rollingfs.spark import to_json
 from tests.spark.test_source_batch import load, options_of, rows, url
 from tests.support.spark import Place
 
@@ -30,7 +31,7 @@ def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **o
     """A query up to the present end; the batches that it made."""
     reader = source.readStream.format("rolling").options(**options_of(place), format="json", **options)
     frame = reader.schema("n long, s string").load(url(place, name)).selectExpr("n", "upper(s) s")
-    writer = frame.writeStream.format("rolling").options(**options_of(place), format="json", taskMessageBytes=0)
+    writer = to_json(frame).writeStream.format("rolling").options(**options_of(place), taskMessageBytes=0)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(url(place, target))
     query.awaitTermination()
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
@@ -79,8 +80,9 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
     disk.segment("s", lines(0, 10), SMALL)
     frame = source.readStream.format("rolling").option("format", "json").schema("n long").load(url(disk, "s"))
     for _ in range(2):
-        writer = frame.groupBy((frame.n % 2).alias("odd")).count().writeStream.outputMode("complete")
-        query = writer.format("rolling").option("format", "json").option("checkpointLocation", str(tmp_path / "check"))
+        counts = to_json(frame.groupBy((frame.n % 2).alias("odd")).count())
+        writer = counts.writeStream.outputMode("complete")
+        query = writer.format("rolling").option("checkpointLocation", str(tmp_path / "check"))
         query.trigger(availableNow=True).start(url(disk, "out")).awaitTermination()
         disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 20)))
     found = {row["odd"]: row["count"] for row in rows(load(disk, "out", "odd long, count long", format="json"))}
@@ -122,7 +124,12 @@ def test_a_batch_between_two_cuts_has_columns_that_say_where_its_rows_lie(source
     cuts.append(str(stream.cut()))
     disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(40, 50)))
     reader = source.read.format("rolling").options(**options_of(disk), format="json", includeMetadata=True)
-    frame = reader.options(startingOffsets=cuts[0], endingOffsets=cuts[1], partitionBytes=50).load(url(disk, "f"))
+    columns = "n long, s string, _offset long, _segment string, _commit_time timestamp"
+    frame = (
+        reader.schema(columns)
+        .options(startingOffsets=cuts[0], endingOffsets=cuts[1], partitionBytes=50)
+        .load(url(disk, "f"))
+    )
     assert frame.columns == ["n", "s", "_offset", "_segment", "_commit_time"]
     found = frame.orderBy("_offset").collect()
     assert [row["n"] for row in found] == list(range(30, 40))

@@ -52,7 +52,7 @@ def test_an_idle_query_asks_the_store_once_a_second(source, minio, tmp_path, pla
     assert len(seen) <= passed_s / POLL_S + 2  # one at the beginning, and one that was late
 
 
-@pytest.mark.parametrize("format_", ["text", "json", "parquet"])
+@pytest.mark.parametrize("format_", ["text", "parquet"])
 def test_a_batch_of_200_small_tasks_asks_a_store_three_things_besides_the_header(source, minio, tmp_path, format_):
     bucket = new_bucket(minio)
     fs = RollingFileSystem("s3", minio, header_cache_s=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import io
-import json
 import logging
 import pickle
 import random
@@ -32,13 +31,15 @@ from pyspark.sql.types import StructType
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.spark.source import commits, parquet, places
-from rollingfs.spark.source.commits import PartlyCommittedError
-from rollingfs.spark.source.compression import CompressedError
+from rollingfs.spark.source import places
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.messages import Receipt, task_bytes_max
-from rollingfs.spark.source.routing import NAME_BYTES_MAX, BadSegmentNameError
-from rollingfs.spark.source.segment_commit import SegmentCommit
+from rollingfs.spark.source.formats import parquet_files
+from rollingfs.spark.source.formats.compression import CompressedError
+from rollingfs.spark.source.sink import commits
+from rollingfs.spark.source.sink.commits import PartlyCommittedError
+from rollingfs.spark.source.sink.messages import Receipt, task_bytes_max
+from rollingfs.spark.source.sink.routing import NAME_BYTES_MAX, BadSegmentNameError
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.workers import worker_folder
 
 QUERY = "3f"
@@ -143,7 +144,7 @@ def test_by_default_96_tasks_may_send_64_kib_and_288_may_send_8():
 
 def test_the_parquet_file_of_a_text_of_1_kib_fits_the_message_of_each_of_200_tasks():
     text = random.Random(SEED).randbytes(KIB // 2).hex()
-    file = b"".join(parquet.Encoder(iter([record_batch(VALUE, [text])])))
+    file = b"".join(parquet_files.Encoder(iter([record_batch(VALUE, [text])])))
     assert 4 * KIB < len(file) <= task_bytes_max(199, 64 * KIB, 8 * KIB * KIB)
 
 
@@ -158,7 +159,7 @@ def test_a_task_that_writes_more_than_its_message_may_carry_stages_all_of_it(sin
     assert sink.lines() == ["a" * 9, "b" * 5, "c" * 5]
 
 
-@pytest.mark.parametrize("format_", ["text", "json", "arrow", "parquet"])
+@pytest.mark.parametrize("format_", ["text", "arrow", "parquet"])
 def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch, format_):
     found = []
     for limit in ("0", "64KiB"):
@@ -179,9 +180,8 @@ def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch,
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("format_", ["text", "json"])
-def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch, format_):
-    sink = Sink(monkeypatch, store, format=format_)
+def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch):
+    sink = Sink(monkeypatch, store)
     sink.pickled = lambda one: one
     tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
     for batch in range(5):
@@ -192,8 +192,7 @@ def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_he
             assert besides == (["write"] if batch % 2 else [])  # a chunk of tail and batch, or the tail
             assert Counter(store.verbs)["replace"] == 1
             assert len(store.calls) <= 5
-    found = [line if format_ == "text" else json.loads(line)["value"] for line in sink.lines()]
-    assert found == [row for _ in range(5) for [row] in tasks]
+    assert sink.lines() == [row for _ in range(5) for [row] in tasks]
     assert len(chunk_files(sink)) == 2
 
 
@@ -226,7 +225,7 @@ def test_the_footer_of_a_parquet_file_is_the_same_wherever_its_first_read_begins
     found = set()
     for near in (None, *range(len(data) + 1)):
         reads.clear()
-        found.add(parquet.footer_of(read, 6, len(data), near))
+        found.add(parquet_files.footer_of(read, 6, len(data), near))
         assert len(reads) == (1 if reads[0][0] <= len(data) - 8 - len(max(found)) else 2)
     assert len(found) == 1
 
@@ -312,7 +311,7 @@ def test_rows_go_to_the_segments_that_a_column_names_in_their_order_and_without_
 
 
 @pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
-@pytest.mark.parametrize("format_", ["json", "arrow", "parquet"])
+@pytest.mark.parametrize("format_", ["arrow", "parquet"])
 def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
     schema = StructType().add("n", "long").add("day", "date").add("s", "string")
     sink = Sink(monkeypatch, store, schema, segmentBy="day", format=format_, taskMessageBytes=message_bytes)
@@ -320,7 +319,6 @@ def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
     for batch in range(2):
         sink.stream(batch, [(1, one, "x"), (2, two, "y")], [(3, one, "z")])
     read = {
-        "json": lambda file: [json.loads(line) for line in file],
         "arrow": lambda file: arrow_rows(file.read()),
         "parquet": lambda file: pq.read_table(file).to_pylist(),
     }[format_]
@@ -332,29 +330,8 @@ def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
     assert rows == {"2026-11-21": day * 2, "2026-11-22": [{"n": 2, "s": "y"}] * 2}
 
 
-@pytest.mark.parametrize("message_bytes", ["64KiB", "0"])
-def test_each_segment_of_routed_csv_begins_with_the_names_of_the_columns_and_has_them_once(
-    store, monkeypatch, message_bytes
-):
-    schema = StructType().add("device", "string").add("value", "string").add("n", "long")
-    options = {"segmentBy": "device", "format": "csv", "header": "true", "taskMessageBytes": message_bytes}
-    sink = Sink(monkeypatch, store, schema, **options)
-    sink.stream(0, [("a", "x", 1), ("b", "y", 2)], [("a", "z", 3)])
-    sink.stream(1, [("c", "u", 4)], [("a", "v", 5)])
-    sink.stream(1, [("c", "u", 4)], [("a", "v", 5)])
-    sink.write([("b", "w", 6)])
-    assert sink.routed() == {
-        "a": ["value,n", "x,1", "z,3", "v,5"],
-        "b": ["value,n", "y,2", "w,6"],
-        "c": ["value,n", "u,4"],
-    }
-
-
-@pytest.mark.parametrize("format_", ["text", "json", "csv"])
-def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothing_is_written(
-    store, monkeypatch, format_
-):
-    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", format=format_, taskMessageBytes="0")
+def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothing_is_written(store, monkeypatch):
+    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", taskMessageBytes="0")
     writer = sink.source.streamWriter(ROUTED, False)
     with pytest.raises(CompressedError, match=r"^x\.gz: its name says .*nothing was written"):
         sink.run_tasks(writer, 0, [[("a", "1"), ("x.gz", "2")]])
@@ -385,7 +362,7 @@ def arrow_rows(data: bytes) -> list[Any]:
 
 
 def test_a_task_stages_what_its_message_may_not_carry_the_largest_segments_first(routed, store, monkeypatch):
-    from rollingfs.spark.source import task_writer
+    from rollingfs.spark.source.sink import task_writer
 
     routed.options["taskMessageBytes"] = "20"
     writer = routed.source.streamWriter(ROUTED, False)

@@ -13,6 +13,8 @@ from tests.support.servers import require_module
 require_module("pyarrow")
 require_module("pyspark")
 
+from rollingfs.spark import to_json
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -53,7 +55,7 @@ def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp
     fs.create(f"{tmp_path}/in")
 
     def upsert(rows: Any, batch: int) -> None:
-        writer = rows.write.format("rolling").options(format="json", txnAppId="counts", txnVersion=batch)
+        writer = to_json(rows).write.format("rolling").options(txnAppId="counts", txnVersion=batch)
         for _ in range(2):  # Spark repeats a batch whose end it has not noted
             writer.mode("append").save(f"file://{tmp_path}/counts")
 

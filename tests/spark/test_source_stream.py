@@ -25,11 +25,11 @@ from pyspark.sql.types import StructType
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.batch_reader import RollingReader
-from rollingfs.spark.source.ipc import MalformedStreamError
+from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.segment_commit import SegmentCommit
-from rollingfs.spark.source.stream_reader import DataLossError, RollingStreamReader
-from rollingfs.spark.source.stream_writer import RollingStreamWriter
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
+from rollingfs.spark.source.stream.stream_reader import DataLossError, RollingStreamReader
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 ALL = ReadAllAvailable()

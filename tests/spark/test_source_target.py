@@ -24,14 +24,15 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.spark.source import segment_commit, segments
-from rollingfs.spark.source.batch_writer import RollingWriter
+from rollingfs.spark.source import segments
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.footer import MalformedFooterError
+from rollingfs.spark.source.formats.footer import MalformedFooterError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema
-from rollingfs.spark.source.segment_commit import SegmentCommit
-from rollingfs.spark.source.stream_writer import RollingStreamWriter
+from rollingfs.spark.source.sink import segment_commit
+from rollingfs.spark.source.sink.batch_writer import RollingWriter
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
 
 SCHEMA = StructType().add("value", "string")
 QUERY = "3f"

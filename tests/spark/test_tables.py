@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from rollingfs.spark import read_json
+
 pytestmark = pytest.mark.slow
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -30,7 +32,7 @@ def _rows(frame: Any) -> list[str]:
 
 def _rolling(source: Any, log: Path) -> Any:
     # small enough for a task a segment
-    return source.read.format("rolling").options(format="json", partitionBytes="16").load(f"file://{log}")
+    return read_json(source, f"file://{log}", partitionBytes="16")
 
 
 def test_columns_of_folders_are_those_of_spark(source, log):
@@ -66,7 +68,7 @@ def test_a_table_without_columns_is_refused_and_not_made(source, log):
 
 
 def test_a_table_with_columns_is_read_and_written_with_a_path_in_the_query(source, tmp_path):
-    where = f"WITH (path='file://{tmp_path}/rows', format='json')"
+    where = f"WITH (path='file://{tmp_path}/rows', format='arrow')"
     source.sql("CREATE TABLE named (n BIGINT) USING rolling")
     try:
         source.sql(f"INSERT INTO named {where} VALUES (7)")

@@ -16,6 +16,7 @@ from pyspark.sql import types
 from pyspark.sql.datasource import InputPartition
 
 from rollingfs import RollingFileSystem
+from rollingfs.spark import to_json
 from rollingfs.spark.source import rows, versions
 from rollingfs.spark.source.datasource import RollingDataSource
 
@@ -56,10 +57,9 @@ def test_a_stream_of_files_is_written_once_and_a_batch_that_runs_again_writes_no
 
     def run() -> None:
         query = (
-            source.readStream.schema("n long")
-            .json(f"{tmp_path}/in")
+            to_json(source.readStream.schema("n long").json(f"{tmp_path}/in"))
             .writeStream.format("rolling")
-            .options(format="json", checkpointLocation=f"{tmp_path}/checkpoint")
+            .options(checkpointLocation=f"{tmp_path}/checkpoint")
             .trigger(availableNow=True)
             .start(f"file://{tmp_path}/out")
         )

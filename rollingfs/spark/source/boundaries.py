@@ -15,12 +15,13 @@ from fsspec.utils import glob_translate
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source import compression, ipc, lines, places, segments
-from rollingfs.spark.source.data_loss import lose
-from rollingfs.spark.source.options import ARROW, BINARY, PARQUET, Options
+from rollingfs.spark.source import places, segments
+from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
 from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.stream.data_loss import lose
 from rollingfs.stream.cut_finder import offset_at
 
 
@@ -37,7 +38,7 @@ class Boundaries:
         self.options = options
         self.fs = fs
         asked = [one for one in (options.reading.starting, options.reading.ending) if one and not one.name]
-        if asked and options.format in (PARQUET, BINARY):
+        if asked and not options.form.grows:
             raise ValueError(
                 f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
             )
@@ -139,10 +140,7 @@ class Boundaries:
             compression.check_position(view.path, offset, view.start, view.length)
             return offset
         read = SegmentReader(self.fs, view).read
-        if self.options.format == ARROW:
-            end = ipc.whole_end(read, extent_of(view, view.start, offset), offset)
-            return end if end <= offset else view.start
-        return lines.last_line_end(read, view.start, offset)
+        return self.options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)
 
     def _is_same(self, view: Snapshot, point: Point) -> bool:
         known = point.incarnation

@@ -68,7 +68,7 @@ class RollingDataSource(DataSource):
         OSError
             A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.batch_writer import RollingWriter
+        from rollingfs.spark.source.sink.batch_writer import RollingWriter
 
         writer = RollingWriter(self._parsed(), schema, overwrite)
         writer.check_target()
@@ -86,7 +86,7 @@ class RollingDataSource(DataSource):
         from rollingfs.spark.source.versions import check_stream_reads
 
         check_stream_reads()
-        from rollingfs.spark.source.stream_reader import RollingStreamReader
+        from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)
 
@@ -99,7 +99,7 @@ class RollingDataSource(DataSource):
         OSError
             A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.stream_writer import RollingStreamWriter
+        from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
 
         writer = RollingStreamWriter(self._parsed(), schema, overwrite)
         if self._is_planning:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import groupby
 from urllib.parse import unquote
@@ -117,15 +117,13 @@ def _kind(text: str) -> str:
     return _STRING
 
 
-def value_of(text: str | None, kind: str, zone: tzinfo) -> object:
-    """A value of a column, in Python, as Spark's filters have it.
+def value_of(text: str | None, kind: str) -> object:
+    """A value of a column; a time without a zone is in UTC.
 
     Parameters
     ----------
     kind
         The Spark type of the column, in its short form.
-    zone
-        The zone of times.
 
     Raises
     ------
@@ -146,7 +144,7 @@ def value_of(text: str | None, kind: str, zone: tzinfo) -> object:
         return date.fromisoformat(text)
     if kind == _TIME_TYPE:
         time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     if kind == "boolean" and text.lower() in ("true", "false"):
         return text.lower() == "true"
     return _refuse(text, kind)

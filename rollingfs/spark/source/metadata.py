@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +12,10 @@ from rollingfs.client import Client
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.format.header import Chunk
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.spark.source.lines import FEED, Lines
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
 SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
 _TYPES = {OFFSET: pa.int64(), SEGMENT: pa.string(), COMMIT_TIME: pa.timestamp("us", "UTC")}
-_BREAK = re.compile(rb"\r\n|\r|\n")
-_LIST = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\[", re.MULTILINE)
-"""A line that gives a row for each of its values."""
 
 
 def data_schema(schema: pa.Schema) -> pa.Schema:
@@ -125,39 +120,3 @@ def with_columns(
         else:
             columns.append(batch.column(field.name))
     return pa.record_batch(columns, schema=schema)
-
-
-def line_starts(data: bytes, end: int, position: int) -> list[int]:
-    """The offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
-    found = [position, *(position + at.end() for at in _BREAK.finditer(data, 0, end))]
-    return found if found[-1] < position + end else found[:-1]
-
-
-def located(
-    read: Callable[[Lines], list[pa.RecordBatch]], block: Lines, starts: Sequence[int], gives_lists: bool
-) -> Iterator[tuple[pa.RecordBatch, Sequence[int]]]:
-    """The batches that a format makes of a block, with the offset of each row.
-
-    A line gives one row, none (a blank one) or several (a list of objects). Where the numbers differ, halves are read.
-
-    Parameters
-    ----------
-    gives_lists
-        A line may give several rows.
-    """
-    batches = read(block)
-    count = sum(batch.num_rows for batch in batches)
-    if len(starts) == 1:
-        yield from ((batch, [starts[0]] * batch.num_rows) for batch in batches)
-    elif count == len(starts) and not (gives_lists and _LIST.search(block.data, block.start, block.end)):
-        at = 0
-        for batch in batches:
-            yield batch, starts[at : at + batch.num_rows]
-            at += batch.num_rows
-    elif count:
-        data, start, end = block
-        half = (start + end) // 2
-        middle = data.find(FEED, half, end - 1) + 1 or data.rfind(FEED, start, half) + 1
-        first = data.count(FEED, start, middle)
-        yield from located(read, Lines(data, start, middle), starts[:first], gives_lists)
-        yield from located(read, Lines(data, middle, end), starts[first:], gives_lists)

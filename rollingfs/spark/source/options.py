@@ -5,49 +5,56 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rollingfs.policy import parse_bytes
-from rollingfs.spark.source import compression, reading_options, record_options, sink_options
+from rollingfs.spark.source import formats, reading_options
+from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.reading_options import ReadingOptions
-from rollingfs.spark.source.record_options import RecordOptions, parse_record_options
-from rollingfs.spark.source.sink_options import SinkOptions
+from rollingfs.spark.source.sink import sink_options
+from rollingfs.spark.source.sink.sink_options import SinkOptions
 
-TEXT, JSON, CSV, ARROW, PARQUET, BINARY = FORMATS = ("text", "json", "csv", "arrow", "parquet", "binary")
-LINES = (TEXT, JSON, CSV)
-"""The formats whose records are lines."""
+CSV = "csv"
 FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
-SAMPLE_BYTES_DEFAULT = 4 * 1024 * 1024
+
+if TYPE_CHECKING:
+    from rollingfs.spark.source.formats.contract import Format
 
 _OWN = {
     "format": "format",
     "storage_options": "storage_options",
     "tiers": "tiers",
     "partitionbytes": "partitionBytes",
-    "samplebytes": "sampleBytes",
     "maxbytespertrigger": "maxBytesPerTrigger",
     "failondataloss": "failOnDataLoss",
     "oncorrupt": "onCorrupt",
     **sink_options.NAMES,
     **reading_options.NAMES,
-    **record_options.OWN,
+    "compression": "compression",
+    "mode": "mode",
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _READS = frozenset(
-    {"partitionbytes", "samplebytes", "maxbytespertrigger", "failondataloss", "oncorrupt"}
-    | reading_options.NAMES.keys()
-    | record_options.READS
+    {"partitionbytes", "maxbytespertrigger", "failondataloss", "oncorrupt", "mode"} | reading_options.NAMES.keys()
 )
 """Those of a read; a write has no use for them."""
+READING = frozenset(_OWN.keys() - sink_options.NAMES.keys() - {"format", "mode"})
+"""Those that a read of text may have."""
 _WRITES = frozenset(sink_options.NAMES)
 """Those of a write."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
 """Names that Spark puts beside them."""
+FAILFAST = "FAILFAST"
+SPARKS_OWN = (
+    "read with rollingfs.spark.read_csv(spark, url, schema) or stream_csv, and JSON with read_json or stream_json; "
+    "write with rollingfs.spark.to_csv(rows).write.format('rolling'), and JSON with to_json"
+)
+"""What to write where the parsers and writers of Spark do the work."""
 NO_TABLE = (
     "Spark does not tell a data source in Python the path and the options of a table: make a view with CREATE "
-    "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'json'), "
-    "or write FROM table WITH (path='URL', format='json')"
+    "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'arrow'), "
+    "or write FROM table WITH (path='URL', format='arrow')"
 )
 """What a user who makes or reads a table must know."""
 _TRUTHS = {"true": True, "false": False}
@@ -67,17 +74,16 @@ class Options:
     """The options of a read or write, checked."""
 
     places: tuple[Place, ...]
-    format: str = TEXT
+    format: str = formats.TEXT
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """It may hold secrets, so it must be in no text that Spark shows or logs."""
     partition_bytes: int = PARTITION_BYTES_DEFAULT
-    sample_bytes: int = SAMPLE_BYTES_DEFAULT
     trigger_bytes_max: int | None = None
     fails_on_data_loss: bool = True
     skips_corrupt: bool = False
     sink: SinkOptions = field(default_factory=SinkOptions)
     reading: ReadingOptions = field(default_factory=ReadingOptions)
-    records: RecordOptions = field(default_factory=RecordOptions)
+    compression: str = compression.AUTO
     given: frozenset[str] = frozenset()
     """The names of what the user gave, in lower case."""
 
@@ -122,6 +128,11 @@ class Options:
             raise ValueError(f"a write goes to one segment, but {len(self.places)} are named; nothing was written")
         return self.places[0]
 
+    @property
+    def form(self) -> Format:
+        """What the format makes of bytes and rows."""
+        return formats.of(self.format)
+
     def codec(self, path: str) -> str | None:
         """The compression with which the segment at a path is read; None: as it is.
 
@@ -130,7 +141,7 @@ class Options:
         CompressedError
             Its name says one that cannot be read.
         """
-        return compression.codec_of(path, self.records.compression) if self.format in LINES else None
+        return compression.codec_of(path, self.compression) if self.form.has_lines else None
 
     @property
     def target_options(self) -> dict[str, Any]:
@@ -164,27 +175,44 @@ def parse_options(options: Mapping[str, str]) -> Options:
         raise ValueError(f"format('rolling') cannot be a table, and none was made: {NO_TABLE}")
     unknown = sorted(given.keys() - _OWN.keys() - _SPARKS)
     if unknown:
-        raise ValueError(f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN.values())}")
+        raise ValueError(
+            f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN.values())}. "
+            f"Options of JSON and CSV are for Spark's own parsers: {SPARKS_OWN}"
+        )
     places = tuple(parse_url(url) for url in _urls(given))
     protocols = sorted({place.protocol for place in places})
     if len(protocols) != 1:
         raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
     trigger = given.get("maxbytespertrigger")
-    kind = _choice(given, "format", FORMATS, TEXT)
+    kind = _format(given)
     return Options(
         places,
         kind,
         _with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
         _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
-        _size(given, "samplebytes", SAMPLE_BYTES_DEFAULT),
         None if trigger is None else _size(given, "maxbytespertrigger", 0),
         _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
         _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
         sink=sink_options.parse(given),
         reading=reading_options.parse_reading(given),
-        records=parse_record_options(given, kind),
+        compression=_choice(given, "compression", compression.CHOICES, compression.AUTO),
         given=frozenset(given),
     )
+
+
+def _format(given: Mapping[str, str]) -> str:
+    """The format, after a look at what only the parsers of Spark have."""
+    if given.get("format") == CSV:
+        raise ValueError(f"format 'csv' is read and written by Spark itself: {SPARKS_OWN}")
+    kind = _choice(given, "format", tuple(formats.MODULES), formats.TEXT)
+    if "compression" in given and not formats.of(kind).has_lines:
+        raise ValueError(f"option compression is for lines, and format {kind!r} has none")
+    if "mode" in given and (kind != formats.JSON or given["mode"].upper() != FAILFAST):
+        raise ValueError(
+            f"option mode is {given['mode']!r}, and format {kind!r} has no modes: json is strict, as with {FAILFAST}, "
+            f"and the modes are those of Spark's own parser: {SPARKS_OWN}"
+        )
+    return kind
 
 
 def parse_url(url: str) -> Place:

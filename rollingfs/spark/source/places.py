@@ -244,10 +244,5 @@ def folders_of(path: str) -> Iterator[str]:
         yield path
 
 
-def url_of(options: Options, path: str) -> str:
-    """The URL by which Spark, pandas and this data source open a segment."""
-    return f"rolling+{options.target_protocol}://{path}"
-
-
 def _is_skipped(path: str) -> bool:
     return any(fnmatch.fnmatchcase(part, "[_.]*") for part in path.split("/"))

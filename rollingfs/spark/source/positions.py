@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from rollingfs.spark.source.offsets import is_complete, parse
+from rollingfs.spark.source.stream.offsets import is_complete, parse
 from rollingfs.stream.cut import CUT_FORMAT, StreamCut
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +64,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return checked(pa.record_batch([_column(batch, field) for field in schema], schema=schema))
 
 
-def constant(text: str | None, field: Any, zone: tzinfo, path: str) -> pa.Scalar:
+def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
     """The value of a column that is the same in all rows of a segment.
 
     Parameters
@@ -80,7 +79,7 @@ def constant(text: str | None, field: Any, zone: tzinfo, path: str) -> pa.Scalar
     """
     kind = field.dataType.simpleString()
     try:
-        value = folder_columns.value_of(text, kind, zone)
+        value = folder_columns.value_of(text, kind)
         return pa.scalar(value, arrow_schema(type_of_one(field)).field(0).type)
     except (ValueError, pa.ArrowInvalid, OverflowError) as error:
         raise ValueError(

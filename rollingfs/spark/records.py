@@ -1,0 +1,265 @@
+"""JSON and CSV in segments, parsed and written by Spark itself.
+
+A batch goes over the Hadoop-compatible path where the session knows it; its files are then files to Spark. Else, and in
+a stream, ``format("rolling")`` gives lines of text, and Spark's `from_json` or `from_csv` parses them. The rows are
+those of `spark.read`. Must not be here: a parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rollingfs.spark import jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+JSON, CSV = "json", "csv"
+ALSO_SPARKS = ("basepath",)
+"""Options of the data source that Spark's own files have, too."""
+FOR_INFERENCE = ("storage_options", "tiers", "compression", "partitioncolumns", "basepath")
+"""Options of a stream that say where and how its segments lie: a look at their columns needs them."""
+NOT_OF_LINES = {"multiline": "true", "linesep": None, "encoding": None, "charset": None}
+"""Options that change where a line ends, each with the value that does; None: any but UTF-8."""
+_BLANKS = "".join(map(chr, range(33)))
+CORRUPT = "columnnameofcorruptrecord"
+_LINE, _ROW, _MARK = "_line", "_row", "\ufeff"
+_MALFORMED, _LETTERS_MAX = "{", 2**31 - 1
+
+
+def read_json(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
+    """Read segments of JSON lines, as ``spark.read.json`` reads files.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Best with the settings of `configure`: then the Hadoop-compatible path reads, in all formats of Spark's options.
+    url
+        A segment, a folder or a pattern: ``s3://bucket/events``, ``rolling+s3://bucket/events``, ``/data/events``.
+    schema
+        The columns, as a `StructType` or DDL. None infers them, with a read of all lines.
+    **options
+        Those of ``spark.read.json``, and those of ``format("rolling")``. One of the latter reads by the data source.
+
+    Raises
+    ------
+    ValueError
+        An option needs files (`multiLine`, `lineSep`, `encoding`), and the session or the URL has no path for them.
+    """
+    return _batch(JSON, spark, url, schema, options)
+
+
+def read_csv(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
+    """Read segments of CSV lines, as ``spark.read.csv`` reads files; see `read_json`."""
+    return _batch(CSV, spark, url, schema, options)
+
+
+def stream_json(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
+    """Follow segments of JSON lines; the rows are those of ``spark.read.json``.
+
+    Parameters
+    ----------
+    spark, url, schema, **options
+        As those of `read_json`. Without a schema the columns are those of what lies there when the query is made.
+    """
+    return _stream(JSON, spark, url, schema, options)
+
+
+def stream_csv(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
+    """Follow segments of CSV lines; see `stream_json`. With `header`, the first line of each segment is no row."""
+    return _stream(CSV, spark, url, schema, options)
+
+
+def to_json(rows: DataFrame, *beside: str, **options: Any) -> DataFrame:
+    """Rows as lines of JSON, as ``rows.write.json`` writes them; then write them with ``format("rolling")``.
+
+    Parameters
+    ----------
+    rows
+        A batch or a stream.
+    *beside
+        Columns that stay beside the line and are not in it, like that of option `segmentBy`.
+    **options
+        Those of ``write.json``.
+    """
+    return _lines("to_json", rows, beside, options)
+
+
+def to_csv(rows: DataFrame, *beside: str, **options: Any) -> DataFrame:
+    """Rows as lines of CSV; see `to_json`.
+
+    Raises
+    ------
+    ValueError
+        Option `header` is given: an append has no first line.
+    """
+    if str(options.get("header", "false")).lower() != "false":
+        raise ValueError("to_csv writes no header: an append cannot know whether its lines are the first of a segment")
+    return _lines("to_csv", rows, beside, options)
+
+
+def _lines(function: str, rows: DataFrame, beside: tuple[str, ...], options: Mapping[str, Any]) -> DataFrame:
+    from pyspark.sql import functions
+
+    columns = [_column(name) for name in rows.columns if name not in beside]
+    value = getattr(functions, function)(functions.struct(*columns), _texts(options)).alias("value")
+    return rows.select(*map(_column, beside), value)
+
+
+def _batch(kind: str, spark: SparkSession, url: str, schema: Any, options: Mapping[str, Any]) -> DataFrame:
+    ours, parsers = _parted(options)
+    path = _hadoop_url(spark, url)
+    if path is not None and not ours.keys() - set(ALSO_SPARKS):
+        reader = spark.read.format(kind).options(**options)
+        return (reader if schema is None else reader.schema(schema)).load(path)
+    if schema is None:  # a header names the columns
+        schema = _inferred(kind, spark, _text(kind, spark.read, url, ours, {**parsers, "header": "false"}), parsers)
+    return _parsed(kind, _text(kind, spark.read, url, ours, parsers), schema, parsers)
+
+
+def _stream(kind: str, spark: SparkSession, url: str, schema: Any, options: Mapping[str, Any]) -> DataFrame:
+    ours, parsers = _parted(options)
+    if schema is None:
+        where = {name: value for name, value in ours.items() if name in FOR_INFERENCE}
+        schema = _batch(kind, spark, url, None, {**where, **parsers}).schema
+    return _parsed(kind, _text(kind, spark.readStream, url, ours, parsers), schema, parsers)
+
+
+def _parted(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the data source, and those of Spark's parser; names in lower case."""
+    from rollingfs.spark.source.options import READING
+
+    lower = {name.lower(): value for name, value in _texts(options).items()}
+    ours = {name: value for name, value in lower.items() if name in READING}
+    return ours, {name: value for name, value in lower.items() if name not in ours}
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    texts = {name: value for name, value in options.items() if value is not None}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()}
+
+
+def _hadoop_url(spark: SparkSession, url: str) -> str | None:
+    """The URL by which the session opens the segments as files; None where it cannot."""
+    from rollingfs.spark.source.options import parse_url
+
+    place = parse_url(url)
+    scheme = f"rolling+{place.protocol}"
+    if scheme not in jar.SCHEMES or not spark.conf.get(f"spark.hadoop.fs.{scheme}.impl", ""):
+        return None
+    return f"{scheme}://{place.path.removeprefix(f'{place.protocol}://')}"
+
+
+def _text(kind: str, reader: Any, url: str, ours: Mapping[str, str], parsers: Mapping[str, str]) -> DataFrame:
+    """The lines, in the column `_LINE`, with the columns that the data source gives beside them."""
+    from pyspark.sql import functions
+
+    for name, value in NOT_OF_LINES.items():
+        given = parsers.get(name)
+        if given is not None and (given == value if value else given.upper() not in ("UTF-8", "UTF8")):
+            raise ValueError(
+                f"option {name} is {given!r}, and {url} is read by lines of UTF-8, because this is a stream, an option "
+                "of format('rolling') is given, or the session does not know the Hadoop-compatible path: read a batch "
+                "in a session that was made with rollingfs.spark.configure(builder), with Spark's own options"
+            )
+    has_header = kind == CSV and parsers.get("header") == "true"
+    more = {"includemetadata": "true"} if has_header else {}
+    text: DataFrame = reader.format("rolling").options(**{**ours, **more}).load(url)
+    text = text.withColumnRenamed("value", _LINE)
+    if has_header:
+        text = text.where("_offset > 0")
+        if ours.get("includemetadata") != "true":
+            text = text.drop("_offset", "_segment", "_commit_time")
+    if kind == CSV:
+        line = functions.trim(functions.col(_LINE), functions.lit(_BLANKS))
+        text = text.where(line != "")
+        if parsers.get("comment"):
+            text = text.where(~functions.startswith(functions.col(_LINE), functions.lit(parsers["comment"])))
+    return text
+
+
+def _inferred(kind: str, spark: SparkSession, text: DataFrame, parsers: Mapping[str, str]) -> StructType:
+    """The columns of some lines, as Spark infers them."""
+    import pyspark
+
+    lines: Any = text.select(_LINE)
+    if pyspark.__version__ < "4.2":
+        lines = lines.rdd.map(lambda row: row[0])
+    found: StructType = getattr(spark.read.options(**parsers), kind)(lines).schema
+    return found
+
+
+def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str]) -> DataFrame:
+    """The rows of lines, in the columns of a schema, with the other columns of the text behind them.
+
+    Spark's functions have no mode DROPMALFORMED. So a column for the malformed text tells which rows are malformed.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import StringType, StructType
+
+    wanted: Any = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    corrupt = str(parsers.get(CORRUPT) or text.sparkSession.conf.get("spark.sql.columnNameOfCorruptRecord"))
+    mode = parsers.get("mode", "").upper()
+    options = {**parsers, CORRUPT: corrupt, "mode": mode if mode == "FAILFAST" else "PERMISSIVE"}
+    beside = [name for name in text.columns if name != _LINE]
+    inside = StructType([field for field in wanted if field.name not in (*beside, corrupt)])
+    whole = StructType([*inside, *StructType().add(corrupt, StringType())])
+    row = functions.col(_ROW)
+    if kind == CSV:
+        ddl = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in whole)
+        found = text.withColumn(_ROW, functions.from_csv(_LINE, ddl, options))
+    else:
+        objects = _objects(inside, whole, corrupt, options)
+        found = text.withColumn(_ROW, functions.explode(objects)).where(row.isNotNull())
+    if mode == "DROPMALFORMED":
+        found = found.where(row[corrupt].isNull())
+
+    def column(field: Any) -> Column:
+        if field.name in beside:
+            return _column(field.name).cast(field.dataType)
+        if field.name == corrupt:
+            return functions.when(row[corrupt].isNotNull(), functions.col(_LINE))
+        return row[field.name]
+
+    columns = [column(field).alias(field.name) for field in wanted]
+    return found.select(*columns, *(_column(name) for name in beside if name not in wanted.names))
+
+
+def _objects(inside: StructType, whole: StructType, corrupt: str, options: Mapping[str, str]) -> Column:
+    """The rows of a line: one; of a list of objects several; of a blank line one that is null.
+
+    As for files, a byte order mark before a line is none of it, and a line that is not UTF-8 is malformed.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import ArrayType, StringType, StructType
+
+    line = functions.col(_LINE)
+    is_marked = functions.startswith(line, functions.lit(_MARK))
+    line = functions.when(is_marked, functions.substring(line, 2, _LETTERS_MAX)).otherwise(line)
+    line = functions.when(functions.is_valid_utf8(line), line).otherwise(_MALFORMED)
+    one = functions.from_json(line, whole, options)
+    # only an object tells whether something in it is malformed
+    wrapped = functions.concat(functions.lit('{"list":'), line, functions.lit("}"))
+    listed = StructType().add("list", ArrayType(inside)).add(corrupt, StringType())
+    malformed = functions.from_json(wrapped, listed, options)[corrupt]
+    items = functions.from_json(line, ArrayType(inside), options)
+    rows = functions.transform(
+        functions.when(~functions.exists(items, functions.isnull), items),  # a list with a null in it is malformed
+        lambda item: functions.struct(
+            *(item[field.name].alias(field.name) for field in inside), malformed.alias(corrupt)
+        ),
+    )
+    is_list = functions.startswith(functions.ltrim(line, functions.lit(" \t")), functions.lit("["))
+    return functions.when(is_list, functions.coalesce(rows, functions.array(one))).otherwise(functions.array(one))
+
+
+def _column(name: str) -> Column:
+    from pyspark.sql import functions
+
+    return functions.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,0 +1,306 @@
+"""Arrow IPC streams, one behind the other, or one IPC file: where their messages lie. Pure.
+
+Each task appends a stream of its own. A stream that is larger than a partition is cut between its record batches; a
+task that reads a part reads the schema of the stream first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rollingfs.errors import RollingError
+from rollingfs.spark.source import rows
+from rollingfs.spark.source.formats.lines import Read
+from rollingfs.spark.source.partitions import Extent, Range
+
+WINDOW_BYTES = 64 * 1024
+"""Size of one read in the search for messages: small messages share it; of a large one only the beginning is read."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""Size of the record batches into which rows are gathered before they are written."""
+
+Look = Callable[[int, int], bytes | memoryview]
+"""Gives the bytes ``[start, end)``, perhaps without copying them."""
+
+SCHEMA, DICTIONARY = 1, 2
+END = 0
+_CONTINUATION = b"\xff\xff\xff\xff"
+_PREFIX_BYTES = 8
+_FILE_HEAD = b"ARROW1\0\0"
+_FILE_TAIL = b"ARROW1"
+_FILE_TAIL_BYTES = 4 + len(_FILE_TAIL)
+
+
+class MalformedStreamError(RollingError, ValueError):
+    """The bytes are no Arrow IPC stream; the message says at which offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message."""
+
+    kind: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The part of a stream that an extent holds."""
+
+    messages: Sequence[Message]
+    ended: bool
+    """Whether the stream is complete: its end mark, or another stream, follows."""
+
+    @property
+    def start(self) -> int:
+        """Where its schema begins."""
+        return self.messages[0].start
+
+    @property
+    def end(self) -> int:
+        """Behind its last whole message."""
+        return self.messages[-1].end
+
+
+def streams(read: Read, extent: Extent) -> Iterator[Stream]:
+    """The streams of an extent, in order, without a message at its end that is not whole.
+
+    Raises
+    ------
+    MalformedStreamError
+        The extent does not begin with a schema, or bytes in between are no message.
+    """
+    current: list[Message] = []
+    for message in messages(read, extent):
+        if message.kind == SCHEMA and current:
+            yield Stream(current, ended=True)
+            current = []
+        if not current and message.kind != SCHEMA:
+            raise _malformed(extent, message.start, "it does not begin with a schema; truncate only between streams")
+        current.append(message)
+        if message.kind == END:
+            yield Stream(current, ended=True)
+            current = []
+    if current:
+        yield Stream(current, ended=False)
+
+
+def messages(read: Look, extent: Extent) -> Iterator[Message]:
+    """The messages of an extent, found by reading the beginning of each."""
+    window = _Window(read, extent)
+    position = extent.start
+    is_file = window.get(position, position + len(_FILE_HEAD)) == _FILE_HEAD
+    position += len(_FILE_HEAD) if is_file else 0
+    while position + _PREFIX_BYTES <= extent.end:
+        prefix = window.get(position, position + _PREFIX_BYTES)
+        if prefix[:4] != _CONTINUATION:
+            raise _malformed(extent, position, "no message begins there")
+        [size] = struct.unpack("<i", prefix[4:])
+        if size == 0:
+            yield Message(END, position, position + _PREFIX_BYTES)
+            position += _PREFIX_BYTES
+            if is_file and _is_footer(window, position, extent.end):
+                return
+            continue
+        body = position + _PREFIX_BYTES + size
+        if size < 0 or body > extent.end:
+            return
+        kind, length = _parse(window.get(position + _PREFIX_BYTES, body))
+        if body + length > extent.end:
+            return
+        yield Message(kind, position, body + length)
+        position = body + length
+
+
+def is_torn(read: Read, extent: Extent, end: int) -> bool:
+    """Whether bytes behind the last whole message, which ends at `end`, are those of another: no footer of a file."""
+    return end < extent.end and bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end)) != _FILE_TAIL
+
+
+def _is_footer(window: _Window, position: int, end: int) -> bool:
+    """Whether the bytes left are the footer of an IPC file."""
+    if end - position < _FILE_TAIL_BYTES:
+        return False
+    tail = window.get(end - _FILE_TAIL_BYTES, end)
+    [size] = struct.unpack("<i", tail[:4])
+    return tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end
+
+
+def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
+    """The kind of a message and the length of its body, as its flatbuffer says."""
+    [root] = struct.unpack_from("<I", metadata)
+    [back] = struct.unpack_from("<i", metadata, root)
+    table = root - back
+    [size] = struct.unpack_from("<H", metadata, table)
+
+    def offset(field: int) -> int:
+        place = 4 + 2 * field
+        return int(struct.unpack_from("<H", metadata, table + place)[0]) if place < size else 0
+
+    kind, length = offset(1), offset(3)
+    return metadata[root + kind] if kind else 0, struct.unpack_from("<q", metadata, root + length)[0] if length else 0
+
+
+class _Window:
+    """Serves small reads out of a larger one."""
+
+    def __init__(self, read: Look, extent: Extent) -> None:
+        self._read = read
+        self._extent = extent
+        self._start = 0
+        self._data: bytes | memoryview = b""
+
+    def get(self, start: int, end: int) -> bytes | memoryview:
+        end = min(end, self._extent.end)
+        if not self._start <= start <= end <= self._start + len(self._data):
+            self._start = start
+            self._data = self._read(start, min(max(end, start + WINDOW_BYTES), self._extent.end))
+        return self._data[start - self._start : end - self._start]
+
+
+def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:
+    return MalformedStreamError(f"{extent.path}: there is no Arrow IPC stream at offset {position}: {why}")
+
+
+# -- cutting -----------------------------------------------------------------------------------------------------
+
+
+def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
+    """Cut an extent into ranges of about `size_max` bytes: several whole streams, or part of a large one."""
+    start = end = extent.start
+    is_marked = True  # only behind an end mark does a reader go on with the next stream
+    for stream in streams(read, extent):
+        if end > start and (stream.end - start > size_max or not is_marked):
+            yield Range(extent, start, end)
+            start = end
+        is_large = stream.end - stream.start > size_max and len(stream.messages) > 1
+        if is_large and not any(found.kind == DICTIONARY for found in stream.messages):
+            yield from _cut(extent, stream, size_max)
+            start = stream.end
+        elif end == start:
+            start = stream.start
+        end, is_marked = stream.end, stream.messages[-1].kind == END
+    if end > start:
+        yield Range(extent, start, end)
+
+
+def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
+    schema, *batches = stream.messages
+    start = schema.end
+    for message in batches:
+        if message.end - start > size_max and message.start > start:
+            yield Range(extent, start, message.start, (schema.start, schema.end))
+            start = message.start
+    yield Range(extent, start, stream.end, (schema.start, schema.end))
+
+
+def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
+    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent.
+
+    The footer of a file belongs to its stream.
+
+    Parameters
+    ----------
+    is_last
+        No bytes can come behind the extent, so the last stream needs no end mark.
+    """
+    found = extent.start
+    for stream in streams(read, extent):
+        if not (stream.ended or is_last) or (stream.end > limit and found > extent.start):
+            break
+        found = stream.end
+    else:
+        if found > extent.start and _is_footer(_Window(read, extent), found, extent.end):
+            return extent.end
+    return found
+
+
+# -- rows --------------------------------------------------------------------------------------------------------
+
+
+def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.RecordBatch]:
+    """The record batches of a range.
+
+    Parameters
+    ----------
+    at_once
+        Read the whole range with one request, because each request to a remote store takes long. From a disk, reading
+        some messages at a time is faster, because they reuse memory.
+
+    Raises
+    ------
+    MalformedStreamError
+        The range does not end where a message does.
+    """
+    schema = pa.ipc.read_schema(pa.py_buffer(read(*one.head))) if one.head != (0, 0) else None
+    look: Look = _held(read(one.start, one.end), one.start) if at_once else read
+    found = list(messages(look, Extent(one.extent.path, one.extent.identity, one.start, one.end)))
+    if not found or found[-1].end != one.end:
+        raise _malformed(one.extent, found[-1].end if found else one.start, "a message goes on behind the range")
+    if any(message.kind == DICTIONARY for message in found):
+        yield from _with_dictionaries(pa.BufferReader(look(one.start, one.end)))
+        return
+    for group in _grouped(found):
+        source = pa.BufferReader(look(group[0].start, group[-1].end))
+        for message in group:
+            source.seek(message.start - group[0].start)
+            if message.kind == SCHEMA:
+                schema = pa.ipc.read_schema(source)
+            elif message.kind != END:
+                yield pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+
+
+def batch_starts(read: Look, one: Range) -> list[int]:
+    """The offsets of the messages from which `batches` makes record batches, in their order."""
+    found = messages(read, Extent(one.extent.path, one.extent.identity, one.start, one.end))
+    return [message.start for message in found if message.kind not in (SCHEMA, DICTIONARY, END)]
+
+
+def _held(data: bytes, start: int) -> Look:
+    """A reader of bytes that begin at offset `start`."""
+    view = memoryview(data)
+    return lambda first, last: view[first - start : last - start]
+
+
+def _grouped(found: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Groups of messages that are read together."""
+    first = 0
+    for index, message in enumerate(found):
+        if message.end - found[first].start >= BATCH_BYTES or index == len(found) - 1:
+            yield found[first : index + 1]
+            first = index + 1
+
+
+def _with_dictionaries(source: pa.BufferReader) -> Iterator[pa.RecordBatch]:
+    """The record batches of whole streams."""
+    while source.tell() < source.size():
+        if source.read_at(len(_FILE_HEAD), source.tell()) == _FILE_HEAD:
+            source.seek(source.tell() + len(_FILE_HEAD))
+        yield from pa.ipc.open_stream(source)
+
+
+def schema(read: Read, extent: Extent) -> pa.Schema | None:
+    """The schema of the first stream; None if there is none."""
+    for stream in streams(read, extent):
+        first = stream.messages[0]
+        return pa.ipc.read_schema(pa.py_buffer(read(first.start, first.end)))
+    return None
+
+
+def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    """Rows as one stream; without rows, no bytes."""
+    writer: pa.RecordBatchStreamWriter | None = None
+    sink = rows.OutputBuffer()
+    for group in rows.gathered(batches, BATCH_BYTES):
+        table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
+        if writer is None:
+            writer = pa.ipc.new_stream(sink, table.schema)
+        writer.write_table(table)
+        yield sink.drain()
+    if writer is not None:
+        writer.close()
+        yield sink.drain()

@@ -1,0 +1,163 @@
+"""Lines of byte ranges: a line belongs to the range that holds its first byte. Pure: a callback gives the bytes.
+
+As in Spark's own readers, a line ends with a line feed, a carriage return, or both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+BLOCK_BYTES = 8 * 1024 * 1024
+LOCAL_BLOCK_BYTES = 3 * 1024 * 1024
+"""Size of a block that is read from a disk: the processor's cache holds it, and the next block reuses its memory."""
+LOOK_BYTES = 64 * 1024
+LOOK_BYTES_MAX = 8 * 1024 * 1024
+
+Read = Callable[[int, int], bytes]
+"""Gives the bytes ``[start, end)``, all of them."""
+
+FEED, RETURN = b"\n", b"\r"
+_BREAK = re.compile(rb"\r\n|\r|\n")
+
+
+class Lines(NamedTuple):
+    """Whole lines: the bytes ``[start, end)`` of `data`, without a copy."""
+
+    data: bytes
+    start: int
+    end: int
+
+    def __bytes__(self) -> bytes:
+        return self.data[self.start : self.end]
+
+    @property
+    def ends(self) -> bool:
+        """Whether the last line has its line feed."""
+        return self.data[self.end - 1 : self.end] == FEED
+
+
+def raw_blocks(
+    read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES
+) -> Iterator[tuple[int, bytes, int]]:
+    """The lines that begin in ``[start, end)``, many to a block: its offset, data, and the size of the lines in that.
+
+    Only the last line before `stop` may lack its line feed. A line that was read in part is read again with the next
+    block, because joining the parts would copy the block.
+
+    Parameters
+    ----------
+    first
+        Where the first line of the extent begins.
+    stop
+        Where the bytes of the extent end; the last line of the range may reach this far.
+    """
+    position, size = begin(read, first, start, stop), block_bytes
+    while position + size < end:
+        data = read(position, position + size)
+        at = _last_break(data)
+        if at:
+            yield position, data, at
+        position += at
+        size = block_bytes if at else 2 * size
+    if position < end:
+        data = read(position, min(end + LOOK_BYTES, stop))
+        at = end - position
+
+        def held(start: int, end: int) -> bytes:
+            return data[start - position : end - position] if end <= position + len(data) else read(start, end)
+
+        more = rest(held, data[at - 1 : at], end, stop)
+        if at + len(more) > len(data):
+            data = data[:at] + more
+        yield position, data, at + len(more)
+
+
+def begin(read: Read, first: int, start: int, stop: int) -> int:
+    """The offset of the first line that begins at `start` or behind it; `stop` if there is none."""
+    if start <= first:
+        return first
+    before = read(start - 1, min(start + 1, stop))
+    if before[:1] == FEED or (before[:1] == RETURN and before[1:] != FEED):
+        return start
+    position, size = start, LOOK_BYTES
+    while position < stop:
+        upto = min(position + size, stop)
+        at = _first_break(data := read(position, upto), is_last=upto == stop)
+        if at:
+            return position + at
+        # the line feed of a return at the end of the data may come next, so the return is read again
+        position, size = upto - (data[-1:] == RETURN and upto < stop), min(2 * size, LOOK_BYTES_MAX)
+    return stop
+
+
+def rest(read: Read, last: bytes, position: int, stop: int) -> bytes:
+    """The missing end of a line with this last byte; nothing if the line is whole."""
+    if last == FEED or position >= stop:
+        return b""
+    if last == RETURN:
+        return FEED if read(position, position + 1) == FEED else b""
+    found = b""
+    size = LOOK_BYTES
+    while position < stop:
+        upto = min(position + size, stop)
+        found += read(position, upto)
+        if at := _first_break(found, is_last=upto == stop):
+            return found[:at]
+        position, size = upto, min(2 * size, LOOK_BYTES_MAX)
+    return found
+
+
+def last_line_end(read: Read, start: int, end: int) -> int:
+    """The offset behind the last line feed in ``[start, end)``; `start` if there is none. It reads from the end."""
+    size = LOOK_BYTES
+    while end > start:
+        begin_at = max(start, end - size)
+        at = read(begin_at, end).rfind(FEED)
+        if at >= 0:
+            return begin_at + at + 1
+        end, size = begin_at, min(2 * size, LOOK_BYTES_MAX)
+    return start
+
+
+def next_line_end(read: Read, start: int, end: int) -> int | None:
+    """The offset behind the first line feed in ``[start, end)``; None if there is none."""
+    size = LOOK_BYTES
+    while start < end:
+        upto = min(start + size, end)
+        at = read(start, upto).find(FEED)
+        if at >= 0:
+            return start + at + 1
+        start, size = upto, min(2 * size, LOOK_BYTES_MAX)
+    return None
+
+
+def normalized(data: bytes, end: int) -> Lines:
+    """The first `end` bytes of some data, which are whole lines, with one line feed at the end of each."""
+    if data.find(RETURN, 0, end) < 0:
+        return Lines(data, 0, end)
+    data = data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
+    return Lines(data, 0, len(data))
+
+
+def starts(data: bytes, end: int, position: int) -> list[int]:
+    """The offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
+    found = [position, *(position + at.end() for at in _BREAK.finditer(data, 0, end))]
+    return found if found[-1] < position + end else found[:-1]
+
+
+def _first_break(data: bytes, *, is_last: bool) -> int:
+    """Size of the first line with its end; 0 if it has no end, or if its end may go on behind the data."""
+    feed, back = data.find(FEED), data.find(RETURN)
+    if back < 0 or 0 <= feed < back:
+        return feed + 1
+    if data[back + 1 : back + 2] == FEED:
+        return back + 2
+    return back + 1 if is_last or back + 1 < len(data) else 0
+
+
+def _last_break(data: bytes) -> int:
+    """Size of all whole lines. A return at the end of the data does not count: its line feed may come next."""
+    feed = data.rfind(FEED)
+    return max(feed, data.rfind(RETURN, feed + 1, len(data) - 1)) + 1

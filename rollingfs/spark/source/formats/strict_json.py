@@ -1,0 +1,177 @@
+"""JSON lines by Arrow's own reader, whole blocks at once: fast, and strict.
+
+What Arrow refuses ends the query, and the error says where. Spark's parser, with its modes and all of its types, reads
+text: see `rollingfs.spark.records`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.types as pt
+
+from rollingfs.spark.source.formats.contract import Located
+from rollingfs.spark.source.formats.lines import FEED, Lines
+from rollingfs.spark.source.formats.text import Block, Text, to_lines
+from rollingfs.spark.source.partitions import Range
+from rollingfs.spark.source.segments import SegmentReader
+
+INSTEAD = (
+    "rollingfs.spark.stream_json(spark, url, schema), or read_json for a batch, reads it by Spark's own parser, with "
+    "all of its types, modes and options"
+)
+_KNOWN = (pt.is_boolean, pt.is_integer, pt.is_floating, pt.is_string)
+_BLANK_FIRST = re.compile(rb"[ \t]*\n")
+_ODD_FIRST = re.compile(rb"[ \t]*[^{ \t\n]")
+_ODD_BEGIN, _ODD_END = r"\n[ \t]*[^{ \t\n]", r"[^} \t\n][ \t]*\n"
+"""Lines that do not begin, or end, as an object does."""
+_SECOND = r"\}[ \t]*\{"
+"""Perhaps two objects in one line."""
+_FILLED, _BLANK = r"[^ \t]", r"\n[ \t]*\n"
+SHOWN_BYTES_MAX = 200
+"""Bytes of a refused line that its error shows."""
+
+
+class RefusedLineError(ValueError):
+    """Arrow's reader refuses a line."""
+
+
+class StrictJson(Text):
+    """A row for each line, which is one object."""
+
+    columns: ClassVar[str | None] = None
+
+    def infer(self, opened: SegmentReader) -> pa.Schema | None:
+        """Refused: a schema tells what is strict."""
+        raise ValueError(f"format 'json' needs .schema(...) and infers nothing; {INSTEAD}")
+
+    def check_read(self, schema: pa.Schema) -> None:
+        """Refuse types that Arrow's reader lacks, or reads otherwise than Spark: dates, times, decimals, maps."""
+        for field in schema:
+            if not _is_known(field.type):
+                raise ValueError(
+                    f"column {field.name!r} is of type {field.type}, and format 'json' has only truths, whole numbers, "
+                    f"floats, strings, and structs and lists of them; {INSTEAD}"
+                )
+
+    def check_write(self, schema: pa.Schema) -> None:
+        """Refused: Spark writes JSON."""
+        raise ValueError(
+            "rows are written as JSON by Spark, and as text to the segment: rollingfs.spark.to_json(rows).write"
+            ".format('rolling'), without option format; nothing was written"
+        )
+
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+        """Not asked: `check_write` refuses."""
+        raise NotImplementedError
+
+    def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
+        """The rows of a block; blank lines are none.
+
+        Raises
+        ------
+        RefusedLineError
+            Arrow refuses a line; the message says which.
+        """
+        block = piece.lines()
+        data = bytes(block) if block.start or block.end < len(block.data) else block.data
+        data = data if data.endswith(FEED) else data + FEED
+        try:
+            batch = _parsed(data, schema)
+        except pa.ArrowInvalid as error:
+            raise _refused(piece, data, schema, one, error) from error
+        if batch.num_rows:
+            yield batch, lambda: _filled_starts(piece, data)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return all(_is_known(field.type) for field in kind)
+    return _is_known(kind.value_type) if pt.is_list(kind) else any(test(kind) for test in _KNOWN)
+
+
+def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of whole lines.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A line is not one object, not UTF-8, or has a value of another type than its column.
+    """
+    if not data.isascii():
+        try:
+            str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid("it is not UTF-8") from error
+    if data.isspace():
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    _check_objects(data)
+    has_blank = _BLANK_FIRST.match(data) or _has(data, _BLANK)
+    count = len(_filled(data)) if has_blank else data.count(FEED)
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    table = pj.read_json(
+        pa.BufferReader(pa.py_buffer(data)),
+        pj.ReadOptions(use_threads=False, block_size=len(data)),
+        pj.ParseOptions(explicit_schema=nullable, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != count:
+        raise pa.ArrowInvalid("a line has several values, or a value has several lines")
+    [batch] = table.combine_chunks().to_batches()
+    return batch
+
+
+def _check_objects(data: bytes) -> None:
+    """Refuse lines that may be no object: with as many values as lines, each line is then one object.
+
+    A line break behind ``}`` and before ``{`` is never within a value. Arrow crashes the process at some lines of null.
+    """
+    is_odd = _ODD_FIRST.match(data) or _has(data, _ODD_BEGIN) or (_has(data, _SECOND) and _has(data, _ODD_END))
+    if is_odd:
+        raise pa.ArrowInvalid("it is not one object in one line")
+
+
+def _has(data: bytes, pattern: str) -> bool:
+    """Whether a place matches a pattern of RE2, of single bytes."""
+    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
+    return found
+
+
+def _filled(data: bytes) -> pa.Array:
+    """The numbers of the lines that are not blank."""
+    return pc.indices_nonzero(pc.match_substring_regex(to_lines(Lines(data, 0, len(data))), _FILLED))
+
+
+def _filled_starts(piece: Block, data: bytes) -> Sequence[int]:
+    starts = piece.starts()
+    return [starts[nth] for nth in _filled(data).to_pylist()]
+
+
+def _refused(piece: Block, data: bytes, schema: pa.Schema, one: Range, error: Exception) -> RefusedLineError:
+    """The error for the first line that Arrow refuses."""
+    texts = data.split(FEED)[:-1]
+
+    def is_refused(count: int) -> bool:
+        try:
+            _parsed(b"".join(text + FEED for text in texts[:count]), schema)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    nth = bisect_left(range(len(texts)), True, lo=1, key=is_refused) - 1
+    where = "a compressed line" if piece.position is None else f"the line at offset {piece.starts()[nth]}"
+    shown = texts[nth][:SHOWN_BYTES_MAX].decode(errors="replace")
+    reason = str(error).partition(" in row ")[0]
+    return RefusedLineError(
+        f"{one.extent.path}: {where} is refused ({reason}), and format 'json' is strict: {shown!r}. {INSTEAD}"
+    )
+
+
+FORMAT = StrictJson()

@@ -1,0 +1,132 @@
+"""Lines of text: cut anywhere, read as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rollingfs.spark.source import partitions
+from rollingfs.spark.source.formats import compression, lines
+from rollingfs.spark.source.formats.contract import Located, ReadOptions
+from rollingfs.spark.source.formats.lines import FEED, Lines, Read
+from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.segments import SegmentReader, is_remote
+
+COLUMN = "value"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Where a segment begins, Spark leaves it out."""
+
+
+class Block(NamedTuple):
+    """Bytes of whole lines."""
+
+    data: bytes
+    size: int
+    """Of the lines in the data."""
+    position: int | None
+    """The offset of the first byte; None if the segment is compressed."""
+
+    def lines(self) -> Lines:
+        """The lines, each ended by one line feed."""
+        found = lines.normalized(self.data, self.size)
+        marked = self.position == 0 and self.data.startswith(BYTE_ORDER_MARK)
+        return Lines(found.data, len(BYTE_ORDER_MARK), found.end) if marked else found
+
+    def starts(self) -> Sequence[int]:
+        """The offset of each line."""
+        assert self.position is not None
+        return lines.starts(self.data, self.size, self.position)
+
+
+class Text:
+    """Text: a row for each line."""
+
+    has_lines: ClassVar[bool] = True
+    grows: ClassVar[bool] = True
+    has_offsets: ClassVar[bool] = True
+    columns: ClassVar[str | None] = f"{COLUMN} string"
+
+    def infer(self, opened: SegmentReader) -> pa.Schema | None:
+        """Not asked: the columns are the same everywhere."""
+        raise NotImplementedError
+
+    def check_read(self, schema: pa.Schema) -> None:
+        """Refuse all but one column of strings."""
+        _check_schema(schema, "format 'text'")
+
+    def check_write(self, schema: pa.Schema) -> None:
+        """Refuse all but one column of strings."""
+        _check_schema(schema, "writing text")
+
+    def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
+        """Equal ranges; a compressed segment is one."""
+        if options.codec(extent.path) is None:
+            return partitions.split(extent, options.partition_bytes)
+        if options.reading.has_metadata:
+            raise ValueError(f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it")
+        compression.check_whole(extent, opened.view.start, opened.view.length)
+        return partitions.whole(extent)
+
+    def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
+        """None: the last line of a segment needs no line feed."""
+        return None
+
+    def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
+        """Behind a line feed; the last line of a sealed segment needs none."""
+        if is_last and upto == extent.end:
+            return upto
+        end = lines.last_line_end(read, extent.start, upto)
+        if end > extent.start:
+            return end
+        found = lines.next_line_end(read, upto, extent.end)
+        if found is not None:
+            return found
+        return extent.end if is_last else extent.start
+
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Block]:
+        """Blocks of lines that begin in a range."""
+        size = lines.BLOCK_BYTES if is_remote(opened.fs) else lines.LOCAL_BLOCK_BYTES
+        codec = options.codec(one.extent.path)
+        if codec is not None:
+            for block in compression.blocks(opened.read, one.extent, codec, size):
+                yield Block(block.data, block.end, None)
+            return
+        is_first = one.start == one.extent.start
+        for position, data, end in lines.raw_blocks(
+            opened.read, one.extent.start, one.start, one.end, one.extent.end, size
+        ):
+            if is_first and options.compression == compression.AUTO:
+                compression.check_plain(one.extent.path, data[:end])
+            is_first = False
+            yield Block(data, end, position)
+
+    def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
+        """A row for each line."""
+        yield pa.record_batch([to_lines(piece.lines())], schema=schema), piece.starts
+
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+        """A line for each row; a null is an empty line, as Spark writes it."""
+        for batch in batches:
+            if batch.num_rows:
+                texts = pc.fill_null(batch.column(0), "")
+                joined = pc.binary_join(pa.LargeListArray.from_arrays([0, len(texts)], texts), "\n")
+                yield joined[0].as_buffer().to_pybytes() + FEED
+
+
+def to_lines(block: Lines) -> pa.Array:
+    """The lines of a block, without their ends."""
+    # without decoding: bytes that are not UTF-8 pass, as in Spark's reader
+    offsets = pa.array([block.start, block.end - block.ends], pa.int32()).buffers()[1]
+    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block.data))
+    return pc.split_pattern(text, "\n").flatten()
+
+
+def _check_schema(schema: pa.Schema, what: str) -> None:
+    if len(schema) != 1 or not pa.types.is_string(schema.field(0).type):
+        raise ValueError(f"{what} needs one column of strings, not ({', '.join(map(str, schema))})")
+
+
+FORMAT = Text()

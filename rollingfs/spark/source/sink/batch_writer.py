@@ -1,0 +1,176 @@
+"""Batch writes: tasks write their rows, the driver commits all that a segment gets in one header replacement."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from rollingfs.format.header import Header
+from rollingfs.spark.source import rows
+from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.plain_errors import plainly
+from rollingfs.spark.source.sink import commits, messages, routing
+from rollingfs.spark.source.sink.commits import Marker, Part, Planned
+from rollingfs.spark.source.sink.messages import Receipt, received
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.task_writer import TaskWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger("pyspark_rollingfs")
+"""It is not below ``rollingfs``, which prints nothing by itself: users look for these lines in Spark's log."""
+
+
+class JobCommit:
+    """Writes the rows of one job in its tasks, and commits them on the driver.
+
+    Parameters
+    ----------
+    schema
+        The Spark schema of the rows.
+    """
+
+    def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
+        options.check_write()
+        self.options = options
+        # nullable in all formats, so that a later null fits the schema
+        self.schema = rows.arrow_schema(schema.toNullable())
+        self.overwrite = overwrite
+        self.url = options.target.path
+        self.planned: Planned | None = None
+        if self.column is not None:
+            if overwrite:
+                raise ValueError(
+                    f"{self.url}: option segmentBy appends; an overwrite, or complete mode, would leave the segments "
+                    "as they are that get no rows. Nothing was written"
+                )
+            self.schema = routing.without(self.schema, self.column)
+        options.form.check_write(self.schema)
+        if options.form.has_lines:
+            compression.check_choice(options.compression)
+            if self.column is None:
+                compression.check_target(self.url)
+
+    @property
+    def column(self) -> str | None:
+        """The column that names the segment of a row."""
+        return self.options.sink.segment_by
+
+    def segment(self, name: str | None) -> SegmentCommit:
+        """The commit to the target, or to the segment of a name in it."""
+        return SegmentCommit(self.options, name, self.schema, overwrite=self.overwrite)
+
+    # -- before all tasks ------------------------------------------------------------------------------------
+
+    def check_target(self, *, may_be_sealed: bool = False) -> Header | None:
+        """Refuse a target to which a commit would fail, before any task begins; adopt the columns of a Parquet file.
+
+        Returns
+        -------
+        Header or None
+            The header of the target, if it has one.
+
+        Raises
+        ------
+        OSError
+            The target is a folder with something in it, sealed, held by an owner, or damaged, or it is Parquet with
+            other columns. Or it is a segment, where the rows go to segments in a folder.
+        """
+        one = self.segment(None)
+        view = one.view()
+        if self.column is not None:
+            if view is not None:
+                raise NotADirectoryError(
+                    20,
+                    f"It is no folder, and option segmentBy={self.column} needs one; nothing was written",
+                    one.path,
+                )
+            return None
+        one.check(view, may_be_sealed=may_be_sealed)
+        self.schema = one.aligned(view)
+        self.planned = Planned.of(view)
+        return None if view is None else view.header
+
+    # -- in a task -------------------------------------------------------------------------------------------
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
+        """Write the rows of one partition, without a commit."""
+        return TaskWriter(self.options, self.schema).write(batches)
+
+    # -- on the driver ---------------------------------------------------------------------------------------
+
+    def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[Part]:
+        """The segments that get rows, with what the tasks wrote for each; the target itself also without rows."""
+        pieces = dict(messages.by_segment(received(found)))
+        if self.column is None:
+            pieces.setdefault(None, [])
+        return [Part(self.segment(name), of_name) for name, of_name in pieces.items()]
+
+    def commit(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+        """Append all that the tasks wrote in the order of the partitions, or overwrite the target with it.
+
+        Parameters
+        ----------
+        marker
+            Commit only where a segment does not have it.
+
+        Raises
+        ------
+        OSError
+            The errors of `append` and `overwrite` of the filesystem.
+        """
+        commits.commit(self.parts(found), marker, checks_all=self.column is not None)
+
+    def last_marker(self, number: int) -> Marker | None:
+        """The marker of a batch whose tasks told no query: that of the one query that has written the target."""
+        view = self.segment(None).view()
+        keys = [] if view is None else [key for key in view.attrs if key.startswith(commits.ATTRIBUTE_PREFIX)]
+        return Marker(keys[0], number) if len(keys) == 1 else None
+
+    def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+        """Log whether the data was committed, and delete nothing: collection deletes staged data that no header names.
+
+        It never raises, because the user must see the error for which Spark aborts.
+        """
+        try:
+            parts = [part for part in self.parts(found) if part.pieces]
+            commits.log_outcomes(parts, commits.look_at(parts), marker, self.planned)
+        except Exception:  # the log has it; Spark shows the error of the job
+            logger.warning(
+                "%s: the job failed; its data was perhaps committed: the target cannot be read", self.url, exc_info=True
+            )
+
+
+class RollingWriter(DataSourceArrowWriter):
+    """Writes to one segment: readers see no row before the commit, and all rows after it."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        self._job = JobCommit(options, schema, overwrite=overwrite)
+        transaction = options.sink.transaction
+        self._marker = None if transaction is None else Marker.of(transaction.app, transaction.version)
+
+    def check_target(self) -> None:
+        """Refuse a target to which the commit would fail, before any task begins; see `JobCommit.check_target`."""
+        header = self._job.check_target(may_be_sealed=self._marker is not None)
+        if header is not None and self._marker is not None and not self._job.overwrite:
+            self._marker.check(header.attrs, header.sealed, self._job.url)
+
+    @plainly
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+        """Write the rows of one task; collection deletes what a failed or repeated task has staged."""
+        return self._job.write(iterator)
+
+    @plainly
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Append, or overwrite, in one header replacement."""
+        self._job.commit(messages, self._marker)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Delete nothing: Spark also aborts after a commit that took place before it failed."""
+        self._job.abort(messages, self._marker)

@@ -1,0 +1,286 @@
+"""The commits of one write: to one segment, or to each of several; of a batch that may be repeated, each once.
+
+1. The driver looks at all segments. One that has the marker of the batch, or of a later one, has the rows already.
+2. It refuses the batch if a commit to another of them would fail. Nothing is written then.
+3. One header replacement for each segment commits its rows and the marker, on condition that the attribute of the
+   marker has not changed.
+
+So a batch that a restarted driver repeats, or a slow twin of the driver, is committed once to each segment. A driver
+that dies between two segments leaves the rest to the next run of the batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rollingfs.commit.chunk_files import Staged
+from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
+from rollingfs.format.transitions import check_attrs
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source import segments
+from rollingfs.spark.source.formats import PARQUET
+from rollingfs.spark.source.sink.messages import Piece
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+
+logger = logging.getLogger("pyspark_rollingfs")
+
+ATTRIBUTE_PREFIX = "spark/"
+TRIES_MAX = 16
+COMMITS_MAX = 16
+"""Maximum segments that one write checks, or commits to, at once."""
+SHOWN_MAX = 8
+"""Maximum number of queries, or of segments, that a message names."""
+
+
+class PartlyCommittedError(RollingError, OSError):
+    """A write is committed to some of its segments and not to others; the message names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The attribute by which a segment knows which batches it has."""
+
+    key: str
+    number: int
+
+    @classmethod
+    def of(cls, app: str, number: int) -> Marker:
+        """The marker of a batch of a query, or of an application that counts its writes."""
+        return cls(f"{ATTRIBUTE_PREFIX}{app}", number)
+
+    def is_in(self, attrs: Mapping[str, str]) -> bool:
+        """Whether these are the attributes of a segment that has the batch."""
+        last = attrs.get(self.key)
+        return last is not None and int(last) >= self.number
+
+    def check(self, attrs: Mapping[str, str], is_sealed: bool, path: str) -> None:
+        """Refuse a segment that lacks the batch and cannot take it.
+
+        Raises
+        ------
+        SegmentSealedError
+            It is sealed.
+        ValueError
+            It has no room for the attribute; the message says how to make room.
+        """
+        if self.is_in(attrs):
+            return
+        if is_sealed:
+            raise SegmentSealedError(
+                f"{path} is sealed; it takes no more batches, and lacks batch {self.number}; nothing was written"
+            )
+        try:
+            check_attrs({**attrs, self.key: str(self.number)})
+        except ValueError as error:
+            known = [f"{name} (batch {value})" for name, value in attrs.items() if name.startswith(ATTRIBUTE_PREFIX)]
+            shown = shortened(known) or "none"
+            raise ValueError(
+                f"{path} has no room for attribute {self.key}, by which the sink knows its batches; nothing was "
+                "written. Remove the attributes of queries whose checkpoints will never be used again, by "
+                f'fs.append(path, b"", attrs={{"{ATTRIBUTE_PREFIX}…": None}}). It has, oldest query first: {shown}'
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A segment as it was when a job was planned."""
+
+    version: int
+    incarnation: str | None
+
+    @classmethod
+    def of(cls, view: Snapshot | None) -> Planned:
+        """From a look at the segment; None if it is missing."""
+        return cls(0, None) if view is None or view.header is None else cls(view.version, view.header.segment)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment, and what the tasks of a write left for it."""
+
+    segment: SegmentCommit
+    pieces: Sequence[Piece]
+
+    @property
+    def path(self) -> str:
+        """The segment's path."""
+        return self.segment.path
+
+    @property
+    def staged(self) -> list[Staged]:
+        """What of it was staged."""
+        return [piece.data for piece in self.pieces if isinstance(piece.data, Staged)]
+
+
+def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) -> None:
+    """Commit each part, but not to a segment that has the marker.
+
+    Parameters
+    ----------
+    checks_all
+        Before the first commit, refuse the write if a commit to any of the segments would fail.
+
+    Raises
+    ------
+    PartlyCommittedError
+        Only some of several segments have the data.
+    OSError
+        No segment has it, or the outcome is unknown.
+    """
+    looks: Sequence[Snapshot | None] = [None] * len(parts)
+    if marker is not None or checks_all:
+        looks = look_at(parts)
+        waiting = [nth for nth, look in enumerate(looks) if marker is None or not marker.is_in(attrs_of(look))]
+        parts, looks = [parts[nth] for nth in waiting], [looks[nth] for nth in waiting]
+        _at_once(lambda part, look: _check(part, look, marker, checks_all=checks_all), parts, looks)
+    if len(parts) == 1:
+        _commit(parts[0], marker, looks[0])
+    elif parts:
+        _commit_each(parts, marker, looks)
+
+
+def _at_once(
+    call: Callable[[Part, Snapshot | None], None], parts: Sequence[Part], looks: Sequence[Snapshot | None]
+) -> None:
+    """Call for each part, several at a time; raise the first error."""
+    if min(len(parts), COMMITS_MAX) > 1:
+        with ThreadPoolExecutor(min(len(parts), COMMITS_MAX), "rollingfs-spark") as pool:
+            list(pool.map(call, parts, looks))
+    else:
+        for part, look in zip(parts, looks, strict=True):
+            call(part, look)
+
+
+def look_at(parts: Sequence[Part]) -> list[Snapshot | None]:
+    """The segments as they are now; the requests go out together."""
+    found: list[Snapshot | None] = []
+    for look in segments.look(parts[0].segment.fs, [part.path for part in parts]) if parts else ():
+        if isinstance(look, OSError):
+            raise look
+        found.append(look)
+    return found
+
+
+def _check(part: Part, look: Snapshot | None, marker: Marker | None, *, checks_all: bool) -> None:
+    if checks_all:
+        part.segment.check(look)
+        if part.segment.options.format == PARQUET:
+            part.segment.grown([piece for piece in part.pieces if piece.footer is not None], look)
+    if marker is not None and not part.segment.overwrite:
+        marker.check(attrs_of(look), False, part.path)
+
+
+def _commit_each(parts: Sequence[Part], marker: Marker | None, looks: Sequence[Snapshot | None]) -> None:
+    """Commit to several segments at once; an error of one stops no other."""
+    errors: dict[str, Exception] = {}
+
+    def one(part: Part, look: Snapshot | None) -> None:
+        try:
+            _commit(part, marker, look)
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors[part.path] = error
+
+    _at_once(one, parts, looks)
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    if len(errors) == len(parts):
+        raise first
+    done = [part.path for part in parts if part.path not in errors]
+    failed = [f"{path} ({error})" for path, error in errors.items()]
+    todo = "do not repeat the whole job" if marker is None else "the next run of the batch commits it to the others"
+    raise PartlyCommittedError(
+        f"the write is committed to {len(done)} of {len(parts)} segments ({shortened(done)}), and not, or perhaps not, "
+        f"to {shortened(failed)}; {todo}"
+    ) from first
+
+
+def _commit(part: Part, marker: Marker | None, look: Snapshot | None) -> None:
+    """Commit one part, unless its segment has the marker; `look` is the segment as it was a moment ago."""
+    if marker is None:
+        part.segment.commit(part.pieces)
+        return
+    failure: OSError | None = None
+    for _ in range(TRIES_MAX):
+        if failure is not None:
+            look = _look_after(part, failure)
+        attrs = attrs_of(look)
+        if marker.is_in(attrs):
+            logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
+            return
+        if failure is not None and not part.segment.overwrite:
+            marker.check(attrs, False, part.path)
+        try:
+            part.segment.commit(part.pieces, {marker.key: str(marker.number)}, {marker.key: attrs.get(marker.key)})
+        except (AttributeMismatchError, AppendOutcomeUnknown) as error:
+            failure = error  # another driver was faster, or the commit took place: look again
+            continue
+        return
+    assert failure is not None
+    raise failure
+
+
+def _look_after(part: Part, failure: OSError) -> Snapshot | None:
+    try:
+        return part.segment.view()
+    except OSError as error:
+        raise failure from error  # the first error is the cause
+
+
+def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
+    """The attributes of a segment."""
+    return look.attrs if look is not None else {}
+
+
+def shortened(shown: Sequence[str]) -> str:
+    """A list for a message."""
+    more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
+    return ", ".join(shown[:SHOWN_MAX]) + more
+
+
+# -- afterwards --------------------------------------------------------------------------------------------------
+
+
+def log_outcomes(
+    parts: Sequence[Part], looks: Sequence[Snapshot | None], marker: Marker | None, planned: Planned | None
+) -> None:
+    """Log which parts of a failed job were committed, in a line for each outcome.
+
+    Parameters
+    ----------
+    looks
+        The segments as they are now.
+    planned
+        The target as it was when the job was planned, if that is known.
+    """
+    found: dict[bool | None, list[Part]] = {}
+    for part, look in zip(parts, looks, strict=True):
+        found.setdefault(_is_committed(part, look, marker, planned), []).append(part)
+    for outcome, of_outcome in found.items():
+        paths = shortened([part.path for part in of_outcome])
+        if outcome:
+            logger.warning("%s: the job reports a failure, but its data IS committed; do not repeat the job", paths)
+        elif outcome is None:
+            logger.warning(
+                "%s: the job failed; its data was perhaps committed, for the segment was changed since the job began: "
+                "look for its rows before you repeat the job",
+                paths,
+            )
+        else:
+            size = sum(one.size for part in of_outcome for one in part.staged)
+            left = f"; {size} staged bytes are left to collect()" if size else ""
+            logger.warning("%s: the job failed, and nothing was committed%s", paths, left)
+
+
+def _is_committed(part: Part, look: Snapshot | None, marker: Marker | None, planned: Planned | None) -> bool | None:
+    """Whether a part was committed; None if nobody can tell."""
+    if look is None or look.header is None:
+        return False
+    if marker is not None:
+        return marker.is_in(look.attrs)
+    if planned == Planned.of(look):
+        return False
+    return part.segment.names_any(look.header, part.staged) if part.staged else None

@@ -1,0 +1,127 @@
+"""What a task does with its rows: few bytes travel in its message, more are staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from rollingfs.commit.chunk_files import Staged
+from rollingfs.format import names
+from rollingfs.fs.core import core
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.spark.source import places, rows
+from rollingfs.spark.source.formats import compression, parquet_files
+from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.sink import messages, routing
+from rollingfs.spark.source.sink.messages import Piece, Receipt
+
+QUERY_ID = "sql.streaming.queryId"
+"""The local property in which Spark tells tasks the id of the query."""
+HELD_BYTES_MAX = 32 * 1024 * 1024
+"""Rows in memory that a task holds, by segment, before it stages all of them."""
+
+Rows = list[pa.RecordBatch]
+
+
+class TaskWriter:
+    """Writes the rows of one partition, without a commit.
+
+    Parameters
+    ----------
+    schema
+        The columns that are written. The rows may also have the column that names their segment.
+    """
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
+        """Write some rows; the receipt has what the driver commits."""
+        context: Any = TaskContext.get()
+        sink = self.options.sink
+        limit = messages.task_bytes_max(context.partitionId(), sink.task_message_bytes, sink.batch_message_bytes)
+        by = sink.segment_by
+        pieces = self._one(batches, limit) if by is None else self._routed(batches, by, limit)
+        return Receipt(context.partitionId(), pieces, context.getLocalProperty(QUERY_ID))
+
+    def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+        """The bytes of some rows, in pieces."""
+        conformed = (rows.conform(batch, self.schema) for batch in batches)
+        return self.options.form.encode(conformed)
+
+    # -- one segment -----------------------------------------------------------------------------------------
+
+    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[Piece]:
+        """The rows of one segment: uploaded as they come, once they are more than a message may carry."""
+        encoded = self.encoded(batches)
+        source, held, size = iter(encoded), list[bytes](), 0
+        for data in source:
+            held.append(data)
+            size += len(data)
+            if size > limit:
+                staged = places.filesystem(self.options).stage(self.options.target.path, chain(held, source))
+                return [_piece(None, staged, encoded)]
+        return [_piece(None, b"".join(held), encoded)] if size else []
+
+    # -- the segment that a column names -----------------------------------------------------------------------
+
+    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[Piece]:
+        pieces: list[Piece] = []
+        held: dict[str, Rows] = {}
+        held_bytes = 0
+        for batch in batches:
+            for name, part in routing.split(batch, column):
+                if self.options.form.has_lines:
+                    compression.check_target(name)
+                held.setdefault(name, []).append(part)
+                held_bytes += part.nbytes
+            if held_bytes >= HELD_BYTES_MAX:
+                pieces += self._settled(held, 0)
+                held, held_bytes = {}, 0
+        return [*pieces, *self._settled(held, limit)]
+
+    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[Piece]:
+        """Encode rows by segment; stage the largest, until the message may carry the rest."""
+        pieces = []
+        for name, batches in held.items():
+            encoded = self.encoded(iter(batches))
+            pieces.append(_piece(name, b"".join(encoded), encoded))
+        pieces = sorted((piece for piece in pieces if piece.size), key=lambda piece: piece.size)
+        count, size = 0, 0
+        while count < len(pieces) and size + pieces[count].size <= limit:
+            size += pieces[count].size
+            count += 1
+        return pieces[:count] + self._staged(pieces[count:])
+
+    def _staged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Stage what some segments get, several at a time."""
+        if not pieces:
+            return []
+        fs = places.filesystem(self.options)
+        stage, runtime = core(fs).client.segments.stage, core(fs).client.runtime
+        calls = [partial(stage, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
+        receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.requests_max))
+        return [Piece(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
+
+
+def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
+    """The path of the target, or of the segment of a name in the folder that the target is.
+
+    Raises
+    ------
+    ValueError
+        No segment can have this path.
+    """
+    target = core(fs).strip(options.target.path)
+    return names.check_new_name(target if name is None else f"{target}/{name}")
+
+
+def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Piece:
+    """What was written; the footer of a Parquet file is known once all of it was encoded."""
+    return Piece(name, data, encoded.footer if isinstance(encoded, parquet_files.Encoder) else None)

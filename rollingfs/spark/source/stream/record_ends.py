@@ -1,0 +1,198 @@
+"""Where the batches of a stream begin and end in a segment: at whole records, and only where the segment goes on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source import places, segments
+from rollingfs.spark.source.batch_reader import RowReader
+from rollingfs.spark.source.formats import compression, lines
+from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.stream.data_loss import lose
+from rollingfs.spark.source.stream.offsets import Mark
+
+CHECK_BYTES = 64
+"""Bytes before the end of a batch of which the offset keeps a checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a batch in a segment."""
+
+    offset: int
+    check: tuple[int, int] | None = None
+    """The checksum for the mark; None if nothing is read."""
+
+
+class RecordEnds:
+    """Finds the ends of records, and remembers them, so that an idle stream reads nothing."""
+
+    def __init__(self, options: Options, rows: RowReader) -> None:
+        self.options = options
+        self.rows = rows
+        self._ends: dict[str, tuple[Any, End]] = {}
+        self._begins: dict[str, tuple[Any, int]] = {}
+
+    # -- where a batch begins ------------------------------------------------------------------------------------
+
+    def begin(self, view: Snapshot, known: Mark | None) -> int:
+        """The offset at which the next batch begins in a segment.
+
+        Raises
+        ------
+        DataLossError
+            Unread bytes are gone, and the options do not say to go on without them.
+        """
+        if known is None:
+            return view.start
+        key = (view.token, view.length, view.start, known)
+        cached, found = self._begins.get(view.path, (None, 0))
+        if cached != key:
+            found = self._begin(view, known)
+            self._begins[view.path] = (key, found)
+        return found
+
+    def _begin(self, view: Snapshot, known: Mark) -> int:
+        if not segments.is_same(view, known.identity):
+            if not known.sealed:
+                self._lose(
+                    f"{view.path}: another segment has this name now; the bytes of the old one behind offset "
+                    f"{known.offset} were not read"
+                )
+            return view.start
+        if view.start > known.offset:
+            self._lose(f"{view.path}: bytes {known.offset} to {view.start} were truncated away before they were read")
+            return self.first_whole(view)
+        if view.length < known.offset:
+            self._lose(
+                f"{view.path}: it ends at offset {view.length}, and the checkpoint says that it was read up to "
+                f"{known.offset}: an older copy of it was restored, or the checkpoint was edited"
+            )
+            return self.end(view, view.start, view.length, view.length).offset
+        if view.length > known.offset and not self.goes_on(view, known):
+            self._lose(
+                f"{view.path}: the bytes before offset {known.offset} are not those that the query has read, or no "
+                "record begins there: an older copy of it was restored and has grown, or the checkpoint was edited"
+            )
+            return self._next(view, known.offset)
+        return known.offset
+
+    def goes_on(self, view: Snapshot, known: Mark) -> bool:
+        """Whether the bytes before an offset are those that were read, as far as can be told."""
+        count, crc = known.check or (1, 0)
+        if known.check is not None and known.offset < count:
+            return False
+        if known.offset - count < view.start or (known.check is None and not self._has_lines(view)):
+            return True
+        before = self._read(view)(known.offset - count, known.offset)
+        return before == lines.FEED if known.check is None else zlib.crc32(before) == crc
+
+    def _has_lines(self, view: Snapshot) -> bool:
+        return self.options.form.has_lines and self.options.codec(view.path) is None
+
+    def _next(self, view: Snapshot, offset: int) -> int:
+        """The first record that begins at an offset or behind it."""
+        if self._has_lines(view):
+            return lines.begin(self._read(view), view.start, offset, view.length)
+        return self.end(view, view.start, view.length, view.length).offset
+
+    def first_whole(self, view: Snapshot) -> int:
+        """Where the first whole record of a segment begins whose head is gone: perhaps the rest of one comes first."""
+        if not self._has_lines(view) or not view.start or _byte_before(self.rows, view) == lines.FEED:
+            return view.start
+        return lines.next_line_end(self._read(view), view.start, view.length) or view.length
+
+    # -- where it ends ---------------------------------------------------------------------------------------------
+
+    def end(self, view: Snapshot, begin: int, upto: int, limit: int) -> End:
+        """The end of the last whole record that ends at or before `upto`; else that of the first one behind it.
+
+        Parameters
+        ----------
+        limit
+            The offset up to which the segment may be read.
+        """
+        limit = max(begin, limit)
+        key = (segments.identity(view), begin, min(upto, limit), limit, segments.is_sealed(view))
+        known, found = self._ends.get(view.path, (None, End(begin)))
+        if known != key:
+            opened = SegmentReader(places.filesystem(self.options), view)
+            read = _Recent(opened.read)
+            try:
+                end = self._align(opened, read, begin, min(upto, limit), limit)
+                count = min(CHECK_BYTES, end - begin)
+                found = End(end, (count, zlib.crc32(read(end - count, end))) if count > 0 else None)
+            except CORRUPT as error:
+                self.rows.skip(extent_of(view, begin, limit), error)
+                found = End(begin)  # the stream waits until the bytes can be read
+            self._ends[view.path] = (key, found)
+        return found
+
+    def _align(self, opened: SegmentReader, read: lines.Read, begin: int, upto: int, limit: int) -> int:
+        view = opened.view
+        is_last = segments.is_sealed(view) and limit == view.length
+        form = self.options.form
+        if self.options.codec(view.path) is not None:
+            compression.check_sealed(view.path, is_sealed=segments.is_sealed(view))
+            return limit if limit == view.length else begin
+        extent = extent_of(view, begin, limit)
+        end = form.end_behind(read, extent, upto, is_last=is_last)
+        if is_last and end == begin:  # what is left can never be read
+            self.rows.check_end(opened, extent, end)
+        return end
+
+    def count(self, view: Snapshot, begin: int, end: int, most: int) -> tuple[int, int]:
+        """How many lines lie in ``[begin, end)``, at most `most`, and where the last of them ends."""
+        read, found, at = self._read(view), 0, begin
+        while at < end and found < most:
+            data = read(at, min(end, at + lines.LOOK_BYTES_MAX))
+            feeds = data.count(lines.FEED)
+            if found + feeds >= most:
+                position = -1
+                for _ in range(most - found):
+                    position = data.find(lines.FEED, position + 1)
+                return most, at + position + 1
+            found, at = found + feeds, at + len(data)
+            if at == end and not data.endswith(lines.FEED):
+                found += 1  # the last line of a sealed segment
+        return found, at
+
+    def _read(self, view: Snapshot) -> lines.Read:
+        return SegmentReader(places.filesystem(self.options), view).read
+
+    def _lose(self, what: str) -> None:
+        lose(self.options, what)
+
+
+class _Recent:
+    """Reads bytes, and gives those of the last read again."""
+
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
+        self._read = read
+        self._start, self._data = 0, b""
+
+    def __call__(self, start: int, end: int) -> bytes:
+        if not self._start <= start <= end <= self._start + len(self._data):
+            self._start, self._data = start, self._read(start, end)
+        return self._data[start - self._start : end - self._start]
+
+
+def _byte_before(rows: RowReader, view: Snapshot) -> bytes | None:
+    """The byte before the start of a segment, if the file of its first chunk still holds it."""
+    header = view.header
+    if header is None or not header.entries:
+        return None
+    first = header.entries[0]
+    if first.start == view.start:
+        if not first.offset:
+            return None
+        first = replace(first, start=first.start - 1, length=first.length + 1, offset=first.offset - 1)
+    whole = replace(header, start=view.start - 1, entries=(first, *header.entries[1:]))
+    opened = SegmentReader(places.filesystem(rows.options), replace(view, header=whole))
+    return opened.read(view.start - 1, view.start)

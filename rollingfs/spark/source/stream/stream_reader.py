@@ -1,0 +1,375 @@
+"""Streaming reads: a query follows growing segments by their offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import names
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.spark.source import formats, partitions, places, segments
+from rollingfs.spark.source.batch_reader import Ranges, RowReader
+from rollingfs.spark.source.boundaries import Boundaries
+from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.plain_errors import plainly
+from rollingfs.spark.source.positions import LATEST
+from rollingfs.spark.source.segments import SegmentReader, each
+from rollingfs.spark.source.stream import offsets, progress
+from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
+from rollingfs.spark.source.stream.data_loss import DataLossError, lose
+from rollingfs.spark.source.stream.offset_store import OffsetStore
+from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.record_ends import End, RecordEnds
+from rollingfs.spark.source.stream.subscription import Subscription
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger("pyspark_rollingfs")
+
+__all__ = ["DataLossError", "RollingStreamReader"]
+
+
+class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads appended bytes, in batches of whole records.
+
+    A line ends with a line feed, or where a sealed segment ends; of Arrow, a batch takes whole IPC streams. A look at
+    the store stays valid for the option ``pollInterval``, because Spark asks a hundred times a second.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        if not options.form.grows:
+            growing = ", ".join(name for name in formats.MODULES if formats.of(name).grows)
+            raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be one of {growing}")
+        options.check_read()
+        options.reading.check_stream()
+        _check_records(options)
+        self.options = options
+        self.rows = RowReader(options, schema)
+        self._ends: dict[str, Mark] | None = None
+        """With Trigger.AvailableNow: the ends of all segments when the query began."""
+        self._records = RecordEnds(options, self.rows)
+        self._found = places.Found({}, {})
+        self._looked_at_s: float | None = None
+        self._idle_at: dict[str, Any] | None = None
+        """The offset of the query at which the last look showed nothing to read."""
+        self._at: Mapping[str, Mark] = {}
+        """Where the last batch ends, as far as Spark has told or asked it."""
+        self._planned: dict[str, Any] | None = None
+        """The end of a batch that this reader has planned, and so has just looked at."""
+        self._waits_since_s = time.monotonic() - options.reading.delay_s
+        """Since when less than the smallest batch has been waiting."""
+
+    # made where they are used: Spark makes and pickles many readers, and the tasks need none of these
+
+    @cached_property
+    def _fs(self) -> RollingFileSystem:
+        return places.filesystem(self.options)
+
+    @cached_property
+    def _store(self) -> OffsetStore:
+        return OffsetStore(self.options, self._fs)
+
+    @cached_property
+    def _subscription(self) -> Subscription | None:
+        name = self.options.reading.subscriber
+        return None if name is None else Subscription(self.options, self._fs, name)
+
+    # -- offsets -----------------------------------------------------------------------------------------------
+
+    @plainly
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The offset of a new query, as the option ``startingOffsets`` says.
+
+        Raises
+        ------
+        ValueError, DataLossError
+            The option is a cut that does not fit the segments.
+        """
+        position, boundaries = self.options.reading.starting, Boundaries(self.options, self._fs)
+        self._found = boundaries.complete(self._look(is_new=True))
+        views = self._found.views
+        boundaries.check(position, "startingOffsets", views)
+
+        def start(view: Snapshot) -> int:
+            if position.name == LATEST:
+                return self._records.end(view, view.start, view.length, view.length).offset
+            return boundaries.start(view, position, "startingOffsets")
+
+        starts = each(self._fs, start, views.values())
+        marks = {
+            path: Mark(segments.identity(view), offset)
+            for (path, view), offset in zip(views.items(), starts, strict=True)
+            if not self._is_unborn(view)
+        }
+        self._at = marks
+        if self._subscription is not None:
+            self._subscription.begin(marks)
+        return self._store.format(marks, {})
+
+    @plainly
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Remember the present ends of all segments."""
+        views = self._look(fresh=True).views
+        self._ends = {path: Mark(segments.identity(view), view.length) for path, view in views.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The option ``maxBytesPerTrigger`` or ``maxRecordsPerTrigger``."""
+        size, count = self.options.trigger_bytes_max, self.options.reading.trigger_records_max
+        if count is not None:
+            return ReadMaxRows(count)
+        return ReadAllAvailable() if size is None else ReadMaxBytes(size)
+
+    @plainly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The offset at which the next batch ends; `start` itself if there is nothing to read.
+
+        Raises
+        ------
+        DataLossError
+            Unread bytes are gone, and the options do not say to go on without them.
+        """
+        self._look()
+        if start == self._idle_at:
+            return start
+        before = self._store.parse(start)
+        found = self._complete(before)
+        self._check_gone(before, found)
+        marks = self._marks(before, found, limit)
+        self._at = before
+        subscription = self._subscription
+        if subscription is not None:
+            subscription.join(before, marks)
+        if progress.has_moved(before, marks):
+            if self._is_too_small(before, found):
+                return start
+            self._at, self._planned = marks, self._store.format(marks, start)
+            return self._planned
+        if subscription is not None and not offsets.is_idle(start) and (self._ends or subscription.is_due(before)):
+            # Spark says that a batch is done when the next begins: without one, its end would not be published
+            return self._store.format(marks, start, is_idle=True)
+        self._idle_at = start
+        return start
+
+    def _is_too_small(self, before: Mapping[str, Mark], found: places.Found) -> bool:
+        """Whether a batch is to wait for more bytes: what is there is less than the smallest, and did not wait long."""
+        reading = self.options.reading
+        now_s = time.monotonic()
+        if reading.trigger_bytes_min is not None and self._ends is None:
+            known = progress.known(before, found.views)
+            begins = {path: self._records.begin(view, known[path]) for path, view in found.views.items()}
+            waiting = sum(view.length - begins[path] for path, view in found.views.items())
+            if waiting < reading.trigger_bytes_min and now_s - self._waits_since_s < reading.delay_s:
+                return True
+        self._waits_since_s = now_s
+        return False
+
+    def _complete(self, before: Mapping[str, Mark]) -> places.Found:
+        """What the last look showed, with the segments that the query knows and a listing has missed.
+
+        A segment that was renamed is found by what it was, under its old name: its mark moves along.
+        """
+        self._found = places.complete(self._fs, self.options, self._found, before)
+        return self._found
+
+    def _marks(self, before: Mapping[str, Mark], found: places.Found, limit: ReadLimit) -> dict[str, Mark]:
+        """Where the next batch ends in each segment."""
+        views = found.views
+        known = progress.known(before, views)
+        begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
+        self._check_merged(before, views, begins)
+        limits = {path: self._limit(path, view) for path, view in views.items()}
+        backlog = [
+            Backlog(view, begins[path], limits[path]) for path, view in views.items() if begins[path] < limits[path]
+        ]
+        ends = BatchLimit(self._fs, self._records).ends(backlog, limit)
+        # a corrupt segment may be repaired: the query keeps its place in it
+        marks = {path: replace(mark, begin=None) for path, mark in before.items() if path in found.corrupt}
+        for path, view in views.items():
+            if known[path] is None and self._is_unborn(view):
+                continue
+            mark = known[path]
+            found_end = ends.get(path, End(begins[path]))
+            end, check = found_end.offset, found_end.check
+            is_next = mark is not None and mark.offset == begins[path] and segments.is_same(view, mark.identity)
+            if mark is not None and is_next and end == mark.offset:
+                check = mark.check
+            is_next = is_next and before.get(path) == mark
+            is_done = segments.is_sealed(view) and end == view.length
+            marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done, check)
+        return marks
+
+    def _is_unborn(self, view: Snapshot) -> bool:
+        """Whether a segment is not there yet for a subscriber: retention may delete it when it is sealed empty."""
+        return self._subscription is not None and not view.size and not view.sealed
+
+    @plainly
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """How far the stream lies behind the last look; a reader that has not looked yet looks now.
+
+        ``lagBytes`` and ``lagSeconds`` (the age of the oldest unread byte), in all and of each segment that has any.
+        """
+        if self._looked_at_s is None:
+            self._look()
+        return progress.lag(self._found.views, self._at)
+
+    def _look(self, *, fresh: bool = False, is_new: bool = False) -> places.Found:
+        """The segments as the last look has shown them; a new look, if `pollInterval` has passed since.
+
+        Parameters
+        ----------
+        is_new
+            The query begins: it is refused where nothing is. Later its folder may become empty, and its segment go.
+        """
+        now_s = time.monotonic()
+        is_first = self._looked_at_s is None or (is_new and not self._found.views)
+        if fresh or is_first or now_s - (self._looked_at_s or 0) >= self.options.reading.poll_s:
+            before = self._found
+            self._found = places.find(self._fs, self.options, before.folders, may_be_missing=not is_new)
+            self._looked_at_s, self._idle_at = now_s, None
+            if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():
+                logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
+        return self._found
+
+    def _limit(self, path: str, view: Snapshot) -> int:
+        """The offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
+        if self._ends is None:
+            return view.length
+        end = self._ends.get(path)
+        return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
+
+    def _check_gone(self, before: Mapping[str, Mark], found: places.Found) -> None:
+        moved = {mark.identity for mark in progress.moved(before, found.views).values()}
+        for path, mark in before.items():
+            if path in found.views or path in found.corrupt or mark.identity in moved:
+                continue
+            if not mark.sealed:
+                self._lose(f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}")
+
+    def _check_merged(
+        self, before: Mapping[str, Mark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
+    ) -> None:
+        """Tell of rows that will be read twice: a segment that was read became a part of another one."""
+        for path, view in views.items():
+            if view.header is None or begins[path] == view.length:
+                continue
+            sources = [names.climb(names.parent(path), mark.source) for mark in view.header.merges]
+            twice = [source for source in sources if source in before and source not in views and before[source].offset]
+            moved = progress.moved(before, {path: view})
+            for source in twice:
+                if path in moved and moved[path] == before[source]:
+                    continue
+                self._lose(
+                    f"{source}: it was read up to offset {before[source].offset}, and is a part of {path} now, from "
+                    "which its rows would be read again"
+                )
+
+    def _lose(self, what: str) -> None:
+        lose(self.options, what)
+
+    # -- batches -----------------------------------------------------------------------------------------------
+
+    @plainly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges of a batch, also of a repeated one.
+
+        Raises
+        ------
+        DataLossError
+            Its bytes are gone, and the options do not say to go on without them.
+        """
+        fs = self._fs
+        self._at = self._store.parse(end)
+        is_repeated, self._planned = end != self._planned, None
+        wanted = offsets.extents(self._store.parse(start), self._at)
+        cut: list[Range] = []
+        for extent, view in self._found_again(wanted):
+            if isinstance(view, CorruptHeaderError):
+                self.rows.skip(extent, view)
+                continue
+            left = self._left(extent, view, self._at.get(extent.path) if is_repeated else None)
+            if view is not None and left is not None:
+                cut += self.rows.cut(SegmentReader(fs, view), left)
+        return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
+
+    def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look]]:
+        """The extents of a batch with their segments, under the names that renames have given them since."""
+
+        def is_there(extent: Extent, look: segments.Look) -> bool:
+            return isinstance(look, CorruptHeaderError) or (
+                look is not None and segments.is_same(look, extent.identity)
+            )
+
+        pairs = list(zip(wanted, segments.look(self._fs, [extent.path for extent in wanted]), strict=True))
+        if all(is_there(*pair) for pair in pairs):
+            return pairs
+        now = {segments.identity(view): view for view in self._look(fresh=True).views.values()}
+        found: list[tuple[Extent, segments.Look]] = []
+        for extent, look in pairs:
+            view = None if is_there(extent, look) else now.get(extent.identity)
+            found.append((extent, look) if view is None else (replace(extent, path=view.path), view))
+        return found
+
+    def _left(self, extent: Extent, view: Snapshot | None, mark: Mark | None) -> Extent | None:
+        """The part of an extent that is still there; None if nothing is.
+
+        Parameters
+        ----------
+        mark
+            Where a batch ends that was planned earlier, perhaps in another copy of the segment.
+        """
+        if view is None or not segments.is_same(view, extent.identity):
+            self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")
+            return None
+        begin, end = extent.start, extent.end
+        if view.length < end or (mark is not None and not self._records.goes_on(view, mark)):
+            self._lose(
+                f"{extent.path}: bytes {begin} to {end} of a planned batch are not those that were there: an older "
+                "copy of the segment was restored, or the checkpoint was edited"
+            )
+            end = self._records.end(view, view.start, min(end, view.length), view.length).offset
+        if view.start > begin:
+            self._lose(
+                f"{extent.path}: bytes {begin} to {min(view.start, end)} were truncated away before they were read"
+            )
+            begin = self._records.first_whole(view)
+        return Extent(extent.path, extent.identity, begin, end) if begin < end else None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some ranges."""
+        return self.rows.read(partition)
+
+    @plainly
+    def commit(self, end: dict[str, Any]) -> None:
+        """Publish how far the query has read, if it is a subscriber; the checkpoint keeps the offset in any case."""
+        if self._subscription is not None:
+            self._subscription.finished(self._store.parse(end))
+
+    def stop(self) -> None:
+        """Do nothing: nothing is open between batches."""
+
+
+def _check_records(options: Options) -> None:
+    if options.reading.trigger_records_max is None:
+        return
+    if not options.form.has_lines:
+        raise ValueError(f"option maxRecordsPerTrigger counts lines, and format {options.format!r} has none")
+    if options.trigger_bytes_max is not None:
+        raise ValueError("options maxRecordsPerTrigger and maxBytesPerTrigger are both given: give one of them")

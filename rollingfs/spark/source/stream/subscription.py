@@ -1,0 +1,155 @@
+"""A query as a subscriber of the streams that it reads: it publishes how far it has read, so retention may trim.
+
+Each folder that the query reads is a stream with a ledger of its own. Of a segment that may still grow, the query
+publishes where its last batch began. So a segment that is sealed meanwhile is not deleted before the query has seen the
+seal, and can tell that deletion from a loss of bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from glob import has_magic
+
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError
+from rollingfs.fs.core import core
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.segments import PLAIN
+from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.stream.cut import StreamCut
+
+logger = logging.getLogger("pyspark_rollingfs")
+
+
+class Subscription:
+    """Publishes the marks of finished batches.
+
+    Parameters
+    ----------
+    name
+        The subscriber.
+
+    Raises
+    ------
+    ValueError
+        The query reads single segments, or a pattern: all else in their folders would count as unread for ever.
+    """
+
+    def __init__(self, options: Options, fs: RollingFileSystem, name: str) -> None:
+        self.fs = fs
+        self.name = name
+        self.folders = [str(core(fs).strip(place.path)).rstrip("/") for place in options.places]
+        for folder in self.folders:
+            if has_magic(folder) or fs.isfile(folder):
+                raise ValueError(
+                    f"option subscriber: {folder} is no folder; a subscriber reads whole folders, and would hold back "
+                    "retention of what it does not read: load() the folder"
+                )
+        self._last: dict[str, Mark] | None = None
+        """The marks of the batch before; a restarted query begins with where it goes on."""
+        self._finished: Mapping[str, Mark] = {}
+        """The marks of the last batch that Spark has called finished."""
+        self._published: dict[str, StreamCut] = {}
+        """By folder."""
+
+    def begin(self, marks: Mapping[str, Mark]) -> None:
+        """Publish that a new query has read nothing, so that retention keeps what it is going to read."""
+        self._last = dict(marks)
+        for folder in {*self.folders, *(_folder_of(path) for path in marks)}:
+            self._publish_first(folder)
+
+    def join(self, before: Mapping[str, Mark], marks: Mapping[str, Mark]) -> None:
+        """Become a subscriber of folders that appeared since, before the query reads them.
+
+        Parameters
+        ----------
+        before
+            Where the query is; a restarted one goes on there.
+        """
+        if self._last is None:
+            self._last = dict(before)
+        for folder in {_folder_of(path) for path in marks} - self._published.keys():
+            if self.name not in self.fs.stream(folder).subscribers():
+                self._publish_first(folder)
+            else:
+                self._known(folder)
+
+    def is_due(self, marks: Mapping[str, Mark]) -> bool:
+        """Whether a sealed segment that was read to its end may still be held back."""
+        done = self._finished
+        return any(mark.sealed and not (path in done and done[path].sealed) for path, mark in marks.items())
+
+    def finished(self, marks: Mapping[str, Mark]) -> None:
+        """Publish how far finished batches have read; again, if an earlier call could not."""
+        last, self._last = self._last or {}, dict(marks)
+        self._finished = self._last
+        by_folder: dict[str, dict[str, Mark]] = {}
+        for path, mark in marks.items():
+            if not mark.identity.startswith(PLAIN):  # retention knows a plain file by a token, which a mark lacks
+                by_folder.setdefault(_folder_of(path), {})[path] = mark
+        for folder, found in by_folder.items():
+            known = self._known(folder)
+            offsets = {}
+            for path, mark in found.items():
+                offset = _safe(
+                    mark, last.get(path), known.get(path) if known.incarnations.get(path) == mark.identity else None
+                )
+                if offset is not None:
+                    offsets[path] = offset
+            cut = StreamCut(offsets, time.time(), 0, {path: found[path].identity for path in offsets})
+            if (dict(cut), dict(cut.incarnations)) != (dict(known), dict(known.incarnations)):
+                self._publish(folder, cut)
+
+    def _known(self, folder: str) -> StreamCut:
+        if folder not in self._published:
+            cut = self.fs.stream(folder).subscribers().get(self.name)
+            self._published[folder] = cut if cut is not None else StreamCut({}, 0, 0)
+        return self._published[folder]
+
+    def _publish_first(self, folder: str) -> None:
+        """Become a subscriber of a folder; without it, retention would delete what the query has not read.
+
+        Raises
+        ------
+        OSError
+            It failed, and the query must not begin.
+        """
+        cut = StreamCut({}, time.time(), 0)
+        try:
+            self.fs.stream(folder).publish(self.name, cut)
+        except FileNotFoundError:
+            logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
+        except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
+            raise type(error)(
+                f"{folder}: the query is no subscriber {self.name!r} yet, so retention may delete unread bytes; "
+                f"nothing was read. Start it again: {error}"
+            ) from error
+        else:
+            self._published[folder] = cut
+
+    def _publish(self, folder: str, cut: StreamCut) -> None:
+        try:
+            self.fs.stream(folder).publish(self.name, cut)
+        except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
+            # what was published before holds back more, so no unread byte is trimmed
+            logger.warning("%s: subscriber %s is published with the next batch: %s", folder, self.name, error)
+            self._published.pop(folder, None)
+        except FileNotFoundError:
+            logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
+        else:
+            self._published[folder] = cut
+
+
+def _safe(mark: Mark, last: Mark | None, known: int | None) -> int | None:
+    """The offset to publish of a segment; None: nothing is known to be safe."""
+    if mark.sealed:
+        return mark.offset
+    if last is not None and last.identity == mark.identity and last.offset < mark.offset:
+        return last.offset
+    return known
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,102 @@
+"""Compressed segments of lines, without a session."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from typing import Any
+
+import pytest
+
+from tests.support.servers import require_module
+from tests.support.spark import given as options_given
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.formats import compression, lines
+from rollingfs.spark.source.formats.compression import CompressedError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.sink.batch_writer import RollingWriter
+
+TEXT = StructType().add("value", "string")
+PLAIN = b"".join(b"line %d\r\n" % nth for nth in range(3000)) + b"no end"
+WANTED = [f"line {nth}" for nth in range(3000)] + ["no end"]
+
+
+def compressed(codec: str, data: bytes) -> bytes:
+    """The data as two members, one behind the other."""
+    half = len(data) // 2
+    parts = (data[:half], data[half:])
+    if codec in ("zstd", "lz4"):
+        whole = []
+        for part in parts:
+            sink = pa.BufferOutputStream()
+            with pa.CompressedOutputStream(sink, codec) as file:
+                file.write(part)
+            whole.append(sink.getvalue().to_pybytes())
+        return b"".join(whole)
+    pack = {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[codec]
+    return b"".join(map(pack, parts))
+
+
+ENDINGS = {"gzip": "gz", "bz2": "bz2", "xz": "xz", "zstd": "zst", "lz4": "lz4"}
+
+
+def read(options: dict[str, Any], schema: StructType) -> list[Any]:
+    reader = RollingReader(parse_options(options), schema)
+    return [
+        value for part in reader.partitions() for batch in reader.read(part) for value in batch.column(0).to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("codec", list(compression.READABLE))
+def test_a_compressed_segment_is_read_by_its_name_or_refused_by_its_bytes(fs, tmp_path, monkeypatch, codec):
+    monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
+    data = compressed(codec, PLAIN)
+    named, bare = f"{tmp_path}/a.{ENDINGS[codec]}", f"{tmp_path}/a"
+    for path in (named, bare):
+        fs.overwrite(path, data)
+    assert read(options_given(named, partitionBytes="100"), TEXT) == WANTED
+    assert read(options_given(bare, compression=codec), TEXT) == WANTED
+    with pytest.raises(CompressedError, match=rf"/a: its bytes are compressed \({codec}\).*compression={codec}"):
+        read(options_given(bare), TEXT)
+    fs.overwrite(named, data[:-3])
+    with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are no whole"):
+        read(options_given(named), TEXT)
+    fs.overwrite(named, b"plain\n")
+    with pytest.raises(CompressedError, match=r"but they are not compressed so"):
+        read(options_given(named), TEXT)
+    assert read(options_given(named, compression="none"), TEXT) == ["plain"]
+
+
+@pytest.mark.parametrize("name", ["a.snappy", "a.zip", "a.deflate"])
+def test_a_compression_that_cannot_be_read_is_refused_before_any_task_begins(fs, tmp_path, name):
+    fs.overwrite(f"{tmp_path}/{name}", b"bytes")
+    reader = RollingReader(parse_options(options_given(f"{tmp_path}/{name}")), TEXT)
+    with pytest.raises(CompressedError, match=f"{name}: its name says that it is compressed"):
+        reader.partitions()
+
+
+def test_a_part_of_a_compressed_segment_is_refused(fs, tmp_path):
+    path = f"{tmp_path}/a.gz"
+    fs.overwrite(path, compressed("gzip", PLAIN))
+    view = fs._bridge.run(fs._client.lookup.view(path, fresh=True))
+    extent = RollingReader(parse_options(options_given(path)), TEXT).partitions()[0].value[0].extent
+    with pytest.raises(CompressedError, match="only the whole can be read"):
+        compression.check_whole(extent, 0, view.length + 1)
+
+
+def test_lines_are_not_written_to_a_name_that_says_they_are_compressed(tmp_path):
+    with pytest.raises(CompressedError, match="nothing was written"):
+        RollingWriter(parse_options(options_given(f"{tmp_path}/a.gz")), TEXT, overwrite=False)
+
+
+def test_text_that_looks_a_little_like_bz2_is_text():
+    assert compression.by_magic(b"BZhello world") is None
+    assert compression.by_magic(bz2.compress(b"")) == compression.BZ2

@@ -1,0 +1,146 @@
+"""``format("rolling").option("format", "json")`` without a session: by Arrow's reader, or refused with the offset."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.servers import require_module
+from tests.support.spark import SMALL, first_column, given, streamed
+
+require_module("pyarrow")
+require_module("pyspark")
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import ArrayType, IntegerType, StructType
+
+from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.formats import lines
+from rollingfs.spark.source.formats.strict_json import RefusedLineError
+from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
+
+NUMBERS = StructType().add("n", "long")
+WIDE = (
+    StructType().add("n", "long").add("s", "string").add("t", "boolean").add("d", "double")
+    .add("l", ArrayType(IntegerType())).add("o", StructType().add("x", "short").add("y", "string"))
+)  # fmt: skip
+
+
+def rows(path: Any, schema: StructType, **options: Any) -> list[dict[str, Any]]:
+    reader = RollingReader(parse_options(given(path, format="json", **options)), schema)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("block_bytes", [16, 100, 4096])
+def test_sound_lines_are_the_rows_of_their_objects(fs, tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", block_bytes)
+    objects: list[dict[str, Any]] = [
+        {"n": nth, "s": f"é}} {{ {nth}", "t": nth % 2 == 0, "d": nth / 4, "l": [1, None], "o": {"x": nth, "y": None}}
+        for nth in range(30)
+    ]
+    objects += [dict.fromkeys(WIDE.names), {**objects[0], "l": [], "o": {"x": None, "y": "}"}}]
+    text = "\r\n \n".join(json.dumps({**one, "more": [1]}, ensure_ascii=False) for one in objects)
+    fs.create(str(tmp_path / "s"), SMALL)
+    fs.append(str(tmp_path / "s"), b"\xef\xbb\xbf" + text.encode())
+    for size in ("40", "1MiB"):
+        assert rows(tmp_path / "s", WIDE, partitionBytes=size) == objects
+
+
+BAD = {
+    "null": b"null",
+    "a list": b'[{"n": 2}]',
+    "a number": b"2",
+    "two objects": b'{"n": 2} {"n": 3}',
+    "garbage behind": b'{"n": 2} x',
+    "cut off": b'{"n": 2',
+    "text in a column of numbers": b'{"n": "2"}',
+    "a fraction": b'{"n": 2.5}',
+    "too large": b'{"n": 9223372036854775808}',
+    "twice": b'{"n": 2, "n": 3}',
+    "not UTF-8": b'{"s": "\xff"}',
+    "a mark within": b'\xef\xbb\xbf{"n": 2}',
+    "a zero byte": b'{"n": 2}\0',
+    "over two lines": b'{"n":\n2}',
+    "two objects, and a blank line": b'{"n": 2} {"n": 3}\n',
+    "over two lines, and two in one": b'{"o":\n{}} {"n":2}',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_line_that_arrow_refuses_ends_the_query_with_its_offset_and_the_way_on(fs, tmp_path, name):
+    before = b'{"n": 1}\n\n' * 9
+    fs.overwrite(str(tmp_path / "s"), before + BAD[name] + b"\n" + b'{"n": 4}\n' * 9)
+    with pytest.raises(RefusedLineError, match=rf"/s: the line at offset {len(before)} is refused") as raised:
+        rows(tmp_path / "s", StructType().add("n", "long").add("s", "string"))
+    assert "rollingfs.spark.stream_json(spark, url, schema)" in str(raised.value)
+
+
+def test_a_stream_ends_at_such_a_line_and_has_given_what_came_before(fs, tmp_path):
+    path = tmp_path / "s"
+    fs.overwrite(str(path), b'{"n": 1}\n{"n": 2}\n')
+    source = RollingStreamReader(parse_options(streamed(path, format="json")), NUMBERS)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    assert first_column(source, source.partitions(start, end)) == [1, 2]
+    fs.append(str(path), b'{"n": 3}\n{"n": true}\n')
+    more = source.latestOffset(end, ReadAllAvailable())
+    with pytest.raises(RefusedLineError, match="the line at offset 27 is refused"):
+        first_column(source, source.partitions(end, more))
+
+
+@pytest.mark.parametrize(
+    "kind", ["timestamp", "timestamp_ntz", "date", "decimal(5,2)", "binary", "map<string,long>", "array<date>"]
+)
+def test_a_type_that_arrow_lacks_or_reads_otherwise_is_refused_when_the_query_is_planned(tmp_path, kind):
+    from pyspark.sql import types
+
+    kinds: dict[str, Any] = {
+        "timestamp": types.TimestampType(), "timestamp_ntz": types.TimestampNTZType(), "date": types.DateType(),
+        "decimal(5,2)": types.DecimalType(5, 2), "binary": types.BinaryType(),
+        "map<string,long>": types.MapType(types.StringType(), types.LongType()),
+        "array<date>": types.ArrayType(types.DateType()),
+    }  # fmt: skip
+    (tmp_path / "s").write_bytes(b"{}\n")
+    for options in ({}, {"partitionColumns": "false"}):
+        with pytest.raises(ValueError, match=r"column 'c' is of type .*stream_json\(spark, url, schema\)"):
+            rows(tmp_path / "s", StructType().add("c", kinds[kind]), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "json", "mode": "PERMISSIVE"}, "option mode is 'PERMISSIVE'.*json is strict.*stream_json"),
+        ({"format": "text", "mode": "FAILFAST"}, "format 'text' has no modes"),
+        ({"format": "json", "timeZone": "UTC"}, "no option timezone.*read_json"),
+        ({"format": "csv"}, r"'csv' is read and written by Spark itself.*read_csv\(spark, url, schema\).*to_csv"),
+        ({"format": "avro"}, "option format is 'avro': it must be one of"),
+        ({"format": "arrow", "compression": "gzip"}, "option compression is for lines"),
+        ({"format": "text", "compression": "zip"}, "option compression is 'zip'"),
+    ],
+)
+def test_what_only_sparks_parser_has_is_refused_with_the_line_to_write(options, message):
+    with pytest.raises(ValueError, match=message):
+        parse_options(given("/x", **options))
+
+
+def test_without_a_schema_and_for_writes_the_line_to_write_is_named(tmp_path):
+    (tmp_path / "s").write_bytes(b'{"n": 1}\n')
+    source = RollingDataSource(given(tmp_path / "s", format="json"))
+    with pytest.raises(ValueError, match=re.escape("needs .schema(...)") + ".*read_json"):
+        source.schema()
+    with pytest.raises(ValueError, match=r"rollingfs\.spark\.to_json\(rows\)\.write.*nothing was written"):
+        source.writer(NUMBERS, overwrite=False)
+    assert parse_options(given("/x", format="json", mode="failfast")).format == "json"
+
+
+def test_blank_segments_have_no_rows(fs, tmp_path):
+    fs.overwrite(str(tmp_path / "s"), b"\n  \n\t\n")
+    assert rows(tmp_path / "s", NUMBERS) == []
+    assert pa.__version__
