@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
+from rollingfs.parquet import encoding, files, footer
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.batch_reader import RowReader
-from rollingfs.spark.source.formats import arrow_streams, footer, parquet_files
+from rollingfs.spark.source.formats import arrow_streams, parquet
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.partitions import Extent, Range
 
@@ -28,20 +29,20 @@ NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", Arr
 
 
 def footer_of(data: bytes) -> bytes:
-    return parquet_files.footer_of(lambda start, end: data[start:end], 0, len(data))
+    return files.footer_of(lambda start, end: data[start:end], 0, len(data))
 
 
 def grown(data: bytes, *batches: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
     """A file with more rows behind it, as the tasks and the driver write them."""
-    schema = parquet_files.aligned(footer_of(data), schema or batches[0].schema)
+    schema = files.aligned(footer_of(data), schema or batches[0].schema)
     parts, whole = [], data
     for batch in batches:
-        encoder = parquet_files.Encoder(iter([rows.conform(batch, schema)]))
+        encoder = encoding.Encoder(iter([rows.conform(batch, schema)]))
         at, whole = len(whole), whole + b"".join(encoder)
         assert encoder.footer is not None
         parts.append(footer.Part(encoder.footer, at))
-    nulls, old = parquet_files.widened(footer_of(data), parts[0].footer, schema, len(whole))
-    return whole + nulls + parquet_files.tail([footer.Part(old, 0), *parts])
+    nulls, old = files.widened(footer_of(data), parts[0].footer, schema, len(whole))
+    return whole + nulls + files.tail([footer.Part(old, 0), *parts])
 
 
 def rows_of(data: bytes) -> list[dict[str, Any]]:
@@ -179,7 +180,7 @@ def test_a_column_that_is_added_is_null_in_the_rows_that_were_there(options):
     found = [
         row
         for one in (Range(Extent("x", "i", 0, len(again)), *cut) for cut in ((0, 200), (200, len(again))))
-        for part in parquet_files.batches(io.BytesIO(again), one, ["t", "n"])
+        for part in parquet.batches(io.BytesIO(again), one, ["t", "n"])
         for row in part.to_pylist()
     ]
     assert [(row["n"], row["t"]) for row in found] == [(1, None), (2, None), (3, None), *[(4, "z")] * 3]
@@ -209,7 +210,7 @@ def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_ad
 
 def test_a_file_without_rows_gets_the_columns_that_come():
     for table in (pa.table({"n": pa.array([], pa.int64())}), None):
-        data = parquet_files.empty(pa.schema([("n", pa.int64())])) if table is None else parquet_file(table)
+        data = encoding.empty(pa.schema([("n", pa.int64())])) if table is None else parquet_file(table)
         assert rows_of(grown(data, pa.record_batch({"n": [1], "s": ["x"]}))) == [{"n": 1, "s": "x"}]
 
 
@@ -227,7 +228,7 @@ def test_a_file_without_rows_gets_the_columns_that_come():
 def test_a_column_that_parquet_cannot_take_is_named(kind, message):
     data = parquet_file(pa.table({"n": [1], "s": ["a"]}))
     with pytest.raises(footer.MalformedFooterError, match=message):
-        parquet_files.aligned(footer_of(data), rows.arrow_schema(kind))
+        files.aligned(footer_of(data), rows.arrow_schema(kind))
 
 
 def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_differs():
@@ -235,4 +236,4 @@ def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_
     with pytest.raises(
         footer.MalformedFooterError, match="not those of the file: they have 's' where the file has 'n'"
     ):
-        parquet_files.tail([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))])
+        files.tail([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))])

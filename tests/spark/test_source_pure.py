@@ -21,8 +21,9 @@ require_module("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rollingfs.parquet import encoding, files, footer
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats import arrow_streams, footer, lines, parquet_files, text
+from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.stream import budget, offsets
@@ -331,12 +332,12 @@ def test_rows_become_one_stream_and_none_become_nothing():
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def joined(files: list[bytes]) -> bytes:
+def joined(whole: list[bytes]) -> bytes:
     parts, shift = [], 0
-    for data in files:
-        parts.append(footer.Part(parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
+    for data in whole:
+        parts.append(footer.Part(files.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
         shift += len(data)
-    return b"".join(files) + parquet_files.tail(parts)
+    return b"".join(whole) + files.tail(parts)
 
 
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
@@ -351,7 +352,7 @@ def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(opti
 
 def test_every_offset_of_a_row_group_moves_with_it():
     data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
-    raw = parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     shift = len(data)
     table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
@@ -362,7 +363,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
 
 def test_a_footer_taken_apart_and_put_together_is_the_same():
     data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
-    raw = parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
     assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
 
 
@@ -372,7 +373,7 @@ def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
         joined([one, other])
     with pytest.raises(footer.MalformedFooterError, match="does not end"):
         joined([one, one[:-1]])
-    raw = parquet_files.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
+    raw = files.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
     with pytest.raises(footer.MalformedFooterError, match="cut off"):
         footer.Decoder(raw[:-20]).struct()
 
@@ -383,21 +384,19 @@ def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
     data = joined([parquet_file(table, row_group_size=30), parquet_file(table, row_group_size=100)])
     found = []
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
-        found += [
-            n for batch in parquet_files.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()
-        ]
+        found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
     assert found == [*range(100), *range(100)]
 
 
 def test_the_parquet_encoder_gives_a_file_and_its_footer():
     batch = pa.record_batch({"n": [1, 2]})
-    encoder = parquet_files.Encoder(iter([batch, batch]))
+    encoder = encoding.Encoder(iter([batch, batch]))
     data = b"".join(encoder)
     assert pq.read_table(io.BytesIO(data)).to_pydict() == {"n": [1, 2, 1, 2]}
-    assert encoder.footer == parquet_files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
-    nothing = parquet_files.Encoder(iter([batch.slice(0, 0)]))
+    assert encoder.footer == files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    nothing = encoding.Encoder(iter([batch.slice(0, 0)]))
     assert (list(nothing), nothing.footer) == ([], None)
-    assert pq.read_table(io.BytesIO(parquet_files.empty(batch.schema))).num_rows == 0
+    assert pq.read_table(io.BytesIO(encoding.empty(batch.schema))).num_rows == 0
 
 
 # -- offsets of a stream -----------------------------------------------------------------------------------------

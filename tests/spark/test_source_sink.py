@@ -31,9 +31,9 @@ from pyspark.sql.types import StructType
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
+from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import places
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.formats import parquet_files
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.sink import commits
 from rollingfs.spark.source.sink.commits import PartlyCommittedError
@@ -144,7 +144,7 @@ def test_by_default_96_tasks_may_send_64_kib_and_288_may_send_8():
 
 def test_the_parquet_file_of_a_text_of_1_kib_fits_the_message_of_each_of_200_tasks():
     text = random.Random(SEED).randbytes(KIB // 2).hex()
-    file = b"".join(parquet_files.Encoder(iter([record_batch(VALUE, [text])])))
+    file = b"".join(encoding.Encoder(iter([record_batch(VALUE, [text])])))
     assert 4 * KIB < len(file) <= task_bytes_max(199, 64 * KIB, 8 * KIB * KIB)
 
 
@@ -225,7 +225,7 @@ def test_the_footer_of_a_parquet_file_is_the_same_wherever_its_first_read_begins
     found = set()
     for near in (None, *range(len(data) + 1)):
         reads.clear()
-        found.add(parquet_files.footer_of(read, 6, len(data), near))
+        found.add(files.footer_of(read, 6, len(data), near))
         assert len(reads) == (1 if reads[0][0] <= len(data) - 8 - len(max(found)) else 2)
     assert len(found) == 1
 

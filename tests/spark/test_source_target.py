@@ -24,12 +24,12 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
+from rollingfs.parquet import grow
+from rollingfs.parquet.footer import MalformedFooterError
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.formats.footer import MalformedFooterError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema
-from rollingfs.spark.source.sink import segment_commit
 from rollingfs.spark.source.sink.batch_writer import RollingWriter
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
@@ -313,7 +313,7 @@ def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(fs, tm
     slow, fast = (source(path, format="parquet").writer(StructType().add("n", "long"), False) for _ in range(2))
     mine = run_task(slow, pa.record_batch({"n": [1]}))
     pauses: list[float] = []
-    monkeypatch.setattr(segment_commit.time, "sleep", pauses.append)
+    monkeypatch.setattr(grow.time, "sleep", pauses.append)
     look, tries = SegmentCommit.view, iter(range(3))
 
     def look_then_lose(one: SegmentCommit) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,49 +115,6 @@ def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
         if _has_forbidden(column, field):
             raise pa.ArrowInvalid(f"column {field.name!r} has nulls, but by its schema it is NOT NULL")
     return batch
-
-
-def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
-    """Groups of batches of at least `size` bytes in memory, except the last; batches without rows are dropped."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-    for batch in batches:
-        if batch.num_rows:
-            waiting.append(batch)
-            waiting_bytes += batch.nbytes
-        if waiting_bytes >= size:
-            yield waiting
-            waiting, waiting_bytes = [], 0
-    if waiting:
-        yield waiting
-
-
-class OutputBuffer(io.RawIOBase):
-    """A file to write to, which is drained as it fills: Arrow's writers push, uploads pull."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def writable(self) -> bool:
-        """True: it is written to."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Keep some bytes until they are drained."""
-        self._parts.append(bytes(data))
-        self._size += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        """The number of bytes that were written, drained or not."""
-        return self._size
-
-    def drain(self) -> bytes:
-        """What was written since the last call."""
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

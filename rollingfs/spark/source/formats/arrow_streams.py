@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rollingfs.errors import RollingError
-from rollingfs.spark.source import rows
+from rollingfs.parquet.encoding import OutputBuffer, gathered
 from rollingfs.spark.source.formats.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
 
@@ -294,8 +294,8 @@ def schema(read: Read, extent: Extent) -> pa.Schema | None:
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """Rows as one stream; without rows, no bytes."""
     writer: pa.RecordBatchStreamWriter | None = None
-    sink = rows.OutputBuffer()
-    for group in rows.gathered(batches, BATCH_BYTES):
+    sink = OutputBuffer()
+    for group in gathered(batches, BATCH_BYTES):
         table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
         if writer is None:
             writer = pa.ipc.new_stream(sink, table.schema)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from rollingfs.parquet.encoding import Encoder
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats import parquet_files
 from rollingfs.spark.source.formats.contract import Located, ReadOptions
 from rollingfs.spark.source.formats.whole import Whole
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
+
+ROWS_MAX = 64 * 1024
+"""Maximum number of rows of a record batch."""
 
 
 class Parquet(Whole):
@@ -22,7 +26,7 @@ class Parquet(Whole):
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """The columns of the file."""
-        return parquet_files.schema(opened.file())
+        return pq.read_schema(opened.file())
 
     def check_read(self, schema: pa.Schema) -> None:
         """Any columns."""
@@ -36,11 +40,33 @@ class Parquet(Whole):
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
         """The rows of the row groups that begin in a range."""
-        return ((batch, None) for batch in parquet_files.batches(opened.file(), one, schema.names))
+        return ((batch, None) for batch in batches(opened.file(), one, schema.names))
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """A file."""
-        return parquet_files.Encoder(batches)
+        return Encoder(batches)
+
+
+def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of the row groups that begin in a range."""
+    with file, pq.ParquetFile(file, pre_buffer=True) as found:
+        base = one.extent.start
+        groups = [
+            nth
+            for nth in range(found.metadata.num_row_groups)
+            if one.start <= base + _begin(found.metadata.row_group(nth)) < one.end
+        ]
+        if groups:
+            wanted = [name for name in columns if name in found.schema_arrow.names]
+            yield from found.iter_batches(ROWS_MAX, groups, wanted, use_threads=False)
+
+
+def _begin(group: Any) -> int:
+    """The offset of a row group in its file; a row group without columns has no bytes."""
+    if not group.num_columns:
+        return 0
+    first = group.column(0)
+    return int(first.dictionary_page_offset or first.data_page_offset)
 
 
 FORMAT = Parquet()

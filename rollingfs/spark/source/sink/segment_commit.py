@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from rollingfs.commit.chunk_files import Staged
-from rollingfs.errors import BadOffsetError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.parquet import files
+from rollingfs.parquet.files import growth, of_file, refused
+from rollingfs.parquet.footer import MalformedFooterError
+from rollingfs.parquet.grow import FOOTER_READ_BYTES, repeated
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places, segments
-from rollingfs.spark.source.formats import PARQUET, parquet_files
-from rollingfs.spark.source.formats.footer import MalformedFooterError, Part
+from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader
 from rollingfs.spark.source.sink.messages import Piece
 from rollingfs.spark.source.sink.task_writer import segment_path
-
-FOOTER_READ_BYTES = 512 * 1024
-"""Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
-GROWTHS_MAX = 64
-"""Maximum tries to append to a Parquet file while other writers append; each try makes a new footer."""
-GROWTH_PAUSE_S = 0.02
-"""Maximum pause before the second try; it doubles with each try. It is random, so that writers do not meet again."""
-GROWTH_PAUSE_S_MAX = 1.0
 
 
 class SegmentCommit:
@@ -111,8 +102,8 @@ class SegmentCommit:
         if self.options.format != PARQUET or self.overwrite or view is None or not view.size:
             return self.schema
         footer = self._footer(view)
-        with _of_file(self.path):
-            return parquet_files.aligned(footer, self.schema)
+        with of_file(self.path):
+            return files.aligned(footer, self.schema)
 
     # -- the commit ------------------------------------------------------------------------------------------
 
@@ -147,20 +138,14 @@ class SegmentCommit:
         self, pieces: Sequence[Piece], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]
     ) -> None:
         """Append Parquet files and a footer that makes one file of all; try again if another writer was faster."""
-        for nth in range(GROWTHS_MAX):
+
+        def attempt() -> None:
             view = None if self.overwrite else self.view()
             data = self.grown(pieces, view)
             expected = None if self.overwrite else (view.length if view is not None else 0)
-            try:
-                self._write(data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
-            except BadOffsetError:
-                # another writer appended after we looked
-                time.sleep(random.uniform(0, min(GROWTH_PAUSE_S * 2**nth, GROWTH_PAUSE_S_MAX)))
-                continue
-            return
-        raise BadOffsetError(
-            f"{self.path}: other writers appended before each of {GROWTHS_MAX} tries; nothing was written. Try again"
-        )
+            self._write(data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
+
+        repeated(self.path, attempt)
 
     def grown(self, pieces: Sequence[Piece], view: Snapshot | None) -> list[Any]:
         """The data that appends Parquet files to the segment as it is now, None if it is missing.
@@ -171,34 +156,17 @@ class SegmentCommit:
             They have other columns, or the footer of the segment is damaged.
         """
         if view is None or not view.size:
-            return self._joined(pieces, None, 0)
+            return growth(pieces, None, 0, self.schema)
         old = self._footer(view)
-        with _of_file(self.path):
-            return self._joined(pieces, old, view.size)
-
-    def _joined(self, pieces: Sequence[Piece], old: bytes | None, size: int) -> list[Any]:
-        """The data that appends the rows of all pieces to a file of `size` bytes; `old` is its footer."""
-        parts: list[Part] = []
-        at = size
-        for piece in pieces:
-            parts.append(Part(piece.footer or b"", at))
-            at += piece.size
-        data: list[Any] = [piece.data for piece in pieces]
-        if old is None:
-            if not parts:
-                return [parquet_files.empty(self.schema)]
-            return [*data, parquet_files.tail(parts)] if len(parts) > 1 else data
-        if not parts:
-            return []
-        nulls, old = parquet_files.widened(old, parts[0].footer, self.schema, at)
-        return [*data, nulls, parquet_files.tail([Part(old, 0), *parts])]
+        with of_file(self.path):
+            return growth(pieces, old, view.size, self.schema)
 
     def _footer(self, view: Snapshot) -> bytes:
         near = max(_last_run(view), view.length - FOOTER_READ_BYTES)
         try:
-            return parquet_files.footer_of(SegmentReader(self.fs, view).read, view.start, view.length, near)
+            return files.footer_of(SegmentReader(self.fs, view).read, view.start, view.length, near)
         except MalformedFooterError as error:
-            raise _refused(view.path, str(error)) from error
+            raise refused(view.path, str(error)) from error
 
     # -- afterwards --------------------------------------------------------------------------------------------
 
@@ -216,19 +184,3 @@ def _last_run(view: Snapshot) -> int:
     if header is None or header.tail or not header.entries:
         return view.start if header is None else header.tail_start
     return header.entries[-1].start
-
-
-@contextmanager
-def _of_file(path: str) -> Iterator[None]:
-    """Refuse rows that do not fit the footer of a segment, or whose footer cannot be understood. No I/O goes within."""
-    try:
-        yield
-    except MalformedFooterError as error:
-        raise _refused(path, str(error)) from error
-    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _refused(path, f"its footer is damaged, or of a kind that is not known ({detail})") from error
-
-
-def _refused(path: str, why: str) -> MalformedFooterError:
-    return MalformedFooterError(f"{path}: these rows cannot be appended to it as Parquet: {why}; nothing was written")

@@ -14,8 +14,9 @@ from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.parquet.encoding import Encoder
 from rollingfs.spark.source import places, rows
-from rollingfs.spark.source.formats import compression, parquet_files
+from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink import messages, routing
 from rollingfs.spark.source.sink.messages import Piece, Receipt
@@ -124,4 +125,4 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
 
 def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Piece:
     """What was written; the footer of a Parquet file is known once all of it was encoded."""
-    return Piece(name, data, encoded.footer if isinstance(encoded, parquet_files.Encoder) else None)
+    return Piece(name, data, encoded.footer if isinstance(encoded, Encoder) else None)

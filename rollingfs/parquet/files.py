@@ -1,17 +1,18 @@
-"""Parquet in a segment: its row groups by byte range, and its growth by row groups and a new footer."""
+"""How a Parquet file in a segment grows: by row groups and a new footer. Pure: a callback gives the bytes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from rollingfs.spark.source import rows
-from rollingfs.spark.source.formats.footer import (
+from rollingfs.parquet.encoding import OutputBuffer, empty
+from rollingfs.parquet.footer import (
     MAGIC,
     SCHEMA_KEYS,
     TAIL_BYTES,
@@ -24,71 +25,25 @@ from rollingfs.spark.source.formats.footer import (
     join,
     widen,
 )
-from rollingfs.spark.source.formats.lines import Read
-from rollingfs.spark.source.partitions import Range
 
-ROWS_MAX = 64 * 1024
-"""Maximum number of rows of a record batch."""
-GROUP_BYTES = 64 * 1024 * 1024
-"""Size in memory of the rows of a row group."""
+Read = Callable[[int, int], bytes]
+"""Gives the bytes ``[start, end)`` of a segment, all of them."""
 
 
-def schema(file: Any) -> pa.Schema:
-    """The schema of a file."""
-    return pq.read_schema(file)
+class Piece(Protocol):
+    """Rows as a Parquet file, or what was staged of it."""
 
+    @property
+    def data(self) -> Any:
+        """What an append takes."""
 
-def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the row groups that begin in a range."""
-    with file, pq.ParquetFile(file, pre_buffer=True) as found:
-        base = one.extent.start
-        groups = [
-            nth
-            for nth in range(found.metadata.num_row_groups)
-            if one.start <= base + _begin(found.metadata.row_group(nth)) < one.end
-        ]
-        if groups:
-            wanted = [name for name in columns if name in found.schema_arrow.names]
-            yield from found.iter_batches(ROWS_MAX, groups, wanted, use_threads=False)
+    @property
+    def footer(self) -> bytes | None:
+        """The footer of the file."""
 
-
-def _begin(group: Any) -> int:
-    """The offset of a row group in its file; a row group without columns has no bytes."""
-    if not group.num_columns:
-        return 0
-    first = group.column(0)
-    return int(first.dictionary_page_offset or first.data_page_offset)
-
-
-class Encoder:
-    """An iterable of the pieces of a Parquet file of some rows; the footer is known after the last piece."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self.footer: bytes | None = None
-        """None until the file is complete; without rows there is no file."""
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[bytes]:
-        sink = rows.OutputBuffer()
-        writer: pq.ParquetWriter | None = None
-        for batches in rows.gathered(self._batches, GROUP_BYTES):
-            group = pa.Table.from_batches(batches)
-            writer = writer or pq.ParquetWriter(sink, group.schema)
-            writer.write_table(group)
-            yield sink.drain()
-        if writer is not None:
-            writer.close()
-            last = sink.drain()
-            first, end = body_size(last[-TAIL_BYTES:], len(last) + len(MAGIC))
-            self.footer = last[first - len(MAGIC) : end - len(MAGIC)]
-            yield last
-
-
-def empty(schema: pa.Schema) -> bytes:
-    """A file without rows."""
-    sink = rows.OutputBuffer()
-    pq.ParquetWriter(sink, schema).close()
-    return sink.drain()
+    @property
+    def size(self) -> int:
+        """Bytes."""
 
 
 def footer_of(read: Read, start: int, end: int, near: int | None = None) -> bytes:
@@ -104,6 +59,11 @@ def footer_of(read: Read, start: int, end: int, near: int | None = None) -> byte
 def tail(parts: Sequence[Part]) -> bytes:
     """The bytes that make one file of the parts before them."""
     return _end(join(parts))
+
+
+def schema_of(footer: bytes) -> pa.Schema:
+    """The Arrow schema of a file."""
+    return pq.read_schema(io.BytesIO(MAGIC + _end(footer)))
 
 
 def _end(footer: bytes) -> bytes:
@@ -129,7 +89,7 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
         A column has another type, or is missing; the message names it.
     """
     there, mine = columns(footer), {column.name: column for column in columns(_footer(empty(schema)))}
-    known = pq.read_schema(io.BytesIO(MAGIC + _end(footer)))
+    known = schema_of(footer)
     for nth, column in enumerate(there):
         if column.name not in mine:
             raise MalformedFooterError(
@@ -182,7 +142,7 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
     if not coming:
         return b"", old
     fields = pa.schema([schema.field(column.name) for column in coming])
-    sink = rows.OutputBuffer()
+    sink = OutputBuffer()
     with pq.ParquetWriter(sink, fields) as writer:
         for count in group_rows(old):
             nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
@@ -193,3 +153,40 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
 
 def _footer(file: bytes) -> bytes:
     return footer_of(lambda start, end: file[start:end], 0, len(file))
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+
+def growth(pieces: Sequence[Piece], old: bytes | None, size: int, schema: pa.Schema) -> list[Any]:
+    """The data that appends the rows of all pieces to a file of `size` bytes, whose footer is `old`."""
+    parts: list[Part] = []
+    at = size
+    for piece in pieces:
+        parts.append(Part(piece.footer or b"", at))
+        at += piece.size
+    data: list[Any] = [piece.data for piece in pieces]
+    if old is None:
+        if not parts:
+            return [empty(schema)]
+        return [*data, tail(parts)] if len(parts) > 1 else data
+    if not parts:
+        return []
+    nulls, old = widened(old, parts[0].footer, schema, at)
+    return [*data, nulls, tail([Part(old, 0), *parts])]
+
+
+@contextmanager
+def of_file(path: str) -> Iterator[None]:
+    """Refuse rows that do not fit the footer of a segment, or whose footer cannot be understood. No I/O goes within."""
+    try:
+        yield
+    except MalformedFooterError as error:
+        raise refused(path, str(error)) from error
+    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise refused(path, f"its footer is damaged, or of a kind that is not known ({detail})") from error
+
+
+def refused(path: str, why: str) -> MalformedFooterError:
+    return MalformedFooterError(f"{path}: these rows cannot be appended to it as Parquet: {why}; nothing was written")
