@@ -63,6 +63,7 @@ ELSEWHERE = {
     "format/erasing": "maintenance/test_erase",
     "format/header": "format/test_codec",
     "format/index_codec": "format/test_bad_input",
+    "format/invariants": "format/test_codec",
     "format/labels": "maintenance/test_rebuild_plan",
     "format/line_codec": "format/test_codec",
     "format/policies": "fs/test_policy_verbs",

@@ -250,7 +250,7 @@ def test_a_copy_that_never_ends_is_removed(
 ) -> None:
     monkeypatch.setattr(azure_bucket, "COPY_S_MAX", 0.01)
     monkeypatch.setattr(azure_bucket, "COPY_POLL_S", 0.005)
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.2)
     do(backend, "write", f"{container}/source", [b"0123456789"])
     real = azure_bucket.AzureContainer.head
 

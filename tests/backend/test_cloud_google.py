@@ -145,7 +145,7 @@ def test_a_missing_bucket_is_an_error_of_every_write(backend: ObjectBackend) -> 
 
 
 def test_without_a_server_every_verb_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.2)
     url = f"http://127.0.0.1:{free_port()}"
     backend = open_google(GCSFileSystem(endpoint_url=url, token="anon", project=PROJECT))
     for verb, args in (("read", ()), ("create", (b"x",)), ("list", ()), ("now", ())):
