@@ -11,6 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any
 
 from rollingfs import RollingFileSystem, core
+from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
@@ -173,7 +174,12 @@ class Store:
         size = intake.size
         attrs = None if key is None else remembering(key, lambda: size)
         call = segments.extend(place, intake, attrs=attrs, guard=guard, **create)
-        return await asyncio.shield(self.run(call)), size
+        try:
+            return await asyncio.shield(self.run(call)), size
+        except RollingError:
+            if key is not None:  # the same append may have taken place meanwhile, and be the reason of the refusal
+                check_fresh((await self.look(path)).attrs, key)
+            raise
 
     async def replace(self, path: str, body: AsyncIterable[bytes], *, create_only: bool) -> int:
         """Write a file whole in one commit; returns its size.

@@ -333,3 +333,21 @@ def test_the_document_names_every_operation(client: Client) -> None:
     assert {"post", "get", "put", "delete"} <= set(found["paths"]["/v1/segments/{path}"])
     assert "/v1/streams/{path}:trim" in found["paths"]
     assert json.dumps(found)
+
+
+def test_the_same_append_at_once_with_an_expected_offset_is_answered_alike(fs: RollingFileSystem, root: str) -> None:
+    app = make_app(fs, root)
+    headers = {"Idempotency-Key": "k", "Expected-Offset": "0"}
+
+    async def main() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await client.put("/v1/segments/a")
+            return await asyncio.gather(
+                *(client.post("/v1/segments/a", content=b"x", headers=headers) for _ in range(20))
+            )
+
+    answers = asyncio.run(main())
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.json()["offset"] for answer in answers} == {0}
+    assert fs.cat_file(f"{root}/a") == b"x"
