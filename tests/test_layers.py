@@ -116,9 +116,6 @@ def test_a_package_opens_with_its_contract(layer: str) -> None:
 
 # -- circles -----------------------------------------------------------------------------------------------------
 
-CIRCLES_LEFT = ({"commit.ask_outcome", "commit.attempt", "commit.carry", "commit.lost_answers"},)
-"""Circles that are still there. Take one out once its modules are apart; add none."""
-
 
 def _graph() -> dict[str, set[str]]:
     """What each module imports of this project: at its top, lazily, or for types alone."""
@@ -158,10 +155,30 @@ def _circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
     graph = _graph()
     assert len(graph) > 200
-    found = {frozenset(name.removeprefix("rollingfs.") for name in circle) for circle in _circles(graph)}
-    assert found <= {frozenset(circle) for circle in CIRCLES_LEFT}
+    assert _circles(graph) == set()
 
 
 def test_a_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set(), "e": {"a"}}
     assert _circles(graph) == {frozenset("abc")}
+
+
+# -- the room where commits are shared --------------------------------------------------------------------------
+
+ROOM = "rollingfs.commit.sharing"
+CALLS = {"before", "beside", "judge"}
+"""The calls of a shared append that other modules make."""
+
+
+def test_other_modules_use_three_calls_of_the_room_where_commits_are_shared() -> None:
+    imports, calls = set(), set()
+    for module in ROLLINGFS.rglob("*.py"):
+        if (ROLLINGFS / "commit" / "sharing") in module.parents:
+            continue
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ROOM):
+                imports |= {(str(module.relative_to(ROLLINGFS)), node.module, alias.name) for alias in node.names}
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(".shared"):
+                calls.add(node.attr)
+    assert imports == {("commit/loop.py", ROOM, "Sharing")}
+    assert calls == CALLS

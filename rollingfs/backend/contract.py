@@ -75,8 +75,6 @@ class Backend(abc.ABC):
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
     """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
-    has_quick_ranges: bool = False
-    """Whether the beginning of a file costs so much less than all of it that it pays to look at that first."""
     tiers: Mapping[str, bool] = {}
     """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 

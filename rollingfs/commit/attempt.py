@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import CommitTimeoutError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError
 from rollingfs.format.asks import Ask, Carry, is_void
 from rollingfs.format.header import AGE_S_MAX, Entry, Header, Page
 from rollingfs.format.verdict import Verdict, judge
 from rollingfs.runtime.clock import Moment
-
-if TYPE_CHECKING:
-    from rollingfs.commit.carry import Carrier
 
 LAST_LOOK_S = 1.0
 """A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
@@ -73,6 +70,19 @@ class Change:
     """For an append without conditions, by a client that shares commits."""
 
 
+class Shared(Protocol):
+    """A plain append's part in what several writers commit: the calls that the room `commit.sharing` answers."""
+
+    async def before(self, base: Loaded, turn: Callable[[Loaded], Awaitable[Loaded]]) -> Loaded | Committed:
+        """The header to base an attempt on; or the result, if another writer has carried the bytes."""
+
+    async def beside(self, base: Loaded, call: Awaitable[str]) -> str:
+        """Replace `base` by this call, and read what others ask for at the same time."""
+
+    async def judge(self, found: Loaded | None = None) -> Committed | None:
+        """The result, if a header shows it; without a header, None says that the append never will take place."""
+
+
 @dataclass
 class Attempt:
     """The attempts to commit one change, one after another, and the files that were written for them.
@@ -83,7 +93,7 @@ class Attempt:
     store: Store
     path: str
     deadline_s: float
-    carried: Sequence[Uploads]
+    uploads: Sequence[Uploads]
     """The files that the caller has written for this change."""
     turns: Turns
     writer: str
@@ -102,8 +112,10 @@ class Attempt:
     """Whether an attempt was sent that took place, or that may still take place."""
     prompt: bool = False
     """Whether it never waits for a turn."""
-    carrier: Carrier | None = None
+    shared: Shared | None = None
     """For a plain append of a client that shares commits."""
+    others: Sequence[Ask] = ()
+    """The asks of others that were read for the next attempt."""
     carry: Carry | None = None
     """What the next attempt adds to its header as a plain append; None for any other commit."""
     asked: Ask | None = None
@@ -131,7 +143,7 @@ class Attempt:
 
     def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
         """Note an attempt before it is sent: the header it is based on, the header it would make, its files."""
-        for uploads in (self.own, *self.carried):
+        for uploads in (self.own, *self.uploads):
             uploads.name(files)
         self.base, self.wanted, self.is_open, self.seen = base, wanted, True, None
 
@@ -224,3 +236,38 @@ class Attempt:
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
 """Makes the wanted header (not stamped) from the present one; None if the present header is as wanted already."""
+
+
+def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:
+    """Raise the error for the caller if there is no time for another request.
+
+    Parameters
+    ----------
+    is_void
+        Whether none of the requests sent so far can take effect any more.
+
+    Raises
+    ------
+    CommitTimeoutError
+        None of them can.
+    AppendOutcomeUnknown
+        One of them may.
+    """
+    if attempt.left_s() > 0:
+        return
+    path, timeout_s = attempt.path, attempt.timeout_s
+    if not is_void:
+        why = (
+            f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "
+            "the header has not changed so far, but one of them may still arrive"
+        )
+        raise unknown(path, why) from cause
+    raced = f"other writers were faster {attempt.count} times"
+    raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
+
+
+def unknown(path: str, why: str) -> AppendOutcomeUnknown:
+    """The error for a commit with an unknown outcome."""
+    return AppendOutcomeUnknown(
+        f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
+    )

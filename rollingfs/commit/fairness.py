@@ -14,7 +14,7 @@ A writer takes turns only after it has lost a race, or has seen others commit wh
 after the other do not wait. What is committed never depends on a pause: pauses make it fair, and spare requests.
 
 A commit that takes long to prepare, as that of a concat of many sources, would lose for ever to a single writer of
-small appends, which never loses and so never waits. So its writer asks for the next commit by a line in the header,
+small appends, which never loses and so never waits. So its writer claims the next turn by a line in the header,
 written by a commit that is as quick as an append. Writers that see this line wait until it is gone, but not for long.
 """
 
@@ -48,9 +48,9 @@ SAME_LOOKS_MAX = 2
 """After this many looks at the same header, the writers whose turn it was are believed to have stopped."""
 NEWCOMER_LOSSES_MAX = 3
 """A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms."""
-ASKED_S_MAX = 5.0
-"""Other writers wait this long for a writer that has asked for the next commit: that writer may be dead."""
-ASKED_PAUSE_S_MIN = 0.01
+CLAIMED_S_MAX = 5.0
+"""Other writers wait this long for a writer that has claimed the next turn: that writer may be dead."""
+CLAIMED_PAUSE_S_MIN = 0.01
 JITTER = 0.2
 """Maximum part of a pause that is added to it at random."""
 LEARNED_SHARE = 0.25
@@ -99,21 +99,21 @@ class Turns:
         self._same_looks = 0
         self._quiet_version = 0
         self._race_until_s = 0.0
-        self._asked_version = 0
-        self._asked_s = 0.0
+        self._claimed_version = 0
+        self._claimed_s = 0.0
 
-    def is_asked(self, header: Header | None) -> bool:
-        """Whether another writer has asked for the next commit, not long ago by this client's clock."""
+    def is_claimed(self, header: Header | None) -> bool:
+        """Whether another writer has claimed the next turn, not long ago by this client's clock."""
         if header is None or header.turn in (None, self.writer):
             return False
-        if self._asked_version != header.version:
-            self._asked_version, self._asked_s = header.version, time.monotonic()
-        return time.monotonic() - self._asked_s < ASKED_S_MAX
+        if self._claimed_version != header.version:
+            self._claimed_version, self._claimed_s = header.version, time.monotonic()
+        return time.monotonic() - self._claimed_s < CLAIMED_S_MAX
 
     @property
-    def asked_pause_s(self) -> float:
-        """A pause, in seconds, before the look whether the writer that has asked is done."""
-        return min(BACKOFF_S_MAX, max(ASKED_PAUSE_S_MIN, self._cycle_s))
+    def claimed_pause_s(self) -> float:
+        """A pause, in seconds, before the look whether the writer that has claimed a turn is done."""
+        return min(BACKOFF_S_MAX, max(CLAIMED_PAUSE_S_MIN, self._cycle_s))
 
     @property
     def away_s(self) -> float:
@@ -160,6 +160,11 @@ class Turns:
         """Note that others want to commit."""
         self._race_goes_on()
 
+    @property
+    def is_racing(self) -> bool:
+        """Whether others commit just now."""
+        return time.monotonic() < self._race_until_s
+
     def _race_goes_on(self) -> None:
         self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 
@@ -195,7 +200,7 @@ class Turns:
         if header is None:
             return None
         is_stale = not fresh and self._is_stale(header)
-        others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
+        others = self.before_me(header) if not prompt and self.is_racing else 0
         mine = header.commit_of(self.writer)
         is_last = mine is not None and mine.version == header.version
         if others and not (is_last and not is_stale and random.random() < STAY_PROBABILITY):

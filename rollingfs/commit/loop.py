@@ -17,13 +17,13 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 
-from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed
-from rollingfs.commit.carry import Carriers
-from rollingfs.commit.fairness import LOOKS_MAX, Slot, Slots, Turns
+from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed, check_time
+from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt, check_time
+from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.commit.pace import Pace
+from rollingfs.commit.sharing import Sharing
 from rollingfs.commit.store import Store
 from rollingfs.errors import (
     TELLING,
@@ -44,8 +44,8 @@ logger = logging.getLogger("rollingfs")
 
 GONE_MAX = 3
 """Maximum reloads when an index page that a header names is missing: its segment may be about to be replaced."""
-LOSSES_BEFORE_ASKING = 2
-"""After this many requests without success, a slow commit asks the other writers to wait."""
+LOSSES_BEFORE_CLAIM = 2
+"""After this many requests without success, a slow commit claims the next turn."""
 BELIEVED_S_MAX = 60.0
 """No commit is based on a header of many writers that is older than this: too many may have committed since."""
 
@@ -66,13 +66,13 @@ class CommitLoop:
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.pace = Pace(store.backend.commit_interval_s)
-        self.carriers = Carriers(store, self.slots) if share_commits else None
+        self.sharing = Sharing(store, self.slots.writer) if share_commits else None
 
     def after_fork(self) -> None:
         """In a child process: nobody holds a lock, and nothing is known of other writers."""
         self.pace.after_fork()
-        if self.carriers is not None:
-            self.carriers.after_fork()
+        if self.sharing is not None:
+            self.sharing.after_fork()
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -111,7 +111,7 @@ class CommitLoop:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 done = self._loop(slot, change, attempt)
-                return await self._counted(done if attempt.carrier is None else attempt.carrier.outcome.definite(done))
+                return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
                 await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -122,6 +122,19 @@ class CommitLoop:
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await after_error(attempt, error)
+
+    async def _for_good(self, attempt: Attempt, call: Awaitable[Committed]) -> Committed:
+        """The result of the loop, once nobody can carry the bytes of the append any more."""
+        assert attempt.shared is not None
+        try:
+            result = await call
+        except AppendOutcomeUnknown:
+            raise
+        except Exception:
+            if attempt.asked is not None and (done := await attempt.shared.judge()) is not None:
+                return done
+            raise
+        return result if attempt.asked is None else await attempt.shared.judge() or result
 
     async def _counted(self, call: Awaitable[Committed]) -> Committed:
         meters, began_ns = self.store.meters, perf_counter_ns()
@@ -144,8 +157,8 @@ class CommitLoop:
         number = writer.next_number()
         attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
         attempt.prompt = change.prompt
-        if self.carriers is not None and change.plain is not None:
-            attempt.carrier = self.carriers.of(attempt, change.plain)
+        if self.sharing is not None and change.plain is not None:
+            attempt.shared = self.sharing.of(attempt, change.plain)
             change.plain.begin(attempt)
         return attempt
 
@@ -155,10 +168,10 @@ class CommitLoop:
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            if attempt.carrier is None:
+            if attempt.shared is None:
                 base = await self._in_turn(base, attempt)
             else:
-                ready = await attempt.carrier.prepare(base, partial(self._in_turn, attempt=attempt))
+                ready = await attempt.shared.before(base, partial(self._in_turn, attempt=attempt))
                 if isinstance(ready, Committed):
                     return ready
                 base = ready
@@ -189,21 +202,15 @@ class CommitLoop:
             found = await self._try(base, wanted, data, attempt)
             if isinstance(found, Committed):
                 if found.offset is None:
-                    self._note(slot, wanted, attempt)
+                    self.slots.committed(path, slot, wanted)
+                    self.pace.committed(path)
                 return found
             self.store.meters.note(CONFLICT)
             attempt.is_open = False
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True
-            if change.slow and attempt.count >= LOSSES_BEFORE_ASKING and base.live:
-                base = await self._ask(slot, attempt)
-
-    def _note(self, slot: Slot, wanted: Header, attempt: Attempt) -> None:
-        """Note an attempt that took place."""
-        self.slots.committed(attempt.path, slot, wanted)
-        self.pace.committed(attempt.path)
-        if attempt.carrier is not None:
-            attempt.carrier.committed(wanted, attempt.carry)
+            if change.slow and attempt.count >= LOSSES_BEFORE_CLAIM and base.live:
+                base = await self._claim_turn(slot, attempt)
 
     def _believed(self, attempt: Attempt, given: Loaded | None) -> Loaded | None:
         """The header as last seen, unless many writers commit here.
@@ -211,7 +218,7 @@ class CommitLoop:
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed.
         """
-        path, carrier = attempt.path, attempt.carrier
+        path = attempt.path
         seen = self.store.headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
@@ -219,7 +226,9 @@ class CommitLoop:
         is_first = seen is given and attempt.turns.believed_s == math.inf  # none of its own lines can go
         if not (is_alone or is_first) and self.store.headers.recent(path, attempt.turns.believed_s) is None:
             return None
-        if len(seen.header.commits) <= COMMITS_MAX // 2 or (carrier is not None and carrier.believes(seen.header)):
+        if len(seen.header.commits) <= COMMITS_MAX // 2:
+            return seen
+        if attempt.shared is not None and self.store.headers.recent(path, FIRST_AGE_S_MAX) is not None:
             return seen
         is_old = self.store.headers.recent(path, BELIEVED_S_MAX) is None
         return None if is_old or is_crowded(seen.header) else seen
@@ -229,8 +238,8 @@ class CommitLoop:
         turns, sleep = attempt.turns, self.store.runtime.sleep
         if base.header is not None and base.header.turn == attempt.writer:
             return base
-        while turns.is_asked(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
-            await sleep(turns.asked_pause_s)
+        while turns.is_claimed(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
+            await sleep(turns.claimed_pause_s)
             base, attempt.fresh = await attempt.load(), True
         for _ in range(LOOKS_MAX):
             way_s = turns.way_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
@@ -243,24 +252,24 @@ class CommitLoop:
             base, attempt.fresh = now, True
         return base
 
-    async def _ask(self, slot: Slot, attempt: Attempt) -> Loaded:
-        """Commit the wish that others wait for this writer; returns the header that its own commit may replace now.
+    async def _claim_turn(self, slot: Slot, attempt: Attempt) -> Loaded:
+        """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.
 
         This is a quick commit, which wins its race as often as those of the others do. It never decides anything:
         what comes after it is conditional as ever.
         """
 
-        async def step(found: Loaded, asking: Attempt) -> Header | None:
+        async def step(found: Loaded, claim: Attempt) -> Header | None:
             is_free = found.live and found.header is not None and found.header.merge is None
-            return replace(found.header, turn=asking.writer) if is_free and found.header is not None else None
+            return replace(found.header, turn=claim.writer) if is_free and found.header is not None else None
 
         change = Change(attempt.path, step, attempt.deadline_s)
-        asking = self._attempt(slot.turns, change, attempt.began)
+        claim = self._attempt(slot.turns, change, attempt.began)
         attempt.number = self.slots.writer.next_number()  # the judge takes a line with a higher one as unknown
         try:
-            await self._loop(slot, change, asking)
+            await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
-            logger.debug("%s: others could not be asked to wait: %s", attempt.path, error)
+            logger.debug("%s: the turn could not be claimed: %s", attempt.path, error)
         await self.wait_for_store(attempt.path, attempt.deadline_s)
         check_time(attempt, is_void=True)
         return self.store.headers.seen(attempt.path) or await attempt.load()
@@ -295,8 +304,9 @@ class CommitLoop:
                 verdict, current = await lost.judge(error)
                 if verdict is Verdict.NOT_MINE:
                     return current
-                if verdict is Verdict.MINE and attempt.carrier is not None:
-                    return attempt.carrier.outcome.took_place(current)
+                if verdict is Verdict.MINE and attempt.shared is not None:
+                    done = await attempt.shared.judge(current)
+                    return done or Committed(base.header, wanted)
                 if verdict is Verdict.MINE:
                     # the result is what this commit made: others may have gone on from it before the look
                     return Committed(base.header, wanted)
@@ -309,7 +319,7 @@ class CommitLoop:
         header, backend = names.header_path(attempt.path), self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
         call = self._timed(self.store.runtime.limit(call, attempt.share_s()), attempt)
-        return await (call if attempt.carrier is None else attempt.carrier.beside(base, call))
+        return await (call if attempt.shared is None else attempt.shared.beside(base, call))
 
     async def _timed(self, call: Awaitable[str], attempt: Attempt) -> str:
         """Note how long the request alone took: what goes on beside it may take longer."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
-from functools import partial
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, check_time, unknown
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import (
     AppendInterrupted,
-    AppendOutcomeUnknown,
-    CommitTimeoutError,
     ConflictError,
     LockedError,
     NoBucketError,
@@ -72,15 +69,11 @@ class LostAnswers:
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
         self._is_certain = self._is_certain and self._is_refused
         has_bucket = not isinstance(cause, NoBucketError)
-        current, looks_first, pause_s = None, False, 0.0
-        if attempt.carrier is not None and isinstance(cause, ConflictError):
-            current = await attempt.carrier.lost(attempt.base, partial(self._look, cause))
-        if current is None:
-            pause_s = self._pause_s(cause)
-            looks_first = not self._is_certain and is_crowded(attempt.base.header)
-            if not looks_first and has_bucket:
-                await attempt.store.runtime.sleep(pause_s)
-            current = await self._look(cause)
+        pause_s = self._pause_s(cause)
+        looks_first = not self._is_certain and is_crowded(attempt.base.header)
+        if not looks_first and has_bucket:
+            await attempt.store.runtime.sleep(pause_s)
+        current = await self._look(cause)
         verdict = attempt.judge(current, may_be_gone=not self._is_refused)
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
@@ -157,41 +150,6 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)
 
 
-def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:
-    """Raise the error for the caller if there is no time for another request.
-
-    Parameters
-    ----------
-    is_void
-        Whether none of the requests sent so far can take effect any more.
-
-    Raises
-    ------
-    CommitTimeoutError
-        None of them can.
-    AppendOutcomeUnknown
-        One of them may.
-    """
-    if attempt.left_s() > 0:
-        return
-    path, timeout_s = attempt.path, attempt.timeout_s
-    if not is_void:
-        why = (
-            f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "
-            "the header has not changed so far, but one of them may still arrive"
-        )
-        raise unknown(path, why) from cause
-    raced = f"other writers were faster {attempt.count} times"
-    raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
-
-
-def unknown(path: str, why: str) -> AppendOutcomeUnknown:
-    """The error for a commit with an unknown outcome."""
-    return AppendOutcomeUnknown(
-        f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
-    )
-
-
 # -- interrupted by an error that is no answer of the store -----------------------------------------------------
 
 
@@ -231,8 +189,8 @@ async def _looked_once(attempt: Attempt) -> Verdict:
     if attempt.done is not None:
         return Verdict.MINE
     try:
-        if attempt.carrier is not None and attempt.asked is not None:
-            return await attempt.carrier.outcome.conclude()
+        if attempt.shared is not None and attempt.asked is not None:
+            return Verdict.NOT_MINE if await attempt.shared.judge() is None else Verdict.MINE
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
         logger.info("%s: cannot look at the header: %s", attempt.path, error)

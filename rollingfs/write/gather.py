@@ -19,7 +19,7 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
-from rollingfs.format import transitions
+from rollingfs.format import asks, transitions
 from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
@@ -104,7 +104,7 @@ class Appender:
         self._merges = merges
         self._loop = merges.loop
         self._runtime = merges.store.runtime
-        self._carriers = merges.loop.carriers
+        self._shares = merges.loop.sharing is not None
         self._queues: dict[str, deque[Append]] = {}
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
@@ -188,8 +188,8 @@ class Appender:
         group = _Group(path, leader)
         committed: Committed | None = None
         try:
-            self._take(path, group)
-            plain = group.plain if self._carriers is not None else None
+            self._take(path, slot, group)
+            plain = group.plain if self._shares else None
             change = Change(path, group.step, leader.deadline_s, group.is_large, uploads=group.uploads)
             change = replace(change, prompt=group.is_prompt, plain=plain)
             committed = await self._loop.commit_held(slot, change)
@@ -205,14 +205,14 @@ class Appender:
         finally:
             slot.turns.together = len(group.members) + self._waiting(path)
 
-    def _take(self, path: str, group: _Group) -> None:
+    def _take(self, path: str, slot: Slot, group: _Group) -> None:
         """Move appends from the queue into a group.
 
         A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
         stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
         """
-        size, carriers = 0, self._carriers
-        size_max = ASK_BYTES_MAX if carriers is not None and carriers.is_racing(path) else GROUP_BYTES_MAX
+        size, shares = 0, self._shares
+        size_max = ASK_BYTES_MAX if shares and slot.turns.is_racing else GROUP_BYTES_MAX
         with self._lock:
             queue = self._queues.get(path, deque())
             while queue and len(group.members) < GROUP_APPENDS_MAX:
@@ -221,7 +221,7 @@ class Appender:
                     size += append.inline_size
                     if group.members and size > size_max:
                         break
-                    if carriers is not None and group.members and not append.joins(group.members[0]):
+                    if shares and group.members and not append.joins(group.members[0]):
                         break
                     group.members.append(append)
                     append.group = group
@@ -391,9 +391,10 @@ class _Group:
             return None
         if not items and header is base.header:
             return None
-        if attempt.carrier is not None and base.header is not None:
-            attempt.carry, others = attempt.carrier.carry(base.header, sum(map(size_of, items)))
-            items += others
+        if attempt.shared is not None and base.header is not None:
+            chosen = asks.select(base.header, attempt.others, attempt.writer)
+            attempt.carry = asks.carry(base.header, chosen, base.header.length + sum(map(size_of, items)))
+            items += [ask.data for ask in chosen]
         return await grow(header, items, attempt)
 
     def _admit(self, header: Header | None, append: Append, offset: int) -> Header:

@@ -34,8 +34,6 @@ PAUSE_SHARE, PAUSE_S = 0.2, 0.1
 PAIR_SHARE = 0.3
 """So many appends come from two threads at once."""
 FAULT_SHARE = 0.04
-GLANCES_SHARE = 0.5
-"""So many of the clients only glance at a header while they wait, as on a disk."""
 ASIDE = "/aside"
 DISTURBANCES, DISTURBANCE_S = 8, 0.2
 TIMEOUT_S = 8
@@ -123,8 +121,6 @@ class Course:
             Client(way, commit_timeout_s=TIMEOUT_S, share_commits=not is_last, clock=lambda: EPOCH_S + loop.time())
             for way, is_last in zip(self.ways, [False] * (CLIENTS - 1) + [True], strict=True)
         ]
-        for way in self.ways[:-1]:
-            way.has_quick_ranges = self.chance.random() < GLANCES_SHARE
         self._offsets: dict[bytes, tuple[int, str]] = {}
 
     async def run(self) -> None:

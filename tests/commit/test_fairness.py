@@ -12,7 +12,7 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.client import Client
 from rollingfs.commit import fairness
-from rollingfs.commit.fairness import ASKED_S_MAX, FIRST_AGE_S_MAX, RIVAL_VERSIONS, Turns
+from rollingfs.commit.fairness import CLAIMED_S_MAX, FIRST_AGE_S_MAX, RIVAL_VERSIONS, Turns
 from rollingfs.format.header import COMMITS_MAX, Commit, Header
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import private_memory
@@ -73,15 +73,15 @@ def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(
     asked = dataclasses.replace(_header(9, other=9), turn="other")
     now_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    assert turns.is_asked(asked)
-    now_s += ASKED_S_MAX - 0.1
-    assert turns.is_asked(asked)
+    assert turns.is_claimed(asked)
+    now_s += CLAIMED_S_MAX - 0.1
+    assert turns.is_claimed(asked)
     now_s += 0.2
-    assert not turns.is_asked(asked)
-    assert turns.is_asked(dataclasses.replace(asked, version=10)), "it has asked once more"
-    assert not turns.is_asked(_header(9, other=9))
-    assert not turns.is_asked(None)
-    assert not turns.is_asked(dataclasses.replace(asked, turn="me"))
+    assert not turns.is_claimed(asked)
+    assert turns.is_claimed(dataclasses.replace(asked, version=10)), "it has asked once more"
+    assert not turns.is_claimed(_header(9, other=9))
+    assert not turns.is_claimed(None)
+    assert not turns.is_claimed(dataclasses.replace(asked, turn="me"))
 
 
 def test_who_comes_anew_goes_at_once(turns: Turns) -> None:

@@ -6,15 +6,16 @@ import random
 
 import pytest
 
-from rollingfs.commit.sharing import Sharing
+from rollingfs.commit.sharing.others import Others
+from rollingfs.commit.sharing.share import Share
 
 
 def share_at_random(patch: pytest.MonkeyPatch, chance: random.Random | None = None) -> None:
     """Let each client that shares commits ask, wait and carry at random, however many writers there are."""
     draw = (chance or random).random  # looked up once: a test may seed the module
-    patch.setattr(Sharing, "is_shared", lambda self, header: header is not None and draw() < 0.9)
-    patch.setattr(Sharing, "waits", lambda self, header: draw() < 0.6)
-    patch.setattr(Sharing, "stays", lambda self, header: draw() < 0.4)
-    patch.setattr(Sharing, "is_recent", lambda self, header: draw() < 0.7)
-    patch.setattr(Sharing, "pauses", property(lambda self: draw() < 0.2))
-    patch.setattr(Sharing, "known", lambda self, header: [line.writer for line in header.commits])
+    patch.setattr(Share, "_is_recent", lambda self, base: base.header is not None and draw() < 0.7)
+    patch.setattr(Share, "_must_ask", lambda self, header: draw() < 0.6)
+    patch.setattr(Others, "are_carrying", lambda self, header: draw() < 0.8)
+    patch.setattr(Others, "leads", lambda self, header: draw() < 0.4)
+    patch.setattr(Others, "must_list", property(lambda self: draw() < 0.1))
+    patch.setattr(Others, "known", lambda self, header: [line.writer for line in header.commits])

@@ -10,9 +10,9 @@ from typing import Any
 
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.client import Client
-from rollingfs.commit.ask_files import ASK_AGE_S_MAX
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.sharing.files import ASK_AGE_S_MAX
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
 from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c

@@ -11,13 +11,21 @@ import pytest
 from rollingfs import AppendInterrupted
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from tests.commit.test_carry import PATH, World
+from tests.commit.test_sharing_share import PATH, World
 from tests.support.schedules import at_line
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
-COMMIT = ("loop", "attempt", "lost_answers", "fairness", "store", "uploads", "carry", "sharing", "ask_files")
-PARTS = (*(f"commit/{name}" for name in COMMIT), "runtime/concurrency", "write/gather", "write/grow", "format/asks")
+COMMIT = ("loop", "attempt", "lost_answers", "fairness", "store", "uploads")
+ROOM = tuple(f"commit/sharing/{name}" for name in ("share", "others", "outcome", "files"))
+PARTS = (
+    *(f"commit/{name}" for name in COMMIT),
+    *ROOM,
+    "runtime/concurrency",
+    "write/gather",
+    "write/grow",
+    "format/asks",
+)
 CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
 LINES_MAX = 5000
 
@@ -65,6 +73,7 @@ def in_vain(world: World) -> None:
 
 def lost_race(world: World) -> None:
     world.compete()
+    world.is_quiet = True
     world.asking.plan("replace", "$header", before=world.carry)
 
 
@@ -102,6 +111,7 @@ def check_outcome(world: World, outcome: object, met: list[str]) -> None:
         world.carry(b"later")
         world.carry(b"later")
         world.compete()
+        world.is_quiet = True
         offset = world.ask(b"next")
         assert world.content[offset:][:4] == b"next", met
     told = outcome.outcome if isinstance(outcome, AppendInterrupted) else outcome
@@ -124,7 +134,7 @@ def check_every_line(monkeypatch: pytest.MonkeyPatch, course: Callable[[World], 
 
 
 def test_wherever_ctrl_c_hits_the_carrier_of_an_append_its_outcome_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check_every_line(monkeypatch, carried, "rollingfs/commit/carry.py") > 20
+    assert check_every_line(monkeypatch, carried, "rollingfs/commit/sharing/share.py") > 20
 
 
 @pytest.mark.slow

@@ -307,7 +307,7 @@ def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_
     monkeypatch.setattr(fairness.time, "monotonic", clock)
     client.headers.forget()
     drive(client.segments.append(target, b"!"))
-    assert sum(slept) == pytest.approx(fairness.ASKED_S_MAX, abs=0.1)
+    assert sum(slept) == pytest.approx(fairness.CLAIMED_S_MAX, abs=0.1)
     assert header(client, target).turn is None
     slept.clear()
     drive(client.segments.append(target, b"!"))

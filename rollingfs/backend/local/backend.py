@@ -58,7 +58,6 @@ class LocalBackend(Backend):
     removes_whole = True
     has_folders = True
     finishes_aside = True
-    has_quick_ranges = True
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync

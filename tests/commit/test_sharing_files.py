@@ -8,8 +8,8 @@ import uuid
 import pytest
 
 from rollingfs.backend.contract import Listing
-from rollingfs.commit import ask_files
-from rollingfs.commit.ask_files import ASK_AGE_S_MAX, AskFiles
+from rollingfs.commit.sharing import files as ask_files
+from rollingfs.commit.sharing.files import ASK_AGE_S_MAX, AskFiles
 from rollingfs.format.asks import Ask, ask_path, format_ask
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.backends import Scripted, fail, private_memory
@@ -70,13 +70,13 @@ def test_without_the_stores_clock_no_ask_is_young(files: AskFiles, store: Script
     assert files.young() == []
 
 
-def test_the_clock_is_asked_for_once_a_minute(
+def test_the_clock_of_the_store_is_read_once_in_a_while(
     files: AskFiles, store: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(3):
         drive(files.read(["w"]))
     assert store.count("now") == 1
-    monkeypatch.setattr(ask_files, "CLOCK_S_MAX", -1.0)
+    monkeypatch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
     drive(files.read(["w"]))
     assert store.count("now") == 2
 

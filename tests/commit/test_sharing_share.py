@@ -10,8 +10,11 @@ import pytest
 
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.client import Client
-from rollingfs.commit import ask_files
-from rollingfs.commit.sharing import PASSED_VERSIONS_MAX, Sharing
+from rollingfs.commit.fairness import Turns
+from rollingfs.commit.sharing import files as ask_files
+from rollingfs.commit.sharing import share
+from rollingfs.commit.sharing.others import PASSED_VERSIONS_MAX, Others
+from rollingfs.commit.sharing.share import Share
 from rollingfs.format import names
 from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
 from rollingfs.format.codec import parse_header
@@ -49,20 +52,20 @@ class World:
         self.other, _ = self.client("knows no asks", share_commits=False)
         self.is_quiet = False
         drive(self.asker.segments.create(PATH))
-        for client in (self.asker, self.carrier, self.other):
+        for client in (self.other, self.asker, self.carrier):  # the last commit is a plain append
             drive(client.segments.append(PATH, b"."))
         drive(self.asker.headers.load(PATH))
-        is_role = lambda role: lambda sharing, header: self.roles.get(sharing.turns.writer) == role  # noqa: E731
-        monkeypatch.setattr(Sharing, "is_shared", lambda sharing, header: header is not None)
-        monkeypatch.setattr(Sharing, "pauses", False)
-        monkeypatch.setattr(Sharing, "is_recent", lambda sharing, header: True)
-        monkeypatch.setattr(Sharing, "is_stale", lambda sharing, header: False)
-        monkeypatch.setattr(Sharing, "waits", is_role("asks"))
-        monkeypatch.setattr(Sharing, "stays", is_role("carries"))
-        monkeypatch.setattr(Sharing, "known", lambda sharing, header: list(self.roles))
-        monkeypatch.setattr(Sharing, "quiet_s", lambda sharing, times: 0 if self.is_quiet else 10**6)
-        monkeypatch.setattr(Sharing, "first_look_s", 0)
-        monkeypatch.setattr(Sharing, "look_pause_s", 0)
+        is_role = lambda role: lambda others, header: self.roles.get(others.turns.writer) == role  # noqa: E731
+        monkeypatch.setattr(share, "LOSSES_MAX", 1)
+        monkeypatch.setattr(Share, "_is_recent", lambda share, base: base.header is not None)
+        monkeypatch.setattr(Turns, "way_s", lambda *args, **options: None)
+        monkeypatch.setattr(Others, "are_carrying", is_role("asks"))
+        monkeypatch.setattr(Others, "leads", is_role("carries"))
+        monkeypatch.setattr(Others, "must_list", False)
+        monkeypatch.setattr(Others, "known", lambda others, header: list(self.roles))
+        monkeypatch.setattr(Others, "quiet_s", lambda others: 0 if self.is_quiet else 10**6)
+        monkeypatch.setattr(Others, "look_s", 0)
+        monkeypatch.setattr(Others, "look_pause_s", 0)
 
     def client(self, role: str, *, share_commits: bool = True, **options: Any) -> tuple[Client, Scripted]:
         way = Scripted(self.store)
@@ -135,8 +138,9 @@ def test_who_has_waited_in_vain_competes_and_carries_others(world: World) -> Non
     assert world.content == b"...minecarrier's", "the old ask has taken place"
 
 
-def test_a_lost_race_is_answered_with_an_ask(world: World) -> None:
+def test_lost_races_are_answered_with_an_ask(world: World) -> None:
     world.compete()
+    world.is_quiet = True
     world.asking.plan("replace", HEADER, before=world.carry)
     world.asking.clear()
     assert world.ask() == len(b"...carrier's")
@@ -172,60 +176,17 @@ def test_a_writer_alone_sends_one_request_for_each_append() -> None:
     assert way.count("list_prefix") <= 2, "beside the 4th and 8th commit, unless the writer pauses"
 
 
-# -- a store whose files can be read in part ---------------------------------------------------------------------------
+def test_who_is_passed_by_competes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pass_by() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
+            world.carry()
 
-
-@pytest.fixture
-def quick(world: World) -> World:
-    """The asker reads the text of the header first, which a plain append has made."""
-    world.asking.has_quick_ranges = True
-    world.carry()
-    drive(world.asker.headers.load(PATH))
     world.asking.clear()
-    return world
-
-
-def pass_by(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the carrier append without what others ask for."""
-    with monkeypatch.context() as patch:
-        patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
-        world.carry()
-
-
-def test_a_writer_that_waits_reads_the_text_until_its_bytes_are_carried(
-    quick: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = len(quick.content)
-    quick.asking.plan("read_range", HEADER, after=lambda: pass_by(quick, monkeypatch), times=3)
-    quick.asking.plan("read_range", HEADER, before=quick.carry)
-    assert quick.ask() == before + 4 * len(b"carrier's")
-    assert quick.content.endswith(b"carrier'smine")
-    assert quick.asking.verbs == ["put", *["read_range"] * 4, "read_if_changed"]
-
-
-def test_a_text_that_cannot_be_read_is_loaded_with_the_rest(quick: World) -> None:
-    quick.asking.plan("read_range", HEADER, before=fail, times=None)
-    quick.while_it_waits(quick.carry)
-    assert quick.ask() == len(b"...") + 2 * len(b"carrier's")
-    assert quick.content.count(b"mine") == 1
-
-
-def test_who_reads_texts_competes_after_eight_versions_that_passed_it_by(
-    quick: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick.asking.plan("read_range", HEADER, before=lambda: pass_by(quick, monkeypatch), times=None)
-    before = len(quick.content)
-    assert quick.ask() == before + PASSED_VERSIONS_MAX * len(b"carrier's")
-    assert quick.asking.count("replace") == 1
-    assert quick.content.endswith(b"mine")
-
-
-def test_who_reads_texts_competes_when_nobody_commits(quick: World) -> None:
-    quick.is_quiet = True
-    before = len(quick.content)
-    assert quick.ask() == before
-    assert quick.asking.count("read_range") == 0, "before it competes, it reads the whole header"
-    assert quick.asking.verbs.count("replace") == 1
+    world.asking.plan(LOOK, HEADER, before=pass_by, times=PASSED_VERSIONS_MAX)
+    assert world.ask() == len(b"...") + PASSED_VERSIONS_MAX * len(b"carrier's")
+    assert world.asking.count("replace") == 1
+    assert world.content.endswith(b"mine")
 
 
 # -- every other commit voids an ask ---------------------------------------------------------------------------------
@@ -298,20 +259,6 @@ def test_no_other_commit_lets_an_ask_of_before_come_to_life(world: World, kind: 
         offset = world.ask()
         assert world.content.count(b"mine") == 1
         assert world.content[offset - world.header.start :] == b"mine"
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_a_writer_that_reads_texts_sees_every_other_commit(quick: World, kind: str) -> None:
-    quick.asking.plan("read_range", HEADER, before=lambda: drive(OTHERS[kind](quick.other)))
-    quick.asking.plan("read_range", HEADER, before=quick.carry)
-    if kind in ("a seal", "a deletion"):
-        with pytest.raises((RollingError, FileNotFoundError), match=r"sealed|No such"):
-            quick.ask()
-        assert b"mine" not in quick.content
-    else:
-        offset = quick.ask()
-        assert quick.content[offset - quick.header.start :] == b"mine"
-        assert quick.content.count(b"mine") == 1
 
 
 def test_the_ask_of_a_dead_process_is_carried_within_10_s_and_never_after(world: World, monkeypatch: Any) -> None:
@@ -531,13 +478,13 @@ def test_on_a_store_that_leaves_no_tombstones_an_asker_waits_beside_other_commit
     world.asking.removes_whole = True
     world.while_it_waits(lambda: drive(world.other.segments.append(PATH, b"x")))
     world.while_it_waits(world.carry)
-    assert world.ask() == len(b"...xcarrier's")
+    assert world.ask() == len(b"...x")
 
 
 def test_an_append_that_was_overwritten_and_not_carried_goes_on_by_its_line_of_before(world: World) -> None:
     world.while_it_waits(lambda: drive(world.other.segments.overwrite(PATH, b"new")))
     world.while_it_waits(world.carry)
-    assert world.ask() == len(b"newcarrier's")
+    assert world.ask() == len(b"new")
     assert world.content.count(b"mine") == 1
 
 
@@ -623,7 +570,7 @@ def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None
 
 @pytest.fixture
 def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(Sharing, "lists", lambda sharing, header: True)
+    monkeypatch.setattr(Others, "must_list", True)
     world.carrying.clear()
     return world
 
@@ -683,8 +630,6 @@ def test_ctrl_c_in_a_listing_beside_a_commit_tells_that_it_took_place(listing: W
 @pytest.fixture
 def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """The carrier reads asks beside each commit, and does not find that of its first look."""
-    monkeypatch.setattr(Sharing, "reads_ahead", lambda sharing, header, found: True)
-    monkeypatch.setattr(Sharing, "_has_just_committed", lambda sharing, header: sharing.stays(header))
     monkeypatch.setattr(world.carrier.committer.store.runtime, "is_async", True, raising=False)
     world.carrying.plan("read", is_askers(world), before=fail)
     world.carrying.clear()
@@ -713,14 +658,12 @@ def test_an_ask_that_was_read_beside_a_commit_is_carried_by_the_next_which_reads
 def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(
     ahead: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Sharing, "has_read_ahead", lambda sharing, header: True)
     where = Guard(expected_offset=len(b"...carrier's"))
 
     def guarded() -> None:
         """A guarded append voids all older asks."""
         drive(ahead.other.segments.append(PATH, b"guarded", guard=where))
 
-    ahead.carrying.plans.clear()  # each commit of the carrier reads ahead, and never before
     ahead.while_it_waits(ahead.carry, guarded, lambda: ahead.carry(b"next"), ahead.compete)
     ahead.is_quiet = True
     ahead.ask()

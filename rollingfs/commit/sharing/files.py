@@ -18,9 +18,7 @@ from rollingfs.runtime.concurrency import Runtime
 logger = logging.getLogger("rollingfs")
 
 ASK_AGE_S_MAX = 10.0
-"""No commit carries an older ask, by the store's clock: its writer may be dead."""
-CLOCK_S_MAX = 60.0
-"""A client asks for the store's clock again after this time."""
+"""No commit carries an older ask, by the store's clock: its writer may be dead. The clock is read as often."""
 REQUEST_S_MAX = 5.0
 """Requests for asks are given up after this time: a commit does not depend on them."""
 
@@ -50,8 +48,8 @@ class AskFiles:
         self._found: dict[str, _Found] = {}
         self._ahead_s: float | None = None
         """How far the store's clock is ahead of the monotonic clock; None if it is not known."""
-        self._asked_s = 0.0
-        """When the store was asked for its clock."""
+        self._clock_s = 0.0
+        """When the store's clock was read."""
 
     async def write(self, ask: Ask) -> bool:
         """Put an ask into its writer's file; False if that failed, or may have."""
@@ -80,7 +78,7 @@ class AskFiles:
             partial(self._read_one, writer) for writer in writers if writer not in skipped
         ]
         if self._is_clock_old:
-            calls.append(self._ask_for_clock)
+            calls.append(self._read_clock)
         limit = self._backend.small_requests_max or self._backend.requests_max
         try:
             await self._runtime.limit(self._runtime.gather(calls, limit), min(wait_s, REQUEST_S_MAX))
@@ -137,12 +135,12 @@ class AskFiles:
 
     @property
     def _is_clock_old(self) -> bool:
-        return self._ahead_s is None or time.monotonic() - self._asked_s > CLOCK_S_MAX
+        return self._ahead_s is None or time.monotonic() - self._clock_s > ASK_AGE_S_MAX
 
-    async def _ask_for_clock(self) -> None:
+    async def _read_clock(self) -> None:
         now_s = await self._backend.now(self._path)
-        self._asked_s = time.monotonic()
-        self._ahead_s = now_s - self._asked_s
+        self._clock_s = time.monotonic()
+        self._ahead_s = now_s - self._clock_s
 
     def young(self) -> list[Ask]:
         """The asks that were read and are young enough to be carried."""
