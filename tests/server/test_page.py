@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.support.servers import require_module
+from tests.support.servers import require, require_module
 
 require_module("aiohttp")
 
@@ -67,9 +67,10 @@ async def _watched(port: int, page: str, changes: list[Callable[[], object]], ex
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+@pytest.mark.nightly
 def test_the_last_lines_grow_in_a_browser(tmp_path: Path) -> None:
-    assert CHROMIUM
+    if CHROMIUM is None:
+        require("Chromium is not installed")
     with serving(f"{tmp_path}/store") as server:
         url = f"{server.url}/v1/segments/logs/a"
         httpx.post(f"{url}?create=true", content=b"first line\n").raise_for_status()
