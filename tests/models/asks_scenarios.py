@@ -176,13 +176,10 @@ LARGE = (
         bounds=Bounds(attempts_max=1, states_max=6_000_000),
     ),
 )
-"""Worlds of up to three million states, for a quiet hour: ``python -m tests.models.asks_scenarios``. All hold.
+"""Worlds of up to some million states, for a quiet hour: ``python -m tests.models.asks_scenarios``.
 
-States, and seconds of one processor (November 2026): 859,665, 65 s; 250,798, 13 s; 214,925, 16 s; three writers, lines
-for two: 187,241, 13 s; an older client evicts: 252,065, 16 s; an older sharer: 113,406, 7 s; overwrites of both kinds:
-58,041 and 58,097, 4 s each; then 95,606, 6 s; 54,038, 3 s; 45,413, 3 s; 39,233, 2 s; 143,438, 8 s. Two appends,
-lines for two, a third writer: 2,502,048, 199 s. A window of two versions, by the rules before lines of carried asks:
-2,983,266, 209 s. The largest needs 3.2 GB.
+States, and seconds of one busy processor (November 2026): two overwrites 58,185, 8 s; lines for two, evicted 251,594,
+39 s; removed at once, made again, then appends 364,700, 54 s; three writers, lines for two 185,705, 29 s.
 """
 BREAKS = (
     Scenario("a line forbids", [[app("a")], [app("b"), app("c")]], {"line_forbids": False}, SURE),
