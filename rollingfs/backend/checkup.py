@@ -18,7 +18,7 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime
 
 RACES = 3
-"""More than the probe's one: a user who asks has the time."""
+"""More than the probe's one: the user has asked for the check, so it may take longer."""
 CHECKUP_S_MAX = 120.0
 LATENCY_ROUNDS = 5
 LATENCY_BYTES = 4096

@@ -68,7 +68,7 @@ class Backend(abc.ABC):
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
     has_clock: bool = False
-    """Whether the store has a clock of its own, which is no client's: `now` tells it."""
+    """Whether `now` tells the time of the store's own clock, not of a client's."""
     has_metadata: bool = False
     """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
     commit_interval_s: float = 0.0
@@ -87,7 +87,7 @@ class Backend(abc.ABC):
         Raises
         ------
         FileNotFoundError
-            There is no such file (a folder is no file).
+            There is no such file (a folder is not a file).
         """
 
     @abc.abstractmethod
@@ -276,7 +276,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def delete(self, paths: Sequence[str]) -> None:
-        """Delete files, in as few requests as the store allows; a missing file is no error.
+        """Delete files, in as few requests as the store allows; a missing file is not an error.
 
         Raises
         ------
@@ -295,12 +295,12 @@ class Backend(abc.ABC):
         return ()
 
     async def abort_upload(self, upload: PendingUpload) -> None:
-        """Make the store forget an unfinished upload and its parts; an upload that is gone is no error."""
+        """Make the store forget an unfinished upload and its parts; an upload that is gone is not an error."""
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
 
     @abc.abstractmethod
     async def make_folder(self, path: str) -> None:
-        """Make a folder and its parents; an existing folder is no error. An object store makes buckets only."""
+        """Make a folder and its parents; an existing folder is not an error. An object store makes buckets only."""
 
     @abc.abstractmethod
     async def remove_folder(self, path: str) -> None:

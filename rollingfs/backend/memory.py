@@ -259,7 +259,7 @@ def _token(file: MemoryFile) -> str:
 
 
 def _blob(path: str, file: MemoryFile) -> Blob:
-    """The content, of which no more is read than the format allows for its name."""
+    """The content, up to what the format allows for its name."""
     return Blob(file.getvalue()[: read_bytes_max(path)], _token(file), file.modified.timestamp())
 
 

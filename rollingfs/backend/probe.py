@@ -110,7 +110,7 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
 async def _side_by_side(backend: Backend, trials: Sequence[Trial], pairs: Sequence[Trial]) -> object:
     """Do all to their end, so that nothing is written after the cleaning; returns the result of the first trial.
 
-    A pair that shows nothing, because the store is busy, is no failure while half of the pairs show something.
+    A pair that shows nothing, because the store is busy, is not a failure while half of the pairs show something.
     """
     if backend.is_async:
         results = await asyncio.gather(*(trial() for trial in (*trials, *pairs)), return_exceptions=True)

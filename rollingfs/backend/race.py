@@ -111,7 +111,7 @@ def judge(
 ) -> Blob:
     """What a race shows; returns the winner's file.
 
-    A racer without an answer (an `OSError` that is no refusal) counts neither for the store nor against it.
+    A racer without an answer (an `OSError` that is not a refusal) counts neither for the store nor against it.
 
     Parameters
     ----------
@@ -174,5 +174,5 @@ def _in_thread(start: threading.Barrier, write: Write) -> Outcome:
         start.wait(START_S_MAX)
     try:
         return drive(write())
-    except BaseException as error:  # noqa: BLE001 - `judge` raises what is no outcome of a race
+    except BaseException as error:  # noqa: BLE001 - `judge` raises what is not an outcome of a race
         return error

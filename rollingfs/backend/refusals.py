@@ -33,7 +33,7 @@ def name_taken(path: str) -> FileExistsError:
 
 
 def linked(path: str) -> PermissionError:
-    """The error for a symbolic link in the place of a header, a chunk folder or a lock."""
+    """The error for a symbolic link where a header, a chunk folder or a lock should be."""
     why = (
         f"{path.rpartition('/')[2]!r} is a symbolic link, and rollingfs changes, deletes and locks nothing through a "
         "link in this place; nothing was written: put what it leads to in its place, or remove it"
@@ -91,7 +91,7 @@ def read_only(path: str, kind: str) -> UnsafeBackendError:
 
 
 def delete_each(paths: Sequence[str], delete: Callable[[str], None]) -> None:
-    """Delete files one by one, all that can be deleted; a missing file is no error.
+    """Delete files one by one, all that can be deleted; a missing file is not an error.
 
     Raises
     ------

@@ -144,4 +144,4 @@ class Upload(abc.ABC):
 
     @abc.abstractmethod
     async def abort(self) -> None:
-        """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is no error."""
+        """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is not an error."""

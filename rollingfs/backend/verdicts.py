@@ -37,7 +37,7 @@ _of_process: dict[str, Abilities] = {}
 _distrusted: set[str] = set()
 """The cache files that other users could have written."""
 _told: set[tuple[str, str]] = set()
-"""The cache files and folders of which a warning has said why they are ignored."""
+"""Ignored cache files and folders that a warning has named already."""
 
 
 def forget_verdicts() -> None:

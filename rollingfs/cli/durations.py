@@ -11,7 +11,7 @@ def parse_duration(text: str) -> float:
     Raises
     ------
     ValueError
-        It is no time, has no unit, or is longer than a hundred years.
+        It is not a duration, has no unit, or is longer than a hundred years.
     """
     seconds = parse_seconds(text)
     if seconds and text.strip()[-1].isdigit():

@@ -53,7 +53,7 @@ class WrongUsage(Exception):
 
 
 class ReaderGone(Exception):
-    """The reader of our standard output has closed it. That is no error: nobody is left to write for."""
+    """The reader of our standard output has closed it. That is not an error: nobody is left to write for."""
 
 
 @overload
@@ -66,7 +66,7 @@ def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | No
     Raises
     ------
     WrongUsage
-        The text is no such value.
+        The text is not such a value.
     """
     try:
         return None if text is None else parse(text)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def keyboard() -> Iterator[int | None]:
-    """A descriptor that gives each key at once, unseen; None where standard input is no terminal of ours."""
+    """A descriptor that gives each key at once, unseen; None where standard input is not our terminal."""
     try:
         import termios
         import tty

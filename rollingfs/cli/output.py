@@ -24,7 +24,7 @@ from rollingfs.errors import visible
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
-"""Columns where standard output is no terminal, so that no line is folded or cut off."""
+"""Columns where standard output is not a terminal, so that no line is folded or cut off."""
 KEYS_MAX = 1024
 """Keys that are read at once."""
 CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
@@ -89,7 +89,7 @@ def wait_for_keys(seconds: float, keyboard: int | None) -> bytes:
     Parameters
     ----------
     keyboard
-        A descriptor of which each key is read.
+        A descriptor that every key is read from.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def date_text(seconds: float) -> str:
 
 
 def screen() -> Console:
-    """The console for tables and pictures; where it is no terminal, as wide as they are."""
+    """The console for tables and pictures; where it is not a terminal, as wide as they are."""
     return Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
 
 

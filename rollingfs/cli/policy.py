@@ -27,7 +27,7 @@ def policy(
         str | None, typer.Option(metavar="ALIAS", help="Move chunks to this tier; '' to move nothing.")
     ] = None,
     after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Move chunks before the newest so many bytes.")
+        str | None, typer.Option(metavar="SIZE", help="Move chunks before this number of newest bytes.")
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Move chunks that are older.")] = None,
     lag: Annotated[str | None, typer.Option(metavar="TIME", help="Keep the old files so long (4h).")] = None,

@@ -71,7 +71,7 @@ def run(
 
 
 def _pause_s(spent_s: float, every_s: float) -> float:
-    """How long to wait for the next round, of which those are left out that should have begun meanwhile."""
+    """How long to wait for the next round; missed rounds are skipped."""
     missed = int(spent_s // every_s)
     if missed:
         output.complain(

@@ -35,7 +35,7 @@ def offload(
     ] = None,
     upto: Upto = None,
     after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Only chunks before the newest so many bytes.")
+        str | None, typer.Option(metavar="SIZE", help="Only chunks before this number of newest bytes.")
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
     lag: Annotated[
@@ -43,9 +43,7 @@ def offload(
         typer.Option(metavar="TIME", help="Keep the old files so long, for readers that opened it before (4h)."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
-    block: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="With --follow: move so many bytes at once.")
-    ] = None,
+    block: Annotated[str | None, typer.Option(metavar="SIZE", help="With --follow: bytes to move at once.")] = None,
     max_delay: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --follow: move older bytes even if they are fewer.")
     ] = None,

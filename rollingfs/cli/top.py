@@ -76,14 +76,14 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Look once, print all rows and end.")] = False,
     sort: Annotated[Sort, typer.Option(help="The column to sort by.")] = Sort.NAME,
     after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Lag is what lies before the newest so many bytes.")
+        str | None, typer.Option(metavar="SIZE", help="Lag is what lies before this number of newest bytes.")
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Lag is what is older.")] = None,
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, what waits to be offloaded or deleted, the last commit.
 
-    It goes on until q or Ctrl-C; where standard output is no terminal, it looks once. Lag is what an offload with the
-    same --after-bytes and --after-age would move now. With --json: one array, of objects with the names of fs.states.
+    It goes on until q or Ctrl-C; where standard output is not a terminal, it looks once. Lag is what an offload with
+    the same --after-bytes and --after-age would move now. With --json: one array of objects, named as in fs.states.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s < EVERY_S_MIN:

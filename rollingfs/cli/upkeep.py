@@ -86,7 +86,7 @@ def rebuild(
     to: Annotated[str, typer.Option("--to", metavar="NEW", help="The name of the new segment.")],
     start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="The offset at which the lost one began.")],
     leave_out: Annotated[
-        list[str] | None, typer.Option("--leave-out", metavar="FILE", help="A file that is no part of it.")
+        list[str] | None, typer.Option("--leave-out", metavar="FILE", help="A file that is not part of it.")
     ] = None,
     incarnation: Annotated[
         list[str] | None, typer.Option("--incarnation", metavar="UUID", help="Only files of this incarnation.")

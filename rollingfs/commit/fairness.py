@@ -56,9 +56,9 @@ JITTER = 0.2
 LEARNED_SHARE = 0.25
 """The weight of the newest observation in the averages of pauses and of others' commits."""
 AWAY_CYCLES_MAX = 128
-"""A longer pause counts as one of so many changes of writers: one long pause is soon forgotten."""
+"""Changes of writers that the longest counted pause stands for, so that one long pause is soon forgotten."""
 CROWD_VERSIONS = 64
-"""The writers among so many last versions are counted, to see whether they are many."""
+"""Last versions whose writers are counted, to see whether there are many."""
 STALE_COMMITS = 0.5
 """A writer looks before it tries if the others have probably committed this often since it last did."""
 FIRST_AGE_S_MAX = 1.0
@@ -181,7 +181,7 @@ class Turns:
     def believed_s(self) -> float:
         """How long this writer believes a header, in seconds: later the line of a commit on it may soon be evicted.
 
-        Who has committed once does not know yet how many others there are.
+        A writer that has committed once does not know yet how many others there are.
         """
         if self._done_version and self._crowd_per_s is None:
             return FIRST_AGE_S_MAX

@@ -256,7 +256,7 @@ class CommitLoop:
         """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.
 
         This is a quick commit, which wins its race as often as those of the others do. It never decides anything:
-        what comes after it is conditional as ever.
+        what comes after it is conditional as usual.
         """
 
         async def step(found: Loaded, claim: Attempt) -> Header | None:

@@ -93,7 +93,7 @@ class LostAnswers:
         return verdict, current
 
     def _may_be_gone(self, cause: Exception) -> bool:
-        """Whether the request may have made a segment of which nothing would be left after a rename or a delete."""
+        """Whether the request may have made a segment that a later rename or delete would leave no trace of."""
         is_definite = isinstance(cause, _DEFINITE) or _is_refusal(cause)
         return self._attempt.store.backend.removes_whole and not is_definite
 
@@ -150,7 +150,7 @@ def _is_refusal(error: Exception) -> bool:
     return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)
 
 
-# -- interrupted by an error that is no answer of the store -----------------------------------------------------
+# -- interrupted by an error that is not an answer of the store -----------------------------------------------------
 
 
 async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
@@ -161,7 +161,7 @@ async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
 
 
 async def after_error(attempt: Attempt, error: Exception) -> Committed:
-    """The result, by one look at the header, of a commit that an error interrupted which is no answer of the store.
+    """The result, by one look at the header, of a commit that another error than the store's answer interrupted.
 
     Raises
     ------

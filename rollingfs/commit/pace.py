@@ -1,4 +1,4 @@
-"""The pace of commits to one segment, on a store that takes only so many writes of one file in a second."""
+"""The pace of commits to one segment, on a store that limits the writes of one file in a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 SEGMENTS_MAX = 1024
-"""When a client has committed to so many segments, it forgets those whose time has passed."""
+"""Number of segments from which a client forgets those whose time has passed."""
 
 
 class Pace:

@@ -28,7 +28,7 @@ CARRIED_TEXT_BYTES_MAX = 32 * 1024
 CARRIED_TEXT_BYTES_MARKED_MAX = 4 * 1024
 """The same while the header has marks of concats and renames, which may be long."""
 WINDOW_VERSIONS = 64
-"""A commit carries no ask whose base is so many versions older."""
+"""Age of an ask's base, in versions, from which a commit does not carry it."""
 PLAIN_TEXT_BYTES_MAX = 256
 """By how much a plain append that carries nothing can lengthen a header's text."""
 

@@ -19,7 +19,7 @@ def place(chunk: Chunk) -> Place:
 
 
 def parts(chunks: Iterable[Chunk], cut: int) -> list[Chunk]:
-    """Of some chunks, the retained parts of those of which a cut, or an earlier one, retains only a part."""
+    """The retained parts of the chunks that this cut, or an earlier one, has cut through."""
     kept = (clipped(chunk, cut) for chunk in chunks if chunk.end > cut)
     return [chunk for chunk in kept if chunk.length < chunk.size]
 
@@ -52,7 +52,7 @@ def _is_covered(group: Sequence[Chunk]) -> bool:
 def rewritten(
     header: Header, pages: Mapping[Page, Sequence[Chunk]], new: Mapping[Chunk, Chunk], now_ms: int
 ) -> tuple[Header, list[Chunk]]:
-    """Put new chunks in the place of retained parts.
+    """Replace retained parts by new chunks.
 
     Parameters
     ----------

@@ -24,9 +24,9 @@ TIERS_MAX = 8
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
-"""A commit line of the last so many versions stays; an older one goes where there are more lines than this."""
+"""Commit lines of this number of last versions stay; older ones go if there are more lines than this."""
 CARRIED_LINES_MAX = 256
-"""At most so many lines of the last `COMMITS_MAX` versions are of carried asks."""
+"""Maximum lines of carried asks among those of the last `COMMITS_MAX` versions."""
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
 """The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
@@ -116,7 +116,7 @@ Entry = Chunk | Page
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A thing that is no longer part of the segment and must still be deleted. There are three kinds.
+    """A file that is no longer part of the segment and must still be deleted. There are three kinds.
 
     - A *file*.
     - The chunks of a *page* that end in ``(start, end]`` of the page; if `whole`, the page's file after them.

@@ -13,7 +13,7 @@ from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Page
 
 PAGE_FORMAT = "rollingfs-index 1"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
-"""Room for the most chunks with references of 1,024 characters, of which each is escaped."""
+"""Room for the most chunks with references of 1,024 characters, each of them escaped."""
 
 _RANGE = re.compile(r"^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ", re.MULTILINE | re.ASCII)
 

@@ -95,7 +95,7 @@ def parse_rows(data: bytes) -> dict[str, Row]:
     Raises
     ------
     ValueError
-        This is no text of rows, or one of another version; the message is the rest of a sentence.
+        This is not a text of rows, or one of another version; the message is the rest of a sentence.
     """
     unpacked = zlib.decompressobj()
     try:

@@ -157,7 +157,7 @@ def _mark_bytes(mark: Mark) -> int:
 
 
 def with_merged(header: Header, marks: Sequence[Mark], modified_ms: int = 0) -> Header:
-    """In a target: these transactions took place, with sources of which the last was changed at this time."""
+    """In a target: these transactions took place, and the newest change of their sources has this time."""
     return replace(header, merges=header.merges + tuple(marks), modified_ms=max(header.modified_ms, modified_ms))
 
 

@@ -16,7 +16,7 @@ from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
 Attrs = Mapping[str, str | None] | None
-"""Attributes of a segment; None in the place of a value removes the attribute, or says that it must not be there."""
+"""Attributes of a segment; None as a value removes the attribute, or says that it must not be there."""
 CREATE = "create"
 OVERWRITE = "overwrite"
 

@@ -153,7 +153,7 @@ class Binding:
         Parameters
         ----------
         verify
-            Read all of each chunk of which only a part is wanted, and verify it.
+            Read and verify whole chunks, also where only a part is wanted.
 
         Raises
         ------

@@ -106,7 +106,7 @@ class ExportVerb:
         leave_out
             Files that are no part of it: paths, or last parts of paths.
         incarnations
-            Take only files of these, if any are given, and those of which nothing says of which they are.
+            If given, take only files of these incarnations and files that name none.
         dry_run
             Make nothing, only say what would be made.
         progress

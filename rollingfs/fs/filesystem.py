@@ -112,7 +112,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
     target_default: ClassVar[str | None] = None
     """The target of an alias scheme like ``rolling+s3``."""
 
-    # the path in a chained URL is no option: with it, every URL would make an instance that is cached for ever
+    # the path in a chained URL is not an option: with it, every URL would make an instance that is cached for ever
     _strip_tokenize_options = ("fo",)
 
     def __init__(

@@ -45,7 +45,7 @@ def is_pattern(paths: Paths) -> bool:
 
 
 def is_alone(paths: Paths) -> bool:
-    """Whether fsspec takes this for one path; it takes a `pathlib.Path` that is no pattern for a list of one."""
+    """Whether fsspec takes this for one path; it takes a `pathlib.Path` that is not a pattern for a list of one."""
     return isinstance(paths, str) or (is_one(paths) and is_pattern(paths))
 
 

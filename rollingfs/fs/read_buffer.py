@@ -17,7 +17,7 @@ from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
 LINE_BYTES = 64 * 1024
-"""Fetched for a line of which nothing is in the buffer."""
+"""Bytes fetched for a line that has nothing in the buffer."""
 SYNC_BUFFER_BYTES = 256 * 1024
 """Fetched by a small read that follows another, where nothing is fetched ahead."""
 BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
@@ -46,7 +46,7 @@ class ReadBuffer:
         self, client: Client, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
     ) -> None:
         self.source: Callable[[int, int], bytes] | None = None
-        """Gives the bytes between two segment offsets in the place of the store: a cache of fsspec's."""
+        """Gives the bytes between two segment offsets instead of the store: a cache of fsspec's."""
         self._fetcher = client.fetcher
         self._bridge = bridge
         self._tuning = tuning

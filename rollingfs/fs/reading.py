@@ -46,7 +46,7 @@ class Reads:
         start, end
             A slice as in Python: a negative number counts from the end, a too large one is clipped.
         verify
-            Also read all of each chunk of which only a part is wanted, and verify it. Whole chunks are always verified.
+            Read and verify whole chunks, also where only a part is wanted. Whole chunks are always verified.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Reads:
         Parameters
         ----------
         on_error
-            ``"return"`` puts an error in the place of its range; ``"raise"`` raises the first error.
+            ``"return"`` returns an error instead of its range; ``"raise"`` raises the first error.
         """
         ranges = [(self.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
         answers = await self._read(ranges, verify)
@@ -151,7 +151,7 @@ class Reads:
         Parameters
         ----------
         verify
-            Also verify the chunks of which the snapshot has only a part, before the last piece.
+            Also verify, before the last piece, the chunks that the snapshot holds only in part.
         """
 
         def first_piece(snapshot: Snapshot) -> tuple[int, int]:

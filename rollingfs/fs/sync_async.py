@@ -65,7 +65,7 @@ def both(
         method says what became of the commit.
     takes
         For a verb that uploads data and then commits it: a coroutine function with the parameters of the verb. It
-        uploads the data, commits nothing, and returns what the verb takes in the place of the data (an `Intake`). The
+        uploads the data, commits nothing, and returns what the verb takes instead of the data (an `Intake`). The
         blocking method calls it first, unless the data is small. Ctrl-C cancels this first call, with nothing
         committed; the second call commits. The awaited method calls only the verb, with the data itself.
     data
@@ -146,7 +146,7 @@ def in_order(method: Verb[T], *order: str) -> Verb[T]:
 
 
 def name_for_users(cls: type, name: str) -> None:
-    """Let Python's messages about wrong arguments name the class that users know, of which this is a part."""
+    """Let Python's messages about wrong arguments name the class that users know, which has this as a part."""
     for method in vars(cls).values():
         if inspect.isfunction(method):
             method.__qualname__ = f"{name}.{method.__name__}"

@@ -57,7 +57,7 @@ def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | 
     ValueError
         It names another, or a value is outside its range.
     TypeError
-        It is no policy.
+        It is not a policy.
     """
     if policy is None:
         return None

@@ -42,8 +42,8 @@ async def offload(
     upto
         Move only chunks that end at or before this segment offset.
     after_bytes, after_age
-        Move only chunks that lie before the newest so many bytes (or text like ``"64MiB"``), or that are older than
-        so many seconds (or text like ``"7d"``). Of both, one is enough.
+        Move only chunks before the newest `after_bytes` bytes (or text like ``"64MiB"``), or older than `after_age`
+        seconds (or text like ``"7d"``). One of both is enough.
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before.
         They go with the next truncation, collection, consolidation or offload after that.

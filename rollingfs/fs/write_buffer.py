@@ -17,7 +17,7 @@ from rollingfs.write.ingest import PIECE_BYTES, Intake
 logger = logging.getLogger("rollingfs")
 
 GRAIN_BYTES = 16 * 1024
-"""Room for so many bytes is asked for at once, so that small writes are quick."""
+"""Bytes of room that are requested at once, so that small writes are quick."""
 PIECE_COST_BYTES = 48
 """What Python needs for a piece beside its bytes."""
 

@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, of which some only read, and some see only what lies below a prefix."""
+"""Who may do what: bearer tokens; some may only read, and some see only what lies below a prefix."""
 
 from __future__ import annotations
 

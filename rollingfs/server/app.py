@@ -64,7 +64,7 @@ class Gateway:
 
     @asynccontextmanager
     async def _life(self, app: Starlette) -> AsyncIterator[None]:
-        # the calls of a disk run in threads, some of which wait for memory that others hold
+        # the calls of a disk run in threads; some of them wait for memory that others hold
         threads = ThreadPoolExecutor(self.limited.limits.requests + 32, thread_name_prefix="rollingfs-serve")
         asyncio.get_running_loop().set_default_executor(threads)
         yield

@@ -195,7 +195,7 @@ def _parsed(kind: str, text: str) -> Any:
 def _checked(param: Param, value: Any) -> Any:
     schema = KINDS[param.kind]
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    is_right = type(value) in [one for kind in kinds for one in _TYPES.get(kind, (dict,))]  # a truth is no number
+    is_right = type(value) in [one for kind in kinds for one in _TYPES.get(kind, (dict,))]  # a boolean is not a number
     if is_right and isinstance(value, int | float) and not isinstance(value, bool):
         is_right = schema["minimum"] <= value <= schema["maximum"]
     elif is_right and isinstance(value, str):

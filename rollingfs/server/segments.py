@@ -133,7 +133,7 @@ def _span(view: Snapshot, start: int | None, end: int | None, asked: str | None)
 async def streamed(
     pieces: AsyncIterator[bytes], status: int, headers: dict[str, str], media: str | None = OCTETS
 ) -> Response:
-    """An answer of which the first piece is there, so that an error has its status."""
+    """An answer whose first piece is there already, so that an error has its status."""
     first = await anext(pieces, b"")
 
     async def parts() -> AsyncIterator[bytes]:
@@ -336,7 +336,7 @@ async def offload(
     tier
         The alias of a tier of the server.
     after_bytes
-        Move only chunks before the newest so many bytes.
+        Move only chunks before this number of newest bytes.
     after_age
         Move only chunks that are older.
     deletion_lag

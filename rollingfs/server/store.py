@@ -55,7 +55,7 @@ class Store:
         Raises
         ------
         ValueError
-            It is no path: it has ``..`` or empty parts, control characters, or a name that rollingfs keeps to itself.
+            It is not a path: it has ``..`` or empty parts, control characters, or a reserved name.
         FileNotFoundError
             It leads out of the root, through a link on a disk.
         """

@@ -20,7 +20,7 @@ COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long calls took, as a histogram of which only the buckets with calls are kept."""
+    """How long calls took, as a histogram that keeps only the buckets with calls."""
 
     count: int = 0
     """The number of calls."""
@@ -74,7 +74,7 @@ class Calls:
     count: int = 0
     """All of them, with those that failed."""
     refused: int = 0
-    """Those that a store answered by a no: a file is not there, or the condition of a write is not met."""
+    """Calls that a store refused: a file is not there, or the condition of a write is not met."""
     errors: int = 0
     """Those that failed otherwise, or were broken off. For `read`: those with at least one range that failed."""
     bytes: int = 0
@@ -126,7 +126,7 @@ class Metrics:
     carried: int
     """Appends that another client's commit has carried (`share_commits`)."""
     unknown: int
-    """Commits of which nobody can say whether they took place."""
+    """Commits whose outcome is unknown."""
     requests: Mapping[str, Calls]
     """Calls of the backend by its verbs (`read`, `replace`, `list`, ...). Most verbs are one request to the store; an
     upload sends its parts within `upload.write` and `upload.finish`, and a listing makes a request for each page."""

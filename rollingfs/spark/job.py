@@ -66,7 +66,7 @@ def is_classic(spark: Any) -> bool:
 
 
 def tasks(paths: int, cores: int) -> int:
-    """The number of tasks for so many paths."""
+    """The number of tasks for a number of paths."""
     return max(1, min(paths, max(cores * TASKS_PER_CORE_MIN, -(-paths // PATHS_PER_TASK_MAX))))
 
 

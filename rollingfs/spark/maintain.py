@@ -108,7 +108,7 @@ def maintain(
     Raises
     ------
     ValueError, FileNotFoundError
-        An argument is unknown or missing; two segments would become one file; nothing is at a URL that is no pattern.
+        An argument is unknown or missing; two segments would become one file; nothing is at a URL without a pattern.
     """
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag)
     settings, of_streams = _settings(operations, keep, align, target, grace, readers_grace, dry_run, cut, asked)

@@ -68,7 +68,7 @@ def stream_json(spark: SparkSession, url: str, schema: StructType | str | None =
 
 
 def stream_csv(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
-    """Follow segments of CSV lines; see `stream_json`. With `header`, the first line of each segment is no row."""
+    """Follow segments of CSV lines; see `stream_json`. With `header`, the first line of each segment is not a row."""
     return _stream(CSV, spark, url, schema, options)
 
 

@@ -44,7 +44,7 @@ NO_COUNTERPART = (
     "proxy.host",
     "security.credential.provider.path",
 )
-"""Settings without which the data source would not do the same."""
+"""Settings that the data source needs to do the same."""
 ENCRYPTIONS = {
     "AES256": "AES256",
     "SSE-S3": "AES256",
@@ -149,7 +149,7 @@ _PROFILES = ("ProfileAWSCredentialsProvider", "ProfileCredentialsProvider")
 
 
 def _sure(kind: str, get: Get) -> dict[str, Any] | None:
-    """The options of a provider that is no matter of the machine; None if it has no credentials."""
+    """The options of a provider that does not depend on the machine; None if it has no credentials."""
     keys = {"key": get("access.key"), "secret": get("secret.key")}
     if kind == "TemporaryAWSCredentialsProvider":
         keys["token"] = get("session.token")

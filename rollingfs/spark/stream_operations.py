@@ -116,7 +116,7 @@ def result_of(results: Mapping[str, Result], path: str) -> Result | None:
 
 
 def merged(path: str, result: Result | None, row: Row | None) -> Row | None:
-    """The row of a segment after all operations, of which those on its stream came first.
+    """The row of a segment after all operations; those on its stream came first.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class opened:  # noqa: N801 - used as a function
     Raises
     ------
     FileNotFoundError
-        There is no such file; a folder, a pipe or a device is no file.
+        There is no such file; a folder, a pipe or a device is not a file.
     """
 
     def __init__(self, path: str, flags: int = 0) -> None:
@@ -335,7 +335,7 @@ def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
 
 
 def remove_if_there(path: str) -> None:
-    """Remove a file; a missing file is no error."""
+    """Remove a file; a missing file is not an error."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
 

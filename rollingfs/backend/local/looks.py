@@ -42,7 +42,7 @@ def date_of(path: str, status: os.stat_result) -> float:
 
 
 def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
-    """The content of an open file, of which no more is read than the format allows for its name."""
+    """The content of an open file, up to what the format allows for its name."""
     size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
     data = disk.read_exactly(descriptor, 0, size)
     if os.path.basename(path).startswith(names.ASK_PREFIX):

@@ -130,7 +130,7 @@ class Bucket(abc.ABC):
 
     @abc.abstractmethod
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete at most `deletes_max` files; a missing one is no error."""
+        """Delete at most `deletes_max` files; a missing one is not an error."""
 
     @abc.abstractmethod
     async def delete_if(self, key: str, token: str) -> None:
@@ -193,7 +193,7 @@ class Service(abc.ABC):
 
     @abc.abstractmethod
     async def make_bucket(self, name: str) -> None:
-        """Make a bucket; one that exists is no error."""
+        """Make a bucket; one that exists is not an error."""
 
     @abc.abstractmethod
     async def remove_bucket(self, name: str) -> None:

@@ -116,7 +116,7 @@ class AskFiles:
         """The writers of young asks, those first that asked last; none if the store does not say it in time.
 
         Where neither the listing nor an answer of before has told the store's clock, those of all asks: a commit waits
-        for this, so it does not ask for the clock. Who reads these asks does.
+        for this, so it does not ask for the clock. The reader of these asks does.
         """
         try:
             young = await self._runtime.limit(self._list_young(), wait_s)

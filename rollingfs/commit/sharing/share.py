@@ -77,7 +77,7 @@ class Share:
         return found
 
     async def beside(self, base: Loaded, call: Awaitable[str]) -> str:
-        """Replace `base` by this call; at the same time, read the asks for the next commit, or look who asks."""
+        """Replace `base` by this call; at the same time, read the asks for the next commit, or look for asks."""
         attempt, others, header = self._attempt, self._others, base.header
         carried = {line.writer for line in attempt.carry.lines} if attempt.carry is not None else set()
 
@@ -118,7 +118,7 @@ class Share:
             self._others.met()
         return done
 
-    # -- who asks ------------------------------------------------------------------------------------------------
+    # -- asks of others -----------------------------------------------------------------------------------------
 
     def _is_recent(self, base: Loaded) -> bool:
         """Whether others share commits just now, and the header was seen so short a time ago that it is believed."""

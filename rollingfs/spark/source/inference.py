@@ -54,7 +54,7 @@ def _found(options: Options) -> places.Found:
 
 
 def with_folder_columns(schema: Any, columns: dict[str, str]) -> Any:
-    """A Spark schema with the columns of folders: at its end, or in the place of a column of the same name."""
+    """A Spark schema with the columns of folders: at its end, or instead of a column of the same name."""
     from pyspark.sql import types
 
     if not columns:

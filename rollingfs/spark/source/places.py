@@ -81,7 +81,7 @@ def find(
     Raises
     ------
     FileNotFoundError
-        A place that is no pattern holds neither a segment nor a folder.
+        A place that is not a pattern holds neither a segment nor a folder.
     CorruptHeaderError
         The header of a segment cannot be read, and the options do not say to skip it.
     """

@@ -49,7 +49,7 @@ def plainly(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
-    """A function of which Spark takes the items, with its errors, and theirs, shown plainly."""
+    """A function that yields items to Spark, with its errors, and theirs, shown plainly."""
 
     @functools.wraps(items)
     def shown(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -53,7 +53,7 @@ class ReadingOptions:
     trigger_records_max: int | None = None
     """Maximum number of records of a batch of a stream."""
     trigger_bytes_min: int | None = None
-    """A stream waits for so many bytes, or for `delay_s`, before it makes a batch."""
+    """Bytes that a stream waits for, at most `delay_s`, before it makes a batch."""
     delay_s: float = DELAY_S_DEFAULT
 
     def check_batch(self) -> None:

@@ -74,7 +74,7 @@ def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
     Raises
     ------
     ValueError
-        The text is no value of the column's type.
+        The text is not a value of the column's type.
     """
     kind = field.dataType.simpleString()
     try:

@@ -103,7 +103,7 @@ def _endpoint(found: Mapping[str, Any]) -> str:
 
 
 def _credentials(found: Mapping[str, Any]) -> dict[str, str]:
-    """Exactly one way to prove who asks, which obstore is told to take."""
+    """The one kind of credentials that obstore is told to use."""
     principal = [name for name in _SERVICE_PRINCIPAL if found.get(name)]
     given = {name for name in ("account_key", "sas_token", "credential") if found.get(name) is not None}
     if principal and len(principal) < len(_SERVICE_PRINCIPAL):

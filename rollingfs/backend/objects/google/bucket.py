@@ -48,7 +48,7 @@ class GoogleBucket(Bucket):
             accept=frozenset({304}),
             alt="media",
             bytes_max=read_bytes_max(key) if span is None else None,
-            # what is no generation is compared by the caller, who learns first whether there is a file at all
+            # what is not a generation is compared by the caller, who learns first whether there is a file at all
             ifGenerationMatch=if_token if _is_generation(if_token) else None,
             ifGenerationNotMatch=unless_token if _is_generation(unless_token) else None,
         )

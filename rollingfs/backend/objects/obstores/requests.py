@@ -20,7 +20,7 @@ QUICK_BYTES_MAX = 1024 * 1024
 SEND_S_MAX = 300.0
 """The time for a larger body, in addition to the read timeout."""
 READS_MAX = 20
-"""A request may take so many read timeouts in all: an answer that drips restarts the read timeout with each byte."""
+"""Maximum duration of a request in read timeouts: an answer that drips restarts the read timeout with each byte."""
 _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
 """Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
 

@@ -1,4 +1,4 @@
-"""Multipart uploads to S3: parts in any order and several at once, of which some may be ranges of other files."""
+"""Multipart uploads to S3: parts in any order and several at once; some may be ranges of other files."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class S3Service(Service):
         return [bucket["Name"] for bucket in (await self.call("list_buckets"))["Buckets"]]
 
     async def make_bucket(self, name: str) -> None:
-        """Make a bucket; one that exists is no error, also where this client may not look at it."""
+        """Make a bucket; one that exists is not an error, also where this client may not look at it."""
         try:
             await self.buckets[name].has_any("")
         except Refusal as error:

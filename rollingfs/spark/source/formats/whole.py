@@ -13,7 +13,7 @@ from rollingfs.spark.source.partitions import Extent, Range
 
 
 class Whole:
-    """A format of which no part of a segment can be followed."""
+    """A format that cannot be followed within a segment."""
 
     has_lines: ClassVar[bool] = False
     grows: ClassVar[bool] = False

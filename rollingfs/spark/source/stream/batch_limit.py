@@ -60,7 +60,7 @@ class BatchLimit:
         return found
 
     def _of_records(self, backlogs: Mapping[str, Backlog], most: int) -> dict[str, End]:
-        """The ends of at most so many lines: those of a guess at their bytes, if it is good, else counted off."""
+        """The ends of at most this number of lines: a guess at their bytes, if it is good, else counted off."""
         runs = self._runs(backlogs)
         size = most * RECORD_BYTES
         ends: dict[str, End] = {}

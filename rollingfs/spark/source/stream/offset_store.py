@@ -29,10 +29,10 @@ from rollingfs.spark.source.stream.offsets import Mark
 logger = logging.getLogger("pyspark_rollingfs")
 
 COMPLETE_SEGMENTS_MAX = 64
-"""Up to so many segments an offset is complete, unless it has a base already."""
+"""Segments up to which an offset is complete, unless it has a base already."""
 CHANGED_MIN = 32
 CHANGED_PART = 8
-"""A new base is due when more than `CHANGED_MIN` segments, and one of so many, differ from the old one."""
+"""A new base is due when more than `CHANGED_MIN` segments, and more than one in this number, differ from the old."""
 REPLACED_S_MAX = timedelta(days=30).total_seconds()
 BASES_MAX = 4
 """Maximum number of bases to remember."""

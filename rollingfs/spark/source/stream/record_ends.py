@@ -18,7 +18,7 @@ from rollingfs.spark.source.stream.data_loss import lose
 from rollingfs.spark.source.stream.offsets import Mark
 
 CHECK_BYTES = 64
-"""Bytes before the end of a batch of which the offset keeps a checksum."""
+"""Bytes before the end of a batch whose checksum the offset keeps."""
 
 
 @dataclass(frozen=True, slots=True)
