@@ -54,7 +54,7 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(client):
     mine = orphan(client, where, "notes.txt")
     before = collect(client, where, None)
     assert (before.files, before.young) == ((), 3)
-    client.backend.shift_s = GRACE_S + 60
+    client.backend.inner.shift_s = GRACE_S + 60
     dry = collect(client, where, None, dry_run=True)
     assert set(dry.files) == set(old)
     assert set(old) < {entry.path for entry in drive(client.backend.list(names.chunks_folder(where))).entries}
@@ -66,9 +66,9 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(client):
 def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(client):
     where = make(client, "segment", b"x" * 95)
     ask, leftover = orphan(client, where, "tmp-ask-5b2e9d0c"), orphan(client, where, "tmp-1")
-    client.backend.shift_s = 50
+    client.backend.inner.shift_s = 50
     assert collect(client, where, None).files == ()
-    client.backend.shift_s = 70
+    client.backend.inner.shift_s = 70
     found = collect(client, where, None)
     assert found.files == (ask,)
     assert found.reasons == {ask: "ask of a writer that waits no longer"}
@@ -97,7 +97,7 @@ def test_the_head_of_a_concatenated_segment_is_freed_by_collecting_the_target(cl
     assert len([name for name in files(client, source) if name[0].isdigit()]) == 2
     assert content(client, target) == b"s" * 20
     assert drive(client.segments.truncate(target, 80)) == 20
-    client.backend.shift_s = GRACE_S + 60
+    client.backend.inner.shift_s = GRACE_S + 60
     collect(client, target)
     assert files(client, source) == []
     assert header(client, target).drops == ()
@@ -165,7 +165,7 @@ def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(client):
             collect(client, where)
         return
     assert collect(client, where, None).files == ()
-    client.backend.shift_s = GRACE_S + 60
+    client.backend.inner.shift_s = GRACE_S + 60
     assert names.header_path(where) in collect(client, where, None).files
     with pytest.raises(FileNotFoundError):
         collect(client, where)
@@ -191,7 +191,7 @@ def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_nev
     evidence = pin_path(folder, pin.txn)
     drive(client.backend.write(evidence, [format_pin(pin, folder)]))
     assert collect(client, target, None).files == (), "its mover may be about to send the mark"
-    client.backend.shift_s = GRACE_S + 60
+    client.backend.inner.shift_s = GRACE_S + 60
     assert evidence in collect(client, target, None).files
     assert files(client, target) == []
     assert content(client, source) == b"s" * 40
