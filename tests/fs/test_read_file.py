@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from rollingfs import CorruptChunkError, RollingPolicy, SegmentTruncatedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.objects import open_s3
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Page
@@ -782,7 +783,7 @@ def _read_in_child(file: ReadFile, answers: Any) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_on_s3_a_file_that_is_read_from_goes_on_in_a_forked_child(on_s3):
     backend, client, _, path = on_s3
-    private = type(backend)(backend.fs)
+    private = open_s3(backend.fs)
     client = Client(private)
     bridge = Bridge(private, on_fork=client.after_fork)
     context = multiprocessing.get_context("fork")
