@@ -22,10 +22,10 @@ from rollingfs import RollingFileSystem
 from rollingfs.demo import flights
 from tests.docs.test_docs import PROMISE, page_blocks
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1200)]
 
 PROGRAMS = ("append.py", "follow.py")
-PROGRAM_S_MAX = 240
+PROGRAM_S_MAX = 900
 POLL_S = 0.05
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
 DEFAULTS = """
