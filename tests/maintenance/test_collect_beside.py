@@ -278,7 +278,7 @@ def records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         position = end + 1 + int(size)
 
 
-@pytest.fixture(params=["disk", pytest.param("minio", marks=pytest.mark.s3)])
+@pytest.fixture(params=["disk", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.nightly])])
 def place(request: pytest.FixtureRequest) -> Place:
     if request.param == "disk":
         return Place("file", {}, str(request.getfixturevalue("tmp_path")))

@@ -1,6 +1,6 @@
-"""How much a test tries: little in the fast suite, everything with ``ROLLINGFS_EXAMPLES=many`` (CI's slow step).
+"""How much a test tries: little in the fast suite, everything with ``ROLLINGFS_EXAMPLES=many`` (`.ci/nightly`).
 
-`examples` is for hypothesis, `some` for tests that break off an operation at each of its calls. The slow step finds the
+`examples` is for hypothesis, `some` for tests that break off an operation at each of its calls. `.ci/nightly` finds the
 former by their marker ``hypothesis``, which hypothesis sets, and the latter by ``exhaustive``, which each must carry.
 """
 
