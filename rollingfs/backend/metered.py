@@ -8,7 +8,7 @@ from typing import Any
 
 from rollingfs.backend.contract import VERBS, Backend, Blob, Buffer
 from rollingfs.backend.patience import PATIENCE_S, patience_s
-from rollingfs.backend.wrapper import BackendWrapper, Verb
+from rollingfs.backend.wrapper import BackendWrapper, Verb, given
 from rollingfs.runtime.meters import REQUEST, Meters
 
 FIXED = ("is_async", "conflicts_are_final")
@@ -37,7 +37,6 @@ class MeteredBackend(BackendWrapper):
         self.inner = _bare(inner)
         self.meters = meters
         self._patience_s = patience
-        self.shift_s = 0.0
         for ability in FIXED:
             setattr(self, ability, getattr(self.inner, ability))
 
@@ -57,8 +56,7 @@ def _counted(verb: str) -> Verb:
     async def forward(self: MeteredBackend, *args: Any, **more: Any) -> Any:
         patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
-        while args[-1] is None:  # not every adapter of others has the optional parameters
-            args = args[:-1]
+        args = given(args)
         try:
             answer = await getattr(self.inner, verb)(*args, **more)
         except BaseException as error:

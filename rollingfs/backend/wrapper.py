@@ -18,15 +18,20 @@ NAMING = ("hold", "strip", "unstrip", "root", "after_fork")
 Verb = Callable[..., Coroutine[Any, Any, Any]]
 
 
+def given(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a verb up to the last that is given: not every adapter of others has the optional ones."""
+    while args[-1] is None:
+        args = args[:-1]
+    return args
+
+
 def _forwarding(verb: str) -> Verb:
     names = list(signature(getattr(Backend, verb)).parameters)[1:]
 
     async def forward(self: BackendWrapper, *args: Any, **more: Any) -> Any:
         if more:
             args = (*args, *map(more.get, names[len(args) :]))
-        while args[-1] is None:  # not every adapter of others has the optional parameters
-            args = args[:-1]
-        return await self.call(verb, *args)
+        return await self.call(verb, *given(args))
 
     return forward
 

@@ -88,8 +88,6 @@ class Turns:
         self._look_s = 0.0
         self._away_s: float | None = None
         """The average time from one of this writer's commits to its next operation."""
-        self.newest_away_s = 0.0
-        """The last of these times."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
         self._crowd_per_s: float | None = None
@@ -123,7 +121,7 @@ class Turns:
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
-            away_s = self.newest_away_s = min(time.monotonic() - self._done_s, AWAY_CYCLES_MAX * self._cycle_s)
+            away_s = min(time.monotonic() - self._done_s, AWAY_CYCLES_MAX * self._cycle_s)
             self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
 
     def took(self, seconds: float, header: Header) -> None:

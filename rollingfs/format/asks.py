@@ -193,11 +193,6 @@ def _young_lines(header: Header, committer: str) -> set[str]:
     return {line.writer for line in header.carried if line.version > since and line.writer != committer}
 
 
-def has_room(header: Header) -> bool:
-    """Whether a commit on this header may carry an ask of a writer that has no line."""
-    return len(_young_lines(header, "")) < CARRIED_LINES_MAX
-
-
 def carry(header: Header, asks: Sequence[Ask], offset: int) -> Carry:
     """What a plain append on this header adds to its successor.
 

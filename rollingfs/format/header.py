@@ -248,12 +248,12 @@ class Header:
         return self.length - self.start
 
     @property
-    def written_ms(self) -> int:
-        """When the newest byte was written, as far as the header itself says it (not a page); 0 if it does not."""
+    def written_ms(self) -> int | None:
+        """When the newest byte was written; None if there is none, or if an index page says it."""
         if self.tail:
             return self.tail_at_ms if self.tail_until_ms is None else self.tail_until_ms
         last = self.entries[-1] if self.entries else None
-        return last.at_ms if isinstance(last, Chunk) else 0
+        return last.at_ms if isinstance(last, Chunk) else None
 
     @property
     def sealed(self) -> bool:

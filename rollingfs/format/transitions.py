@@ -293,23 +293,24 @@ def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -
     if tail == header.tail and not entries:
         return header
     grown = header.tail and not entries and tail.startswith(header.tail)
-    last_ms = max(now_ms, header.written_ms) if header.length else now_ms
-    dated = replace(header, entries=_in_order(header, entries), tail=tail, tail_at_ms=0, tail_until_ms=None)
-    if not tail:
-        return dated
-    if grown:
-        at_ms = header.tail_at_ms
-        return replace(dated, tail_at_ms=at_ms, tail_until_ms=last_ms if last_ms > at_ms else None)
-    return replace(dated, tail_at_ms=last_ms)
+    last_ms = _no_earlier(now_ms, header.written_ms)
+    at_ms = header.tail_at_ms if grown else last_ms
+    entries = _in_order(header, entries)
+    until_ms = last_ms if tail and last_ms > at_ms else None
+    return replace(header, entries=entries, tail=tail, tail_at_ms=at_ms if tail else 0, tail_until_ms=until_ms)
+
+
+def _no_earlier(at_ms: int, before_ms: int | None) -> int:
+    return at_ms if before_ms is None else max(at_ms, before_ms)
 
 
 def _in_order(header: Header, more: Iterable[Entry]) -> tuple[Entry, ...]:
-    found, last_ms = list(header.entries), header.written_ms if header.length else None
+    found, last_ms = list(header.entries), header.written_ms
     for entry in more:
-        # the time of an adopted plain file, which has no checksum, is the date by which the file is known
         if isinstance(entry, Chunk):
-            if entry.crc32c is not None and last_ms is not None:
-                entry = replace(entry, at_ms=max(entry.at_ms, last_ms))
+            # the time of an adopted plain file, which has no checksum, is the date by which the file is known
+            if entry.crc32c is not None:
+                entry = replace(entry, at_ms=_no_earlier(entry.at_ms, last_ms))
             last_ms = entry.at_ms
         found.append(entry)
     return tuple(found)
@@ -396,10 +397,9 @@ def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) 
         return header
     kept = tuple(entry for entry in header.entries if entry.end > offset)
     tail = header.tail if kept else header.tail[offset - header.tail_start :]
-    tail_at_ms, tail_until_ms = (header.tail_at_ms, header.tail_until_ms) if tail else (0, None)
     drops = merge_drops(
         header.drops,
         [drop for entry in header.entries for drop in drops_of(entry, header.start, offset, now_ms, pages)],
     )
-    dated = replace(header, tail=tail, tail_at_ms=tail_at_ms, tail_until_ms=tail_until_ms)
-    return replace(dated, start=offset, entries=kept, drops=drops)
+    found = replace(header, start=offset, entries=kept, tail=tail, drops=drops)
+    return found if tail else replace(found, tail_at_ms=0, tail_until_ms=None)

@@ -183,7 +183,7 @@ class Binding:
         current.believe()
         checks = None if verify else self._checks
         [answer] = await RevalidatingReads(self.client.fetcher, [(current, span)], checks=checks, verify=verify).run()
-        if current.snapshot is not began:
+        if end > began.length:  # else the caller goes on from the snapshot: its length may be an expected offset
             self.current.snapshot = current.snapshot
         if isinstance(answer, Exception):
             raise answer

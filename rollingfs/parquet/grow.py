@@ -79,9 +79,10 @@ def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict
         segment = fs.segment(path)
     except FileNotFoundError:
         return _create(fs, path, _grown(None, path, rows, options))
+    length = segment.length  # of the snapshot whose footer is read: what comes meanwhile must refuse this append
     try:
         data = _grown(segment, path, rows, options)
-        return int(segment.append(data, expected_offset=segment.length)) if data else segment.length
+        return int(segment.append(data, expected_offset=length)) if data else length
     except FileNotFoundError as error:
         raise BadOffsetError(f"{path}: it was deleted or replaced; nothing was written") from error
 

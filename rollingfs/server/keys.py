@@ -43,18 +43,18 @@ def check_fresh(attrs: Mapping[str, str], key: str) -> None:
             raise AlreadyAppended(int(offset, 36), int(size, 36))
 
 
-def remembering(key: str, size: Callable[[], int]) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
+def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
     """The attributes of an append with a key: all keys that fit, the newest last.
 
     Parameters
     ----------
     size
-        The bytes of the append, once they are all there.
+        The bytes of the append.
     """
 
     def attributes(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
         check_fresh(present, key)
-        entries = [*present.get(ATTRIBUTE, "").split(), f"{_digest(key)}:{_base36(offset)}:{_base36(size())}"]
+        entries = [*present.get(ATTRIBUTE, "").split(), f"{_digest(key)}:{_base36(offset)}:{_base36(size)}"]
         entries = entries[-KEYS_MAX:]
         while len(" ".join(entries)) > KEYS_BYTES_MAX:
             del entries[0]

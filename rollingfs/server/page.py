@@ -17,7 +17,6 @@ from rollingfs.server.store import Store
 from rollingfs.show.readable import size_text
 
 LAST_BYTES = 8 * 1024
-LINES_MAX = 500
 POLICY = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'"
 PROTECTION = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
 

@@ -172,7 +172,7 @@ class Store:
         intake = segments.addition(place, guard, **create)
         await self._take(intake, body)
         size = intake.size
-        attrs = None if key is None else remembering(key, lambda: size)
+        attrs = None if key is None else remembering(key, size)
         call = segments.extend(place, intake, attrs=attrs, guard=guard, **create)
         try:
             return await asyncio.shield(self.run(call)), size

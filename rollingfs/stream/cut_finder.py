@@ -94,7 +94,7 @@ async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> i
     A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
     The inline tail counts as older if its last byte is, or if nothing at all was committed since.
     """
-    if header.modified_ms <= at_ms or 0 < header.written_ms <= at_ms:
+    if header.modified_ms <= at_ms or (header.written_ms is not None and header.written_ms <= at_ms):
         return header.length
     offset = header.start
     for entry in header.entries:

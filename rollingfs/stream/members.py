@@ -258,7 +258,7 @@ def _token(view: Snapshot) -> str | None:
 
 def _written_s(view: Snapshot) -> float:
     """When the newest bytes of a segment were written, by what it says itself, in seconds since 1970."""
-    return view.modified.timestamp() if view.header is None else view.header.written_ms / 1000
+    return view.modified.timestamp() if view.header is None else (view.header.written_ms or 0) / 1000
 
 
 def _member(name: str, view: Snapshot | None) -> Member:

@@ -117,7 +117,8 @@ class _Plan:
         if ledger.cuts:
             last = ledger.cuts[-1]
             lacking = [column for column in columns_of(last) if column[0] not in taken and column not in self.gone]
-            offsets, at = {name: last[name] for name, _ in lacking}, max(taken.at, last.at) if lacking else taken.at
+            offsets = {name: last[name] for name, _ in lacking}
+            at = max(taken.at, last.at) if lacking else taken.at
             taken = StreamCut({**offsets, **taken}, at, taken.size, {**last.incarnations, **taken.incarnations})
         return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 

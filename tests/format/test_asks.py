@@ -130,7 +130,7 @@ def asked(count, base=10):
 def test_one_commit_carries_as_many_asks_as_a_header_has_lines_for():
     made = plain(BASE, "b", 1, asked(CARRIED_LINES_MAX + 9))
     assert len(made.carried) == CARRIED_LINES_MAX
-    assert not asks.has_room(made)
+    assert asks.select(made, [Ask("newcomer", 1, SEGMENT, made.version, b"x")], "c") == (), "there is no line left"
     assert made.commit_of("a") is not None
     later = plain(made, "b", 2, asked(CARRIED_LINES_MAX + 9, 11))
     assert {line.writer for line in later.carried} == {line.writer for line in made.carried}, "the others wait"

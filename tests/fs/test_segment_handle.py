@@ -170,6 +170,15 @@ def test_reading_looks_again_past_the_known_end(site, handle):
     assert handle.length == 250
 
 
+def test_reading_what_is_known_keeps_the_snapshot(site, handle):
+    handle.append(DATA)
+    other(site, "append", [DATA])
+    assert handle.read(0, 250) == DATA
+    assert handle.length == 250
+    with pytest.raises(BadOffsetError):
+        handle.append(b"late", expected_offset=handle.length)
+
+
 def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
     handle.append(DATA)
     other(site, "truncate", 150)

@@ -164,6 +164,21 @@ def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, tmp_p
         append(fs, str(tmp_path / "new"), {"n": [1]})
 
 
+def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, tmp_path, monkeypatch):
+    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+    append(fs, path, {"n": [0]})
+    footer_of = grow.files.footer_of
+
+    def after_another(*given: Any) -> bytes:
+        monkeypatch.setattr(grow.files, "footer_of", footer_of)
+        append(other, path, {"n": [1]})
+        return footer_of(*given)
+
+    monkeypatch.setattr(grow.files, "footer_of", after_another)
+    append(fs, path, {"n": [2]})
+    assert [row["n"] for row in rows(fs, path)] == [0, 1, 2]
+
+
 def test_many_processes_append_to_one_file(fs, tmp_path):
     path = str(tmp_path / "t")
     writers = [

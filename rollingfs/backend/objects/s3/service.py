@@ -94,15 +94,8 @@ class S3Service(Service):
     ----------
     fs : s3fs.S3FileSystem
         Gives class and options. The instance itself is neither used nor changed. The first request connects.
-    max_concurrency : int, optional
-        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or one a connection.
-    use_obstore : bool, optional
-        False to read and write files through s3fs, which is slower, whatever the options.
-
-    Raises
-    ------
-    ValueError
-        The user's `config_kwargs` allow fewer connections than `max_concurrency`.
+    max_concurrency, use_obstore
+        As in `open_s3`, with the same error.
     """
 
     scheme = "s3"

@@ -60,7 +60,7 @@ def _last(run: Run, view: Snapshot) -> Run:
     if header is None:
         return run
     since_ms = max(run.since_ms, header.tail_at_ms) if header.tail else run.since_ms
-    return Run(run.size, since_ms, max(run.until_ms, since_ms, header.written_ms))
+    return Run(run.size, since_ms, max(run.until_ms, since_ms, header.written_ms or 0))
 
 
 def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
