@@ -89,6 +89,8 @@ class Bridge:
                 raise _interrupted(call.outcome, commits) from interrupt
             loop.call_soon_threadsafe(call.cancel)
             raise
+        finally:
+            ending.settle()
 
     def _drive(self, coroutine: Coroutine[Any, Any, T], commits: str | None) -> T:
         try:

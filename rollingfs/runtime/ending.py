@@ -41,6 +41,7 @@ class _Here(ThreadPoolExecutor):
 _here = _Here(1)
 _told: weakref.WeakKeyDictionary[EndsWithMain, None] = weakref.WeakKeyDictionary()
 _main_has_ended = False
+_waits: list[Callable[[], None]] = []
 
 
 def at_end(thing: EndsWithMain) -> None:
@@ -56,6 +57,20 @@ def main_has_ended() -> bool:
 def without_executors(loop: asyncio.AbstractEventLoop) -> None:
     """Let an event loop run in its own thread what it would give to an executor."""
     loop.set_default_executor(_here)
+
+
+def wait_by(wait: Callable[[], None]) -> None:
+    """Let a function end each blocking call from now on (`settle`).
+
+    For a library that is first used by a function of `atexit`: what it registers with `atexit` then is never called.
+    """
+    _waits.append(wait)
+
+
+def settle() -> None:
+    """Wait, at the end of a blocking call, for libraries whose threads must not outlive the interpreter."""
+    for wait in _waits:
+        wait()
 
 
 def _main_ends() -> None:

@@ -44,6 +44,25 @@ def late():
 threading.Thread(target=late).start()
 """
 
+FIRST_AT_EXIT = """
+import asyncio, atexit, threading, time, weakref
+from rollingfs.runtime import ending
+
+def first():
+    from rollingfs.backend.objects.obstores.ending import watched
+    loop = asyncio.new_event_loop()
+    future = watched(loop.create_future())
+    gone = weakref.ref(future)
+    held = [future]
+    threading.Timer(0.2, held.clear).start()
+    del future
+    assert gone() is not None
+    ending.settle()
+    print(gone() is None)
+
+atexit.register(first)
+"""
+
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
@@ -64,3 +83,9 @@ def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tm
 def test_a_loop_goes_on_without_executors_after_the_main_threads_end() -> None:
     ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "here True\n", "")
+
+
+def test_a_call_waits_for_obstore_that_is_first_used_while_the_program_ends() -> None:
+    require_module("obstore")
+    ended = subprocess.run([sys.executable, "-c", FIRST_AT_EXIT], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\n", "")

@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from rollingfs.backend.objects.errors import LastingError
 from rollingfs.backend.objects.obstores.forks import obstore_is_lost
+from rollingfs.runtime import ending
 
 T = TypeVar("T")
 
@@ -92,3 +93,7 @@ def _wait() -> None:
     deadline_s = time.monotonic() + WAIT_S_MAX
     while _held and time.monotonic() < deadline_s:
         time.sleep(WAIT_STEP_S)
+
+
+if ending.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
+    ending.wait_by(_wait)
