@@ -161,8 +161,8 @@ class OffloadPolicy:
     tier
         The alias of one of the filesystem's `tiers`; ``""`` to move nothing, whatever the other levels say.
     after_bytes, after_age
-        Chunks move that lie before the newest so many bytes (or text like ``"64MiB"``), or that are older than so many
-        seconds (or text like ``"7d"``). Of both, one is enough; without both, all chunks move.
+        A chunk moves when this many newer bytes lie behind it (or text like ``"64MiB"``), or when it is older than
+        this many seconds (or text like ``"7d"``). Either is enough; without both, all chunks move.
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before; by
         default 4 hours.

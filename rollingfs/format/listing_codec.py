@@ -101,7 +101,7 @@ def parse_rows(data: bytes) -> dict[str, Row]:
     try:
         text = unpacked.decompress(data, min(TEXT_BYTES_MAX, PACKED_MAX * (len(data) + 1)))
     except zlib.error as error:
-        raise ValueError(f"it is no list of rows: {error}") from error
+        raise ValueError(f"it is not a list of rows: {error}") from error
     if not unpacked.eof or unpacked.unused_data:
         raise ValueError("it is cut off, too long, or followed by other bytes")
     if text.count(b",") > VALUES_MAX:
@@ -109,9 +109,9 @@ def parse_rows(data: bytes) -> dict[str, Row]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no list of rows: {error}") from error
+        raise ValueError(f"it is not a list of rows: {error}") from error
     if not isinstance(found, dict) or found.get(VERSION_KEY) != VERSION or not isinstance(found.get("rows"), list):
-        raise ValueError("it is no list of rows that this release reads")
+        raise ValueError("it is not a list of rows that this release reads")
     rows = [_row(values) for values in found["rows"]]
     return {row.name: row for row in rows}
 

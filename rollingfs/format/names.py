@@ -189,22 +189,22 @@ def check_segment_name(path: str) -> str:
         The name is none for a segment; the message says why.
     """
     if not path or path.endswith("/"):
-        raise ValueError(f"{path!r} is no segment name: it is empty or ends in '/'")
+        raise ValueError(f"{path!r} is not a segment name: it is empty or ends in '/'")
     if is_reserved(path):
         raise ValueError(
-            f"{path!r} is no segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved"
+            f"{path!r} is not a segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved"
         )
     if has_odd_part(path):
         raise ValueError(
-            f"{path!r} is no segment name: a part between slashes is empty, '.' or '..', which other tools skip or "
+            f"{path!r} is not a segment name: a part between slashes is empty, '.' or '..', which other tools skip or "
             "resolve; nothing was written, leave that part out"
         )
     if has_control(path):
-        raise ValueError(f"{path!r} is no segment name: it has a line break or a NUL character")
+        raise ValueError(f"{path!r} is not a segment name: it has a line break or a NUL character")
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{path!r} is no segment name: it is not valid Unicode") from error
+        raise ValueError(f"{path!r} is not a segment name: it is not valid Unicode") from error
     return path
 
 
@@ -222,7 +222,7 @@ def check_member_name(name: str) -> str:
         The message says why.
     """
     if "/" in name or name in (".", "..") or is_hidden_segment(name):
-        raise ValueError(f"{name!r} is no name of a segment within a folder")
+        raise ValueError(f"{name!r} is not the name of a segment within a folder")
     return check_segment_name(name)
 
 
@@ -238,7 +238,7 @@ def check_relative_name(path: str) -> str:
     while rest.startswith("../"):
         rest = rest[3:]
     if ".." in rest.split("/") or "//" in rest:
-        raise ValueError(f"{path!r} is no plain relative path")
+        raise ValueError(f"{path!r} is not a plain relative path")
     check_segment_name(rest)
     return path
 
@@ -252,7 +252,7 @@ def check_new_name(path: str) -> str:
         The name is none for a segment, or is that of the rows of a folder.
     """
     if is_listing(path):
-        raise ValueError(f"{path!r} is no name for a segment: '$listing' is reserved; nothing was written")
+        raise ValueError(f"{path!r} is not a name for a segment: '$listing' is reserved; nothing was written")
     return check_segment_name(path)
 
 

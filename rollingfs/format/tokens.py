@@ -60,7 +60,7 @@ def format_time(at_ms: int) -> str:
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
     except OverflowError as error:
-        raise ValueError(f"{at_ms} ms since 1970 is no time that a header can hold") from error
+        raise ValueError(f"{at_ms} ms since 1970 is not a time that a header can hold") from error
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -68,7 +68,7 @@ def format_time(at_ms: int) -> str:
 def parse_time(word: str) -> int:
     """The inverse of `format_time`."""
     if not _TIME.fullmatch(word):
-        raise Malformed(f"{word!r} is no time")
+        raise Malformed(f"{word!r} is not a time")
     return parse_shaped_time(word)
 
 
@@ -77,19 +77,19 @@ def parse_shaped_time(word: str) -> int:
     try:
         since = datetime.fromisoformat(word) - _EPOCH
     except ValueError as error:
-        raise Malformed(f"{word!r} is no time") from error
+        raise Malformed(f"{word!r} is not a time") from error
     return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
 
 
 def number(word: str) -> int:
     if not _NUMBER.fullmatch(word) or (found := int(word)) > OFFSET_MAX:
-        raise Malformed(f"{word!r} is no number")
+        raise Malformed(f"{word!r} is not a number")
     return found
 
 
 def crc(word: str) -> int:
     if not _HEX8.fullmatch(word):
-        raise Malformed(f"{word!r} is no checksum of 8 hexadecimal digits")
+        raise Malformed(f"{word!r} is not a checksum of 8 hexadecimal digits")
     return int(word, 16)
 
 
@@ -99,13 +99,13 @@ def alias(word: str) -> str:
 
 def key(word: str) -> str:
     if not _KEY.fullmatch(word):
-        raise Malformed(f"{word!r} is no key of 12 hexadecimal digits")
+        raise Malformed(f"{word!r} is not a key of 12 hexadecimal digits")
     return word
 
 
 def uuid(word: str) -> str:
     if not _UUID.fullmatch(word):
-        raise Malformed(f"{word!r} is no uuid")
+        raise Malformed(f"{word!r} is not a uuid")
     return word
 
 
@@ -150,7 +150,7 @@ def drop_target(word: str) -> str:
     if not word.endswith("/"):
         return reference(word)
     if not word.endswith(CHUNKS_SUFFIX + "/"):
-        raise Malformed(f"{word!r} is no chunk folder")
+        raise Malformed(f"{word!r} is not a chunk folder")
     return reference(word + "x")[:-1]
 
 

@@ -65,7 +65,7 @@ def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs")
         try:
             f"{key}{value}".encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{path}: {key!r}={value!r} in {name} is no valid Unicode; {NOTHING}") from error
+            raise ValueError(f"{path}: {key!r}={value!r} in {name} is not valid Unicode; {NOTHING}") from error
 
 
 def check_switches(**given: Any) -> None:

@@ -77,7 +77,7 @@ class Plan:
             raise AmbiguousRebuildError(
                 f"only its {piece.by.name.lower()} says that {piece.file.path} lies at offset {piece.start}, and bytes "
                 f"there may be those of {shown}{more}; nothing was made: a dry run lists all such files, leave out "
-                "those that are no part of the segment"
+                "those that are not part of the segment"
             )
 
     @property

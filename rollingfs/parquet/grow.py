@@ -64,7 +64,7 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
     Raises
     ------
     rollingfs.parquet.footer.MalformedFooterError, pyarrow.ArrowInvalid
-        The file is no Parquet, or a column of it is missing in the table, or has another type; nothing was written.
+        The file is not Parquet, or a column of it is missing in the table, or has another type; nothing was written.
     BadOffsetError
         Other writers were faster in each of many tries; nothing was written.
     OSError

@@ -81,7 +81,7 @@ class Limited:
             raise Refused(429, "the server has as many requests as it takes; nothing was changed: ask again")
         size = headers.get("content-length", "0")
         if not (size.isascii() and size.isdigit()):
-            raise Refused(400, "the Content-Length is no number; nothing was changed")
+            raise Refused(400, "the Content-Length is not a number; nothing was changed")
         if int(size[:20]) > self.limits.body_bytes:
             raise self.too_large()
 

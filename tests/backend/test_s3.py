@@ -352,7 +352,7 @@ def test_a_missing_bucket_is_named(backend: ObjectBackend, verb: str, request: p
 
 
 def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
-    with pytest.raises(FileNotFoundError, match="which is no file"):
+    with pytest.raises(FileNotFoundError, match="not a file"):
         run(backend, backend.read(bucket))
 
 

@@ -114,7 +114,7 @@ def test_a_reserved_name_is_refused_and_nothing_is_made(client, name):
         client.segments.overwrite(path, [b"x"]),
         client.segments.stage(path, b"x"),
     ):
-        with pytest.raises(ValueError, match="is no segment name"):
+        with pytest.raises(ValueError, match="is not a segment name"):
             drive(call)
     assert files_below(client) == before
 

@@ -62,7 +62,7 @@ def test_rows_come_back_as_they_were(rows):
     ],
 )
 def test_nothing_else_is_taken_for_rows(data):
-    with pytest.raises(ValueError, match=r"no list of rows|malformed|cut off"):
+    with pytest.raises(ValueError, match=r"not a list of rows|malformed|cut off"):
         parse_rows(data)
 
 

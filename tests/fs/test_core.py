@@ -36,9 +36,9 @@ def test_paths_are_those_of_the_backend(fs: RollingFileSystem) -> None:
     url = "rolling:///a/b/"
     assert core.strip(url) == core.to_write(url) == "/a/b"
     assert core.strip(["/a", "rolling:///b"]) == ["/a", "/b"]
-    with pytest.raises(ValueError, match="no name for a segment"):
+    with pytest.raises(ValueError, match="not a name for a segment"):
         core.to_write("/a/$listing")
-    with pytest.raises(ValueError, match="no segment name"):
+    with pytest.raises(ValueError, match="not a segment name"):
         core.to_write("/a$header")
 
 

@@ -198,7 +198,7 @@ def test_reserved_names_are_refused_to_writers_and_missing_to_readers(memory, na
         lambda: fs.open(path, "wb"),
     ]
     for write in writers:
-        with pytest.raises(ValueError, match="is no segment name"):
+        with pytest.raises(ValueError, match="is not a segment name"):
             write()
     readers = [fs.info, fs.cat_file, fs.ls, fs.open, fs.segment, fs.rm, fs.rm_file, fs.ukey]
     for read in readers:

@@ -67,7 +67,7 @@ def test_a_compressed_segment_is_read_by_its_name_or_refused_by_its_bytes(fs, tm
     with pytest.raises(CompressedError, match=rf"/a: its bytes are compressed \({codec}\).*compression={codec}"):
         read(options_given(bare), TEXT)
     fs.overwrite(named, data[:-3])
-    with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are no whole"):
+    with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are not a whole"):
         read(options_given(named), TEXT)
     fs.overwrite(named, b"plain\n")
     with pytest.raises(CompressedError, match=r"but they are not compressed so"):

@@ -393,7 +393,7 @@ def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_pat
 def test_a_subscriber_reads_whole_folders(fs, tmp_path):
     fs.overwrite(f"{tmp_path}/f/a", b"one\n")
     for place in ("a", "*"):
-        with pytest.raises(ValueError, match=r"option subscriber: .* is no folder"):
+        with pytest.raises(ValueError, match=r"option subscriber: .* is not a folder"):
             Query(tmp_path / "f" / place, subscriber="me")
     assert fs.stream(f"{tmp_path}/f").subscribers() == {}
 

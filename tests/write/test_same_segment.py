@@ -80,7 +80,7 @@ def test_pandas_reads_partitions_by_a_relative_url(tmp_path, monkeypatch):
 def test_an_odd_name_is_refused_on_a_store_that_would_keep_it(name):
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     for make in (fs.create, fs.touch, lambda path: fs.pipe_file(path, b"x")):
-        with pytest.raises(ValueError, match="no segment name"):
+        with pytest.raises(ValueError, match="not a segment name"):
             make(f"/odd/{name}")
     assert not fs.exists("/odd")
 

@@ -94,7 +94,7 @@ def _mode_of(path: str) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(status.st_mode):
-        raise FileExistsError(errno.EEXIST, "The target is no regular file; nothing was written", path)
+        raise FileExistsError(errno.EEXIST, "The target is not a regular file; nothing was written", path)
     return stat.S_IMODE(status.st_mode)
 
 

@@ -368,7 +368,7 @@ class ObjectBackend(Backend):
         """The bucket and the key of a file; an `OSError` if there can be no such file."""
         name, key = self.service.split(path)
         if not key:
-            raise FileNotFoundError(errno.ENOENT, "this is a bucket, which is no file", path)
+            raise FileNotFoundError(errno.ENOENT, "this is a bucket, not a file", path)
         why = self.service.check_key(key)
         if why:
             raise OSError(errno.EINVAL, f"{why}, so nothing was read or written: use another name", names.shown(path))

@@ -78,4 +78,4 @@ def _points(option: str, text: str) -> dict[str, Point]:
             raise ValueError("it is an offset that refers to a file below offsetsLocation; take a stream cut instead")
         return {path: Point(mark.offset, mark.identity) for path, mark in parse(found).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"option {option} is no stream cut and no offset of a query: {error}") from error
+        raise ValueError(f"option {option} is neither a stream cut nor an offset of a query: {error}") from error

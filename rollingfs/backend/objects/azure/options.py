@@ -142,5 +142,7 @@ def _from_connection_string(text: str | None) -> dict[str, str]:
         elif not name.strip().lower().endswith(_OF_OTHER_SERVICES):
             # neither its name nor its value: where a separator is missing, the one is the other, and may be a secret
             shown = f" ({_EMULATOR})" if name.strip() == _EMULATOR else ""
-            raise ValueError(f"part {position}{shown} of Azure's connection_string is no setting that can be expressed")
+            raise ValueError(
+                f"part {position}{shown} of Azure's connection_string is a setting that cannot be expressed"
+            )
     return found

@@ -237,7 +237,7 @@ def _generation(token: Over | str | None) -> str:
         It is that of no file.
     """
     if not isinstance(token, str) or not _is_generation(token):
-        raise Refusal(412, "conditionNotMet", "this is no generation of a file")
+        raise Refusal(412, "conditionNotMet", "this is not a generation of a file")
     return token
 
 

@@ -222,7 +222,7 @@ def obstore_options(
     }
     timeouts = made.connect_timeout, made.read_timeout
     if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
-        raise InexpressibleError("timeouts that are no number of seconds")
+        raise InexpressibleError("timeouts that are not a number of seconds")
     options = {
         "connect_timeout": timedelta(seconds=timeouts[0]),
         "user_agent": fs.config_kwargs.get("user_agent") or made.user_agent,

@@ -41,7 +41,7 @@ class Arrow:
         """The error for a message that is cut off."""
         if not arrow_streams.is_torn(read, extent, end):
             return None
-        return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are no whole Arrow IPC message")
+        return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are not a whole Arrow IPC message")
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
         """Behind a whole stream."""

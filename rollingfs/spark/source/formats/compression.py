@@ -213,7 +213,7 @@ def blocks(read: Read, extent: Extent, codec: str, block_bytes: int) -> Iterator
                 yield normalized(held, at)
                 held = held[at:]
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        raise CompressedError(f"{extent.path}: its bytes are no whole {codec}: {error}") from error
+        raise CompressedError(f"{extent.path}: its bytes are not a whole {codec}: {error}") from error
     if held:
         yield normalized(held, len(held))
 

@@ -88,7 +88,7 @@ class JobCommit:
             if view is not None:
                 raise NotADirectoryError(
                     20,
-                    f"It is no folder, and option segmentBy={self.column} needs one; nothing was written",
+                    f"It is not a folder, and option segmentBy={self.column} needs one; nothing was written",
                     one.path,
                 )
             return None

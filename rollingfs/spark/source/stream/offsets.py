@@ -67,7 +67,7 @@ class Mark:
         ]
         is_right = all(type(number) is int and number >= 0 for number in numbers) and isinstance(sealed, bool)
         if not is_right or not (check is None or (isinstance(check, list) and len(check) == 2)):
-            raise ValueError(f"{known} has an offset that is no number of bytes, or a value of another type")
+            raise ValueError(f"{known} has an offset that is not a number of bytes, or a value of another type")
         return cls(known["segment"], known["offset"], begin, sealed, None if check is None else (check[0], check[1]))
 
 

@@ -44,8 +44,8 @@ class Subscription:
         for folder in self.folders:
             if has_magic(folder) or fs.isfile(folder):
                 raise ValueError(
-                    f"option subscriber: {folder} is no folder; a subscriber reads whole folders, and would hold back "
-                    "retention of what it does not read: load() the folder"
+                    f"option subscriber: {folder} is not a folder; a subscriber reads whole folders, and would hold "
+                    "back retention of what it does not read: load() the folder"
                 )
         self._last: dict[str, Mark] | None = None
         """The marks of the batch before; a restarted query begins with where it goes on."""
@@ -123,7 +123,7 @@ class Subscription:
             logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
         except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
             raise type(error)(
-                f"{folder}: the query is no subscriber {self.name!r} yet, so retention may delete unread bytes; "
+                f"{folder}: the query is not a subscriber {self.name!r} yet, so retention may delete unread bytes; "
                 f"nothing was read. Start it again: {error}"
             ) from error
         else:

@@ -134,7 +134,7 @@ public final class Names {
             rest = rest.substring(3);
         }
         if (rest.chars().anyMatch(found -> found == '\n' || found == '\r' || found == 0)) {
-            throw new Malformed("'" + path + "' is no segment name: it has a line break or a NUL character");
+            throw new Malformed("'" + path + "' is not a segment name: it has a line break or a NUL character");
         }
         String inner = rest.startsWith("/") ? rest.substring(1) : rest;
         if (isReserved(rest) || List.of(inner.split("/", -1)).stream().anyMatch(Set.of("", ".", "..")::contains)) {

@@ -95,7 +95,7 @@ final class Tokens {
 
     static int crc(String word) {
         if (!HEX8.matcher(word).matches()) {
-            throw new Malformed("'" + word + "' is no checksum of 8 hexadecimal digits");
+            throw new Malformed("'" + word + "' is not a checksum of 8 hexadecimal digits");
         }
         return Integer.parseUnsignedInt(word, 16);
     }
@@ -103,7 +103,7 @@ final class Tokens {
     /** The key in the names of a segment's chunks in a tier. */
     static String key(String word) {
         if (!KEY.matcher(word).matches()) {
-            throw new Malformed("'" + word + "' is no key of 12 hexadecimal digits");
+            throw new Malformed("'" + word + "' is not a key of 12 hexadecimal digits");
         }
         return word;
     }
@@ -149,7 +149,7 @@ final class Tokens {
             return reference(word);
         }
         if (!word.endsWith(Names.CHUNKS_SUFFIX + "/")) {
-            throw new Malformed("'" + word + "' is no chunk folder");
+            throw new Malformed("'" + word + "' is not a chunk folder");
         }
         String found = reference(word + "x");
         return found.substring(0, found.length() - 1);
