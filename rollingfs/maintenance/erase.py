@@ -224,7 +224,11 @@ class Eraser:
                 ) from error
             logger.info("%s: bytes %d to %d are not written anew: %s", run.path, part.start, part.end, error)
             return
-        if await checksum(self.backend, stored.file, part.length) != crc:
+        try:
+            found = await checksum(self.backend, stored.file, part.length)
+        except FileNotFoundError as error:  # this machine slept for so long that a collection took it for an orphan
+            raise StagedExpiredError(f"{stored.file} is gone; nothing was erased: erase again") from error
+        if found != crc:
             raise CorruptChunkError(
                 f"{stored.file}: the file that was just written differs from what was sent: its store is at fault; "
                 "nothing was erased"
