@@ -257,18 +257,20 @@ class Backend(abc.ABC):
 
     # -- whole segments ------------------------------------------------------------------------------------
 
-    async def remove_whole(self, header: str, token: str) -> bool:
-        """Delete a header and its chunk folder, if the header has `token` and no file is in the folder.
+    async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
+        """Delete headers with their chunk folders, each if it has the token beside it and no file is in its folder.
 
-        It is durable after `flush` of the header. False: nothing was deleted.
+        A delete is durable after `flush` of the header. False: nothing was deleted. After an error, those before the
+        one that it names are deleted.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot delete a segment whole")
 
-    async def move_whole(self, header: str, token: str, target: str) -> bool:
-        """Give a header another name, where `remove_whole` would delete it, and remove its chunk folder.
+    async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
+        """Give headers other names (header, token, target), each where `remove_whole` would delete it.
 
-        The header gets another token, so that none ever comes back. It is durable after `flush` of both headers. False:
-        nothing was moved: something has the target's name, which is never replaced, or the store cannot do this.
+        The chunk folder goes. The header gets another token, so that none ever comes back. A move is durable after
+        `flush` of both headers. False: nothing was moved: something has the target's name, which is never replaced, or
+        the store cannot do this. After an error, those before the one that it names are moved.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 

@@ -50,6 +50,8 @@ class FileInfo:
     is_folder: bool = False
     link: Link | None = None
     """What it leads to, if it is a symbolic link."""
+    data: bytes | None = None
+    """The whole content, if the listing has read it: that of a small header, on a disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,18 @@ class Headers:
         self.keep(segment, loaded, began)
         return loaded
 
+    def listed(self, segment: str, token: str, data: bytes, began: int) -> Loaded:
+        """The header that a listing has read.
+
+        Raises
+        ------
+        CorruptHeaderError
+            It cannot be believed.
+        """
+        loaded = Loaded(parse_header(data, names.header_path(segment)), token)
+        self.keep(segment, loaded, began)
+        return loaded
+
     async def newer(self, segment: str, token: str) -> Loaded | None:
         """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds.
 

@@ -208,8 +208,9 @@ class Folders:
         for link in [link for scan in scans.values() for link in scan.links]:
             await self._take_link(link)  # first, so that nothing is deleted through one
         seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
+        gone = await self.client.segments.deletes.remove_alone(path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
-        calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files]
+        calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await self.client.segments.deletes.all(calls)
         if depth_max is None:
             await self._remove_all(scans, path)
@@ -314,18 +315,15 @@ class Folders:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
         for link in links:
             await self._take_link(link, target + link[len(source) :])
-        files = [path for scan in scans.values() for path, view in scan.views.items() if not _has_rows(path, view)]
-        for file in [file for file in files if file in scans]:
+        concats = self.client.concats
+        views = {path: view for scan in scans.values() for path, view in scan.views.items()}
+        targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
+        for file in [file for file in targets if file in scans]:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something
-            await self.client.concats.rename(file, target + file[len(source) :])
-        seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
-        rename = partial(self.client.concats.rename, flush=False)
-        renames = [
-            partial(rename, file, target + file[len(source) :], seen[file]) for file in files if file not in scans
-        ]
-        await self.client.store.each(renames)
-        for folder in scans:
-            await self.client.concats.flush_folders(f"{folder}/x", f"{target}{folder[len(source) :]}/x")
+            await concats.rename(file, targets.pop(file))
+        seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
+        moved = await concats.rename_alone(seen, targets)
+        await self.client.store.each([partial(concats.rename, *one) for one in targets.items() if one[0] not in moved])
         for folder in scans:
             if names.listing_path(folder) in scans[folder].views:
                 await self.listings.rows.remove(folder)  # the moved headers have other tokens

@@ -221,11 +221,18 @@ class Listings:
         CorruptHeaderError, PermissionError
             An entry that listings show cannot be read, and `on_error` is ``"raise"``.
         """
+        began = self.client.headers.begin()
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
         rows = await self._rows(folder, found.headers, rowless_max) if with_rows else None
-        scan = await self._complete(folder, listing, found, rows, rowless_max)
+        asked = {path: token for path, token in found.headers.items() if path not in (rows or {})}
+        calls = [
+            partial(self.client.contents.loaded_or_error, path, token, found.read.get(path), began)
+            for path, token in asked.items()
+        ]
+        loads = dict(zip(asked, await self.gather(calls), strict=True))
+        scan = await self._complete(folder, listing, found, loads, rows, rowless_max)
         if on_error == RAISE and scan.errors:
             raise scan.errors[min(scan.errors)]
         return scan
@@ -237,16 +244,20 @@ class Listings:
         return await self.rows.load(folder, headers) if spares_some else None
 
     async def _complete(
-        self, folder: str, listing: Listing, found: Sorted, rows: Mapping[str, Row] | None, rowless_max: int
+        self,
+        folder: str,
+        listing: Listing,
+        found: Sorted,
+        loads: Mapping[str, Loaded | OSError],
+        rows: Mapping[str, Row] | None,
+        rowless_max: int,
     ) -> Scan:
         contents, told = self.client.contents, rows or {}
-        asked = {path: token for path, token in found.headers.items() if path not in told}
-        calls = [partial(contents.loaded_or_error, path, token) for path, token in asked.items()]
         views: dict[str, Snapshot] = {}
         unreadable: dict[str, OSError] = {}
         dead = {}
         read: dict[str, Loaded] = {}
-        for path, loaded in zip(asked, await self.gather(calls), strict=True):
+        for path, loaded in loads.items():
             if isinstance(loaded, OSError):
                 unreadable[path] = loaded
                 continue

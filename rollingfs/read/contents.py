@@ -53,12 +53,15 @@ class Sorted:
     files: tuple[FileInfo, ...]
     folders: tuple[str, ...]
     is_removed: bool
+    read: dict[str, bytes]
+    """The content of header files that the listing has read, by segment."""
     links: tuple[str, ...] = ()
     """The symbolic links that recursive verbs take as what they are: to folders, to nothing, and of hidden names."""
 
     @staticmethod
     def of(entries: Iterable[FileInfo]) -> Sorted:
         headers: dict[str, str | None] = {}
+        read: dict[str, bytes] = {}
         files, folders, links, is_removed = [], [], [], False
         for entry in entries:
             name = entry.path.rpartition("/")[2]
@@ -69,12 +72,15 @@ class Sorted:
             if entry.is_folder:
                 folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
             elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
-                headers[names.segment_of_header(entry.path)] = entry.token
+                segment = names.segment_of_header(entry.path)
+                headers[segment] = entry.token
+                if entry.data is not None:
+                    read[segment] = entry.data
             elif name == names.REMOVED_NAME:
                 is_removed = True
             elif not names.is_hidden(name):
                 files.append(entry)
-        return Sorted(headers, tuple(files), tuple(folders), is_removed, tuple(links))
+        return Sorted(headers, tuple(files), tuple(folders), is_removed, read, tuple(links))
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
         """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""
@@ -295,10 +301,21 @@ class Contents:
 
     # -- files ---------------------------------------------------------------------------------------------
 
-    async def loaded_or_error(self, path: str, token: str | None) -> Loaded | OSError:
-        """The header of a segment, from the cache if it has this token; or the error that is about this header only."""
+    async def loaded_or_error(
+        self, path: str, token: str | None, data: bytes | None = None, began: int = 0
+    ) -> Loaded | OSError:
+        """The header of a segment, from the cache if it has this token; or the error that is about this header only.
+
+        Parameters
+        ----------
+        data
+            The content of the header's file, if a listing that began at `began` has read it with the token.
+        """
         try:
-            return self.headers.by_token(path, token) or await self.headers.load(path)
+            loaded = self.headers.by_token(path, token)
+            if loaded is None and token is not None and data is not None:
+                return self.headers.listed(path, token, data, began)
+            return loaded or await self.headers.load(path)
         except OSError as error:
             if not is_of_entry(error):
                 raise

@@ -221,15 +221,8 @@ class Concats:
 
     # -- rename --------------------------------------------------------------------------------------------
 
-    async def rename(self, path: str, target: str, seen: Loaded | None = None, *, flush: bool = True) -> None:
+    async def rename(self, path: str, target: str) -> None:
         """Give a segment another name, replacing what has that name; start, length, state, policy and attributes stay.
-
-        Parameters
-        ----------
-        seen
-            The header as the caller has just seen it; it spares a look.
-        flush
-            Whether the new name is durable on return. Otherwise the caller flushes both folders (`flush_folders`).
 
         Raises
         ------
@@ -244,10 +237,10 @@ class Concats:
         if path == target:
             await self.segments.lookup.view(path, fresh=True)
             return
-        if await self._moved_whole(path, target, seen):
-            if flush:
-                await self.flush_folders(path, target)
-            return
+        if self.store.backend.removes_whole:
+            loaded = await self.store.headers.load(path)
+            if await self.rename_alone({path: loaded}, {path: target}):
+                return
 
         async def move(deadline_s: float) -> None:
             source = Source(path, str(uuid.uuid4()), target)
@@ -255,18 +248,25 @@ class Concats:
 
         await self.moves.until_marks_hold(path, move, "it is not renamed")
 
-    async def _moved_whole(self, path: str, target: str, seen: Loaded | None) -> bool:
-        """Rename in one step, where the store and the segment allow it."""
-        if not self.store.backend.removes_whole:
-            return False
-        loaded = seen or await self.store.headers.load(path)
-        with if_interrupted(target, "unknown"):
-            return loaded.live and await move_whole(self.store, path, loaded, target)
+    async def rename_alone(self, seen: Mapping[str, Loaded], targets: Mapping[str, str]) -> set[str]:
+        """Rename those of several segments that have only a header, where the store can; returns their old paths.
 
-    async def flush_folders(self, path: str, target: str) -> None:
-        """Make the renames from the folder of one segment to that of another durable."""
-        for one in (target, path):
-            await self.store.backend.flush(names.header_path(one))
+        Parameters
+        ----------
+        seen
+            The headers, by path.
+        targets
+            The new names, by path. Nothing is replaced.
+        """
+        moved = set(seen)  # after an error nobody knows which
+        try:
+            with if_interrupted(next(iter(targets.values()), ""), "unknown"):
+                moved = await move_whole(self.store, seen, targets)
+        finally:
+            names_of = [*(targets[path] for path in moved), *moved]
+            for one in {names.parent(path): path for path in names_of}.values():
+                await self.store.backend.flush(names.header_path(one))
+        return moved
 
     async def _rename(self, source: Source, deadline_s: float) -> None:
         incarnation = str(uuid.uuid4())

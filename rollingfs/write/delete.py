@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -119,8 +119,22 @@ class Deletes:
         except OSError:
             return None  # a commit looks at the header again, and says what is wrong
         with if_interrupted(path, "unknown"):
-            is_gone = await remove_whole(self.store, path, seen)
+            is_gone = await remove_whole(self.store, {path: seen})
         return Buried(path, header, header, (), (), (), is_gone=True) if is_gone else None
+
+    async def remove_alone(self, folder: str, seen: Mapping[str, Loaded]) -> set[str]:
+        """Delete those segments of a tree that have only a header, where the store can; returns their paths."""
+        gone = set(seen)  # after an error nobody knows which
+        try:
+            with if_interrupted(folder, "unknown"):
+                gone = await remove_whole(self.store, seen)
+        finally:
+            await self._flush(gone)
+        return gone
+
+    async def _flush(self, gone: Iterable[str]) -> None:
+        for one in {names.parent(path): path for path in gone}.values():
+            await self.store.backend.flush(names.header_path(one))
 
     async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
         own: list[str] = []
@@ -182,8 +196,7 @@ class Deletes:
                 why = error.strerror or error
                 text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
                 raise OSError(error.errno or errno.EIO, text) from error
-            for one in {names.parent(one.path): one for one in buried if one.is_gone}.values():
-                await self.store.backend.flush(names.header_path(one.path))  # one of each folder
+            await self._flush(one.path for one in buried if one.is_gone)
             for one in buried:
                 if one.is_gone:
                     continue

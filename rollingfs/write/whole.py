@@ -6,10 +6,18 @@ also says what is still to be deleted or settled, so a segment keeps it while an
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
 from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
+
+T = TypeVar("T")
+
+BATCH_MAX = 1024
+"""Maximum segments that one call of the backend deletes or moves."""
 
 
 def is_alone(header: Header) -> bool:
@@ -26,33 +34,55 @@ def is_alone(header: Header) -> bool:
     )
 
 
-async def remove_whole(store: Store, path: str, loaded: Loaded) -> bool:
-    """Delete a segment that is alone; False: nothing was deleted. It is durable once its folder was flushed."""
-    if not store.backend.removes_whole or loaded.token is None or loaded.header is None or not is_alone(loaded.header):
-        return False
-    return await _removed(store, path, loaded.token)
+async def remove_whole(store: Store, seen: Mapping[str, Loaded]) -> set[str]:
+    """Delete those of several segments that are alone; returns their paths. Flush their folders then."""
+    alone = {path: (names.header_path(path), token) for path, token in _alone(store, seen)}
+    return await _taken(store, alone, store.backend.remove_whole)
 
 
 async def remove_grave(store: Store, path: str, grave: Loaded) -> None:
     """Delete a tombstone whose work is done, if no file of the segment is left; the store can do that."""
     is_needed = grave.header is None or not grave.header.deleted or grave.header.must_settle
-    if not is_needed and grave.token is not None and await _removed(store, path, grave.token):
-        await store.backend.flush(names.header_path(path))
+    if not is_needed and grave.token is not None:
+        header = names.header_path(path)
+        if await _taken(store, {path: (header, grave.token)}, store.backend.remove_whole):
+            await store.backend.flush(header)
 
 
-async def _removed(store: Store, path: str, token: str) -> bool:
-    if not await store.backend.remove_whole(names.header_path(path), token):
-        return False
-    store.headers.forget(path)
-    return True
+async def move_whole(store: Store, seen: Mapping[str, Loaded], targets: Mapping[str, str]) -> set[str]:
+    """Move those of several segments that are alone to names where nothing is; returns their old paths.
+
+    Flush all folders then.
+    """
+    alone = {
+        path: (names.header_path(path), token, names.header_path(targets[path])) for path, token in _alone(store, seen)
+    }
+    taken = await _taken(store, alone, store.backend.move_whole)
+    for path in taken:
+        store.headers.forget(targets[path])
+    return taken
 
 
-async def move_whole(store: Store, path: str, loaded: Loaded, target: str) -> bool:
-    """Move a segment that is alone to a name where nothing is; False: nothing was moved. Flush both folders then."""
-    if not store.backend.removes_whole or loaded.token is None or loaded.header is None or not is_alone(loaded.header):
-        return False
-    if not await store.backend.move_whole(names.header_path(path), loaded.token, names.header_path(target)):
-        return False
-    store.headers.forget(path)
-    store.headers.forget(target)
-    return True
+def _alone(store: Store, seen: Mapping[str, Loaded]) -> Iterator[tuple[str, str]]:
+    for path, loaded in seen.items() if store.backend.removes_whole else ():
+        if loaded.live and loaded.header is not None and loaded.token is not None and is_alone(loaded.header):
+            yield path, loaded.token
+
+
+async def _taken(
+    store: Store, files: Mapping[str, T], take: Callable[[Sequence[T]], Awaitable[Sequence[bool]]]
+) -> set[str]:
+    """Call a verb of the backend for the files of several segments, a batch at a time."""
+    taken: set[str] = set()
+    paths = list(files)
+    for start in range(0, len(paths), BATCH_MAX):
+        batch = paths[start : start + BATCH_MAX]
+        is_taken: Sequence[bool] = [True] * len(batch)  # after an error nobody knows
+        try:
+            is_taken = await take([files[path] for path in batch])
+        finally:
+            done = [path for path, is_one in zip(batch, is_taken, strict=True) if is_one]
+            for path in done:
+                store.headers.forget(path)
+        taken.update(done)
+    return taken

@@ -49,8 +49,8 @@ def call_every_verb(backend: Backend) -> None:
         run(backend, coroutine)
     for refused in (
         backend.abort_upload(PendingUpload("/uploading", 0.0, "id")),
-        backend.remove_whole("/x$header", token),
-        backend.move_whole("/x$header", token, "/y$header"),
+        backend.remove_whole([("/x$header", token)]),
+        backend.move_whole([("/x$header", token, "/y$header")]),
     ):
         with pytest.raises(NotImplementedError):
             run(backend, refused)

@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header, Mark, Phase
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
+from rollingfs.runtime.meters import REQUEST
 from rollingfs.write.whole import remove_grave
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
@@ -102,8 +104,8 @@ def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_noth
 def test_a_token_does_not_come_back_with_a_header_that_is_moved_there_and_back(tmp_path):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
     token = drive(backend.create(one, b"content"))
-    assert drive(backend.move_whole(one, token, two))
-    assert drive(backend.move_whole(two, drive(backend.read(two)).token, one))
+    assert drive(backend.move_whole([(one, token, two)])) == [True]
+    assert drive(backend.move_whole([(two, drive(backend.read(two)).token, one)])) == [True]
     with pytest.raises(ConflictError):
         drive(backend.replace(one, b"other", token))
     assert Path(one).read_bytes() == b"content"
@@ -114,7 +116,7 @@ def test_a_whole_move_replaces_nothing(tmp_path, taken):
     backend = LocalBackend()
     token = drive(backend.create(f"{tmp_path}/s$header", b"one"))
     (tmp_path / taken).write_bytes(b"taken")
-    assert not drive(backend.move_whole(f"{tmp_path}/s$header", token, f"{tmp_path}/t$header"))
+    assert drive(backend.move_whole([(f"{tmp_path}/s$header", token, f"{tmp_path}/t$header")])) == [False]
     assert (tmp_path / taken).read_bytes() == b"taken"
     assert (tmp_path / "s$header").read_bytes() == b"one"
 
@@ -123,8 +125,73 @@ def test_a_file_in_the_chunk_folder_keeps_a_header_from_being_removed_whole(tmp_
     backend, header = LocalBackend(), f"{tmp_path}/s$header"
     token = drive(backend.create(header, b"one"))
     (tmp_path / "s$chunks/tmp-ask-1").write_bytes(b"ask")
-    assert not drive(backend.remove_whole(header, token))
+    assert drive(backend.remove_whole([(header, token)])) == [False]
     assert os.path.exists(header)
+
+
+def test_many_are_removed_in_one_call_each_by_its_own_token(tmp_path):
+    backend, count = LocalBackend(), 3 * removing.CLOSED_AT_ONCE
+    headers = [f"{tmp_path}/{index}$header" for index in range(count)]
+    tokens = [drive(backend.create(header, header.encode())) for header in headers]
+    drive(backend.replace(headers[1], b"newer", tokens[1]))
+    os.unlink(headers[2])
+    before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
+    removed = drive(backend.remove_whole(list(zip(headers, tokens, strict=True))))
+    assert removed == [True, False, False] + [True] * (count - 3)
+    assert sorted(os.listdir(tmp_path)) == ["1$chunks", "1$header", "2$chunks"]
+    assert before is None or len(os.listdir("/proc/self/fd")) == before
+    assert not record_locks._held
+
+
+def test_a_recursive_delete_or_move_opens_a_header_twice_and_calls_the_backend_once_for_all(fs, tmp_path, monkeypatch):
+    """Once for the listing, and once under the lock; a delete opens it once more, to free its blocks beside others."""
+    paths = [f"{tmp_path}/a/{index}" for index in range(20)]
+    for path in paths:
+        fs.pipe_file(path, b"few")
+    opened: list[str] = []
+    open_file = os.open
+
+    def note(path, *args, **more):
+        opened.append(str(path))
+        return open_file(path, *args, **more)
+
+    other = RollingFileSystem("file", skip_instance_cache=True)
+    monkeypatch.setattr(os, "open", note)
+    os.utime(tmp_path / "a", (1, 1))  # a folder that has just changed is listed again
+    other.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
+    assert [opened.count(f"{path}$header") for path in paths] == [2] * len(paths)
+    opened.clear()
+    os.utime(tmp_path / "b", (1, 1))
+    other.rm(f"{tmp_path}/b", recursive=True)
+    moved = [path.replace("/a/", "/b/") for path in paths]
+    assert [opened.count(f"{path}$header") for path in moved] == [3] * len(paths)
+    counts = other._client.meters.total()
+    assert [counts[REQUEST + verb].count for verb in ("move_whole", "remove_whole")] == [1, 1]
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("verb", ["remove_whole", "move_whole"])
+def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_path, monkeypatch, verb):
+    for index in range(3):
+        fs.pipe_file(f"{tmp_path}/a/{index}", b"few")
+    refused, holds_only_lock = f"{tmp_path}/a/1$chunks", removing.holds_only_lock
+
+    def refuse(folder: str) -> bool:
+        if folder == refused:
+            raise PermissionError(errno.EACCES, "refused", folder)
+        return holds_only_lock(folder)
+
+    monkeypatch.setattr("rollingfs.backend.local.backend.holds_only_lock", refuse)
+    call = (
+        partial(fs.rm, f"{tmp_path}/a") if verb == "remove_whole" else partial(fs.mv, f"{tmp_path}/a", f"{tmp_path}/b")
+    )
+    with pytest.raises(PermissionError):
+        call(recursive=True)
+    monkeypatch.undo()
+    assert sorted(fs.ls(f"{tmp_path}/a", detail=False)) == [f"{tmp_path}/a/1", f"{tmp_path}/a/2"]
+    assert not fs.exists(f"{tmp_path}/a/0")
+    call(recursive=True)
+    assert os.listdir(tmp_path) == ([] if verb == "remove_whole" else ["b"])
 
 
 def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
@@ -142,7 +209,7 @@ def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
     token, date_anew = drive(backend.create(one, b"one")), disk.date_anew
     monkeypatch.setattr(disk, "date_anew", lambda path: (drive(backend.create(two, b"two")), date_anew(path)))
-    assert not drive(backend.move_whole(one, token, two))
+    assert drive(backend.move_whole([(one, token, two)])) == [False]
     assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
 
 

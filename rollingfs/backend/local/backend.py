@@ -7,15 +7,16 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Link, Listing, Metadata, Over, Part, Upload
 from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, gives_locks_back, record_lock
-from rollingfs.backend.local.removing import holds_only_lock, rename_to_free, take_away
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, gives_locks_back, record_lock
+from rollingfs.backend.local.removing import Closer, holds_only_lock, rename_to_free, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -161,8 +162,7 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
-        with self._locked(path):
-            old = disk.expect_header(path, token)
+        with self._locked(path, token) as old:
             temporary = names.temporary_path(path)
             with disk.new_file(temporary, self.sync, _PRIVATE_MODE) as descriptor:
                 if stat.S_IMODE(old.st_mode) != _PRIVATE_MODE:
@@ -186,8 +186,7 @@ class LocalBackend(Backend):
         try:
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
-                with self._locked(path):
-                    disk.expect_header(path, token)
+                with self._locked(path, token):
                     os.unlink(path)
             else:
                 disk.expect(path, token)  # then a file with another token is not moved at all
@@ -203,38 +202,45 @@ class LocalBackend(Backend):
     # -- whole segments ------------------------------------------------------------------------------------
 
     @gives_locks_back
-    async def remove_whole(self, header: str, token: str) -> bool:
-        with self._alone(header, token) as is_alone:
-            if is_alone:
+    async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
+        with Closer() as closer:
+
+            def remove(header: str) -> bool:
+                closer.take(os.open(header, os.O_RDONLY | nofollow.NO_FOLLOW))
                 os.unlink(header)
-            return is_alone
+                return True
+
+            return [self._if_alone(header, token, remove, closer.take) for header, token in headers]
 
     @gives_locks_back
-    async def move_whole(self, header: str, token: str, target: str) -> bool:
-        with self._alone(header, token) as is_alone:
-            if not is_alone or os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
+    async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
+        for folder in {os.path.dirname(target) for _, _, target in headers}:
+            disk.make_folders(folder, self.sync)
+
+        def move(target: str, header: str) -> bool:
+            if os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
                 return False
-            disk.make_folders(os.path.dirname(target), self.sync)
             disk.date_anew(header)
             return rename_to_free(header, target)
 
-    @contextlib.contextmanager
-    def _alone(self, header: str, token: str) -> Iterator[bool]:
-        """Hold the lock of a segment; whether the header has `token`, and the chunk folder no file of the segment.
+        with Closer() as closer:
+            return [
+                self._if_alone(header, token, partial(move, target), closer.take) for header, token, target in headers
+            ]
 
-        Where the header is gone at the end, the lock goes, and the folder. A process that waits for the lock finds
-        another file in its place, or none, and looks for the header before it makes one.
+    def _if_alone(self, header: str, token: str, take: Callable[[str], bool], close: Close) -> bool:
+        """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
+
+        A process that waits for the lock finds another file in its place, or none, and looks for the header before it
+        makes one.
         """
         folder = names.chunks_folder(names.segment_of_header(header))
-        try:
-            with self._locked(header):
-                disk.expect_header(header, token)
-                yield holds_only_lock(folder)
-                if not os.path.lexists(header):
-                    nofollow.unlink(names.lock_path(header))
-                    disk.remove_folder_if_empty(folder)
-        except ConflictError:
-            yield False
+        with contextlib.suppress(ConflictError), self._locked(header, token, close):
+            if holds_only_lock(folder) and take(header):
+                nofollow.unlink(names.lock_path(header))
+                disk.remove_folder_if_empty(folder)
+                return True
+        return False
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -329,8 +335,15 @@ class LocalBackend(Backend):
     # -- within --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, header: str) -> Iterator[None]:
-        lock = record_lock(names.lock_path(header), until_s())
+    def _locked(self, header: str, token: str, close: Close | None = None) -> Iterator[os.stat_result]:
+        """Hold the lock of a header that must have `token`; its status. The lock's file is closed at the end, or later.
+
+        Raises
+        ------
+        ConflictError
+            The header has another token, or is gone.
+        """
+        lock = record_lock(names.lock_path(header), until_s(), close)
         while True:
             try:
                 mode = os.lstat(header).st_mode
@@ -345,11 +358,14 @@ class LocalBackend(Backend):
                 if os.path.lexists(header):
                     disk.make_folders(os.path.dirname(lock.path), self.sync)
         try:
-            if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
-                nofollow.unlink(lock.path)
-                disk.remove_folder_if_empty(os.path.dirname(lock.path))
-                raise ConflictError(f"{header!r} is gone")
-            yield
+            try:
+                status = disk.expect_header(header, token)
+            except ConflictError:
+                if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
+                    nofollow.unlink(lock.path)
+                    disk.remove_folder_if_empty(os.path.dirname(lock.path))
+                raise
+            yield status
         finally:
             lock.release()
 

@@ -14,6 +14,9 @@ from rollingfs.backend.local import disk
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
+LISTED_BYTES_MAX = 2048
+"""A listing reads a header of at most this size whole."""
+
 
 def canonical(path: str) -> str:
     """The one spelling of a path or URL of a disk: absolute, without empty parts, ``.`` and ``..``.
@@ -52,13 +55,14 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
 
 def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
     """A folder's entry, by what a link leads to; None for a pipe, a device, and an entry that is gone by now."""
-    token, link = None, Link.FILE if entry.is_symlink() else None
+    token, data, status, link = None, None, None, Link.FILE if entry.is_symlink() else None
     try:
-        status = entry.stat()
-        if path.endswith(names.HEADER_SUFFIX) and stat.S_ISREG(status.st_mode):
-            # for headers only: the token spares a later read of the header, and costs an open here
-            with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, newer):
-                token, status = disk.token_of(descriptor, newer), newer
+        if path.endswith(names.HEADER_SUFFIX) and entry.is_file():
+            # for headers only: the token, or the content, spares a later read of the header, and costs an open here
+            with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, status):
+                data = disk.read_exactly(descriptor, 0, min(status.st_size, LISTED_BYTES_MAX))
+                token = disk.make_token(status, data)
+        status = status or entry.stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
             raise
@@ -67,4 +71,5 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
         return FileInfo(path, 0, status.st_mtime, is_folder=True, link=link and Link.FOLDER)
     if not stat.S_ISREG(status.st_mode):
         return None
-    return FileInfo(path, status.st_size, date_of(path, status), token, link=link)
+    whole = data if data is not None and len(data) == status.st_size else None
+    return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole)

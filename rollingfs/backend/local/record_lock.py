@@ -17,7 +17,7 @@ import random
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend.local.nofollow import open_file
@@ -43,6 +43,8 @@ _FLOCK_FORMAT = "hhqqi0q"
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Close = Callable[[int], None]
+"""Closes a file, or sees to it that `close_locks` does."""
 _held: set[int] = set()
 _process_mutex = threading.Lock()
 _of_thread = threading.local()
@@ -128,6 +130,8 @@ class record_lock:  # noqa: N801 - used as a function
     ----------
     until_s
         When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
+    close
+        Closes the file once the lock is released.
 
     Raises
     ------
@@ -139,8 +143,10 @@ class record_lock:  # noqa: N801 - used as a function
         The system or the disk refuses the lock.
     """
 
-    def __init__(self, path: str, until_s: float | None = None) -> None:
+    def __init__(self, path: str, until_s: float | None = None, close: Close | None = None) -> None:
         self.path = path
+        # without those locks, a file that is closed late takes away the lock that the process has by then
+        self._close_file = close if close is not None and _HAS_OFD_LOCKS else _close_lock
         self._wait = _Wait(path, until_s)
         self._descriptor: int | None = None
         self._mutex: threading.Lock | None = None
@@ -192,10 +198,20 @@ class record_lock:  # noqa: N801 - used as a function
         try:
             _unlock(descriptor)
         finally:
-            # forget the descriptor before closing it: afterwards its number may be another thread's file
             self._descriptor = None
-            _held.discard(descriptor)
-            os.close(descriptor)
+            self._close_file(descriptor)
+
+
+def _close_lock(descriptor: int) -> None:
+    close_locks([descriptor])
+
+
+def close_locks(descriptors: Iterable[int]) -> None:
+    """Close files that were locked, and others."""
+    for descriptor in descriptors:
+        # forget the descriptor before closing it: afterwards its number may be another thread's file
+        _held.discard(descriptor)
+        os.close(descriptor)
 
 
 def _unlock(descriptor: int) -> None:

@@ -6,15 +6,21 @@ import contextlib
 import errno
 import functools
 import os
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
 
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import place_of
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, close_locks
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 
+CLOSERS_MAX = 4
+"""Threads that close files which have no name any more."""
+CLOSED_AT_ONCE = 16
+"""Files that such a thread is given at once; at most six times as many are open."""
 _HERE = -100
 """Linux: relative paths begin in the process's folder."""
 _NO_REPLACE = 1
@@ -60,6 +66,35 @@ def take_away(path: str, token: str, sync: bool) -> None:
 def holds_only_lock(folder: str) -> bool:
     """Whether nothing but the lock of a segment is in its chunk folder."""
     return HAS_RECORD_LOCKS and os.listdir(folder) == [names.LOCK_NAME]
+
+
+class Closer:
+    """Closes removed files in threads, while the caller goes on: the disk frees their blocks then, which takes time."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(CLOSERS_MAX, "rollingfs-close")
+        self._parts: deque[Future[None]] = deque()
+        self._open: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
+        close_locks(self._open)
+
+    def take(self, descriptor: int) -> None:
+        """Close a file soon."""
+        self._open.append(descriptor)
+        if len(self._open) < CLOSED_AT_ONCE:
+            return
+        part, self._open = self._open, []
+        try:
+            self._parts.append(self._threads.submit(close_locks, part))
+        except RuntimeError:  # the program ends: no thread can begin
+            close_locks(part)
+        if len(self._parts) > CLOSERS_MAX:
+            self._parts.popleft().result()
 
 
 def rename_to_free(path: str, target: str) -> bool:
