@@ -77,7 +77,7 @@ def parse_seconds(value: int | float | str) -> float:
 
 @dataclass(frozen=True, slots=True, init=False)
 class RollingPolicy:
-    """The rule by which a segment rolls to a new chunk. The segment's header keeps it.
+    """The rule by which a segment rolls to a new chunk, and joins chunks. The segment's header keeps it.
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ class RollingPolicy:
         chunk; None for never. Rounded to milliseconds.
     inline_bytes
         The header keeps at most this many of the newest bytes (0 to 1 MiB); never more than `max_bytes`.
+    consolidate
+        Whether upkeep (``rollingfs run``) joins small neighbouring chunks to chunks of about `max_bytes`.
 
     Raises
     ------
@@ -98,12 +100,14 @@ class RollingPolicy:
     max_bytes: int
     max_age: float | None
     inline_bytes: int
+    consolidate: bool
 
     def __init__(
         self,
         max_bytes: int | str = MAX_BYTES_DEFAULT,
         max_age: float | str | None = None,
         inline_bytes: int | str = INLINE_BYTES_DEFAULT,
+        consolidate: bool = True,
     ) -> None:
         size, inline = parse_bytes(max_bytes), parse_bytes(inline_bytes)
         age = None if max_age is None else parse_seconds(max_age)
@@ -113,9 +117,12 @@ class RollingPolicy:
             raise ValueError(f"inline_bytes is {inline}: it must be 0 to {INLINE_BYTES_MAX}")
         if age is not None and not MAX_AGE_S_MIN <= age <= MAX_AGE_S_MAX:
             raise ValueError(f"max_age is {age}: it must be {MAX_AGE_S_MIN} to {MAX_AGE_S_MAX:.0f} seconds, or None")
+        if not isinstance(consolidate, bool):
+            raise ValueError(f"consolidate is {consolidate!r}: it must be True or False")
         object.__setattr__(self, "max_bytes", size)
         object.__setattr__(self, "max_age", None if age is None else round(age * 1000) / 1000)
         object.__setattr__(self, "inline_bytes", inline)
+        object.__setattr__(self, "consolidate", consolidate)
 
     @property
     def tail_bytes_max(self) -> int:

@@ -106,7 +106,6 @@ ELSEWHERE = {
     "maintenance/pieces": "maintenance/test_export",
     "maintenance/rebuild_evidence": "maintenance/test_rebuild_plan",
     "maintenance/remains": "maintenance/test_erase",
-    "maintenance/runs": "maintenance/test_consolidate",
     "maintenance/steps": "maintenance/test_consolidate",
     "maintenance/survey": "maintenance/test_references",
     "maintenance/swaps": "maintenance/test_consolidate",

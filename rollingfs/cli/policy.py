@@ -39,6 +39,10 @@ def policy(
     inline_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="The longest inline tail of the segment.")
     ] = None,
+    consolidate: Annotated[
+        bool | None,
+        typer.Option("--consolidate/--no-consolidate", help="Whether run joins small chunks of the segment (it does)."),
+    ] = None,
 ) -> None:
     """Show the policies of a segment or folder; with options, change them first.
 
@@ -62,6 +66,7 @@ def policy(
             "max_bytes": max_bytes,
             "max_age": KEEP if max_age is None else (None if max_age == NEVER else max_age),
             "inline_bytes": inline_bytes,
+            "consolidate": consolidate,
         }
     except ValueError as error:
         raise WrongUsage(str(error)) from error
@@ -73,7 +78,7 @@ def policy(
         place.fs.set_policy(place.path, **changes)
     found = place.fs.get_policy(place.path)
     levels = {"segment": found.segment, "folder": found.folder, "filesystem": found.filesystem}
-    lines = [_rolling(found.rolling)] if found.rolling is not None else []
+    lines = [f"rolling: {policy_text(found.rolling)}"] if found.rolling is not None else []
     lines.append(f"offload: {_words(found.offload)}")
     lines += [f"  {name}: {_words(level)}" for name, level in levels.items() if level is not None]
     if session.json:
@@ -83,13 +88,15 @@ def policy(
         output.say(line)
 
 
-def _rolling_with(name: str, value: str) -> RollingPolicy:
+def _rolling_with(name: str, value: Any) -> RollingPolicy:
     return RollingPolicy(**{name: value})
 
 
-def _rolling(policy: RollingPolicy) -> str:
+def policy_text(policy: RollingPolicy) -> str:
+    """A rolling policy in words."""
     age = NEVER if policy.max_age is None else f"{policy.max_age:g}s"
-    return f"rolling: max_bytes={policy.max_bytes:,} max_age={age} inline_bytes={policy.inline_bytes:,}"
+    text = f"max_bytes={policy.max_bytes:,} max_age={age} inline_bytes={policy.inline_bytes:,}"
+    return text if policy.consolidate else f"{text} consolidate=no"
 
 
 def _words(policy: OffloadPolicy | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,19 +31,26 @@ def run(
     grace: Annotated[
         str | None, typer.Option(metavar="TIME", help="As of collect: leave younger files alone (24h).")
     ] = None,
+    readers_grace: Annotated[
+        str, typer.Option(metavar="TIME", help="As --grace of consolidate: leave joined files to readers.")
+    ] = "10min",
 ) -> None:
-    """Apply retention, offload policies and collection to all streams and segments below FOLDER, until stopped.
+    """Apply retention, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
     One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
     do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
 
-    With --json: round, name, stream, dropped_bytes, deleted, chunks, moved_bytes, files, collected_bytes and failed of
-    each, on a line of its own; then the sums, as name null with streams, segments and seconds.
+    With --json: round, name, stream, dropped_bytes, deleted, joined_chunks, joined_to, joined_bytes,
+    write_amplification, chunks, moved_bytes, files, collected_bytes and failed of each, on a line of its own; then the
+    sums, as name null with streams, segments and seconds.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
         raise WrongUsage(f"--every {every}: it must be more than 0")
-    grace_s = value_of("--grace", grace, parse_duration)
+    graces = {
+        "grace_s": value_of("--grace", grace, parse_duration),
+        "readers_grace_s": value_of("--readers-grace", readers_grace, parse_duration),
+    }
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:
@@ -51,7 +58,7 @@ def run(
         while True:
             session.code = errors.DONE
             try:
-                _round(session, place, number, grace_s, stop)
+                _round(session, place, number, graces, stop)
             except OSError as error:
                 if once or number == 1:
                     raise
@@ -81,10 +88,10 @@ def _pause_s(spent_s: float, every_s: float) -> float:
     return every_s - spent_s % every_s
 
 
-def _round(session: Session, place: Place, number: int, grace_s: float | None, stop: Stop) -> None:
+def _round(session: Session, place: Place, number: int, graces: dict[str, Any], stop: Stop) -> None:
     began_s = time.monotonic()
     results = []
-    for one in _kept(session, place, STEPS, stop, grace_s):
+    for one in _kept(session, place, STEPS, stop, **graces):
         results.append(one)
         _report(session, one, number)
     whole = total(results)
@@ -99,12 +106,10 @@ def _round(session: Session, place: Place, number: int, grace_s: float | None, s
     )
 
 
-def _kept(
-    session: Session, place: Place, steps: Collection[str], stop: Stop, grace_s: float | None = None
-) -> Iterator[Upkept]:
+def _kept(session: Session, place: Place, steps: Collection[str], stop: Stop, **graces: Any) -> Iterator[Upkept]:
     """Keep all folders below a place; the errors of those that cannot be listed are named."""
     core = place.core
-    upkeep = Upkeep(core.client, steps, grace_s=grace_s, is_stopped=stop)
+    upkeep = Upkeep(core.client, steps, **graces, is_stopped=stop)
     unlisted: dict[str, OSError] = {}
     folders = core.run(upkeep.folders(place.name, unlisted))
     for path, error in unlisted.items():
@@ -158,23 +163,20 @@ def _complain(session: Session, one: Upkept) -> None:
 
 
 def _fields(one: Upkept, number: int) -> dict[str, object]:
-    return {
-        "round": number,
-        "name": one.path,
-        "stream": one.is_stream,
-        **output.picked(one, "dropped_bytes deleted"),
-        "chunks": one.offloaded.chunks,
-        "moved_bytes": one.offloaded.bytes,
-        **output.picked(one, "files collected_bytes failed"),
-    }
+    return {"round": number, "name": one.path, "stream": one.is_stream, **one.as_fields()}
 
 
 def _said(one: Upkept) -> str:
     """What was done, in words."""
-    parts = []
+    parts, joined = [], one.consolidated
     if one.dropped_bytes or one.deleted:
         gone = f" with {count_text(len(one.deleted), 'segment')}" if one.deleted else ""
         parts.append(f"retention dropped {one.dropped_bytes:,} bytes{gone}")
+    if joined.replaced:
+        parts.append(
+            f"{count_text(joined.replaced, 'chunk')} of {joined.bytes:,} bytes joined to {joined.written:,} "
+            f"(write amplification {one.write_amplification:.2f})"
+        )
     if one.offloaded.chunks:
         parts.append(f"{count_text(one.offloaded.chunks, 'chunk')} of {one.offloaded.bytes:,} bytes moved")
     if one.files:

@@ -15,6 +15,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
+from rollingfs.cli.policy import policy_text
 from rollingfs.cli.session import Session
 from rollingfs.errors import visible
 from rollingfs.folders.listing import Info
@@ -90,7 +91,7 @@ def info(session: Session, path: PathsOf) -> None:
     """Show what is known of segments, plain files or folders.
 
     With --json: for each, an object with the names of fs.info, on a line of its own; of segments and plain files also
-    policy, epoch, owner and attrs.
+    policy, epoch, owner, rewritten, write_amplification and attrs.
     """
     for _, place in session.each(path):
         found = place.fs.info(place.path)
@@ -118,15 +119,20 @@ def _value(name: str, value: Any) -> str:
 
 def _more(segment: Segment) -> dict[str, Any]:
     """What the handle of a segment has beyond `fs.info`."""
-    return {"policy": segment.policy, "epoch": segment.epoch, "owner": segment.owner, "attrs": dict(segment.attrs)}
+    found = output.picked(segment, "policy epoch owner rewritten")
+    return found | {"write_amplification": _amplification(segment), "attrs": dict(segment.attrs)}
+
+
+def _amplification(segment: Segment) -> float:
+    """How often a byte has been written, by its append and by consolidations, on average."""
+    return round(1 + segment.rewritten / max(segment.length, 1), 3)
 
 
 def _details(segment: Segment) -> list[tuple[str, str]]:
     """The same for people."""
-    policy = segment.policy
-    age = "never" if policy.max_age is None else f"{policy.max_age:g} s"
     rows = [
-        ("rolls at", f"max_bytes={policy.max_bytes:,} max_age={age} inline_bytes={policy.inline_bytes:,}"),
+        ("rolls at", policy_text(segment.policy)),
+        ("rewritten", f"{segment.rewritten:,} (write amplification {_amplification(segment):.2f})"),
         ("epoch", f"{segment.epoch}" + (f", held by {segment.owner}" if segment.owner else "")),
     ]
     return rows + [(f"attr {name}", value) for name, value in sorted(segment.attrs.items())]

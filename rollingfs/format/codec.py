@@ -109,6 +109,8 @@ def _lines(header: Header) -> Iterable[str]:
         yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
     if header.root is not None:
         yield f"root {header.root}"
+    if header.rewritten:
+        yield f"rewritten {header.rewritten}"
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
         for mark in marks:
             yield f"{kind} {mark.txn} {tokens.quote_path(mark.source)}"
@@ -195,6 +197,7 @@ _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
     "offload": lambda parts: {"offload": line_codec.parse_offload(parts)},
     "origin": _parse_origin,
     "root": _word("root", tokens.uuid),
+    "rewritten": _word("rewritten", tokens.number),
 }
 """The parsers of lines that a header has once: each gives fields of the header."""
 _MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {

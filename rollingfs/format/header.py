@@ -225,6 +225,8 @@ class Header:
     origin: Origin | None = None
     root: str | None = None
     """The incarnation from which renames have made this one; None if there was none. Offsets mean the same in both."""
+    rewritten: int = 0
+    """Bytes that consolidations have written anew since the incarnation began."""
     merges: tuple[Mark, ...] = ()
     aborts: tuple[Mark, ...] = ()
     created_ms: int = 0

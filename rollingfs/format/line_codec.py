@@ -195,7 +195,8 @@ def parse_state(parts: Sequence[str]) -> dict[str, Any]:
 
 def format_policy(policy: RollingPolicy) -> str:
     line = f"policy max_bytes={policy.max_bytes} inline_bytes={policy.inline_bytes}"
-    return line + (f" max_age_ms={round(policy.max_age * 1000)}" if policy.max_age is not None else "")
+    age = f" max_age_ms={round(policy.max_age * 1000)}" if policy.max_age is not None else ""
+    return line + age + ("" if policy.consolidate else " consolidate=0")
 
 
 def parse_policy(parts: Sequence[str]) -> RollingPolicy:
@@ -204,11 +205,11 @@ def parse_policy(parts: Sequence[str]) -> RollingPolicy:
 
 @lru_cache(maxsize=64)  # the segments of a folder mostly have the same one
 def _policy(*parts: str) -> RollingPolicy:
-    parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms"), tokens.number)
+    parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms", "consolidate"), tokens.number)
     fields = tokens.fields(parts, parsers, strict=False)
     tokens.need(fields, "max_bytes", "inline_bytes")
     age = fields["max_age_ms"] / 1000 if "max_age_ms" in fields else None
-    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"])
+    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"], fields.get("consolidate", 1) != 0)
 
 
 def format_offload(policy: OffloadPolicy) -> str:

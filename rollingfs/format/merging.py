@@ -120,6 +120,7 @@ def renamed(
         attrs=source.attrs,
         merges=(mark,),
         root=source.lineage,
+        rewritten=source.rewritten,
         created_ms=source.created_ms,
         modified_ms=source.modified_ms,
         unknown=source.unknown,

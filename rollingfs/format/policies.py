@@ -24,11 +24,13 @@ class PolicyChange:
     max_bytes: int | str | None = None
     max_age: float | str | Keep | None = KEEP
     inline_bytes: int | str | None = None
+    consolidate: bool | None = None
 
     @property
     def is_of_offload_alone(self) -> bool:
         """Whether nothing else changes."""
-        return self.max_bytes is None and self.max_age is KEEP and self.inline_bytes is None
+        rolling = (self.max_bytes, self.inline_bytes, self.consolidate)
+        return self.max_age is KEEP and all(value is None for value in rolling)
 
     @property
     def changes_nothing(self) -> bool:
@@ -58,6 +60,7 @@ class PolicyChange:
             policy.max_bytes if self.max_bytes is None else self.max_bytes,
             policy.max_age if self.max_age is KEEP else self.max_age,
             policy.inline_bytes if self.inline_bytes is None else self.inline_bytes,
+            policy.consolidate if self.consolidate is None else self.consolidate,
         )
 
 

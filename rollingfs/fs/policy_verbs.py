@@ -24,6 +24,7 @@ async def set_policy(
     max_bytes: int | str | None = None,
     max_age: float | str | Keep | None = KEEP,
     inline_bytes: int | str | None = None,
+    consolidate: bool | None = None,
 ) -> None:
     """Change the policies of a live segment, or the offload policy of a folder; what is not given stays as it is.
 
@@ -35,7 +36,7 @@ async def set_policy(
     ----------
     offload
         Which chunks `Stream.offload` and ``rollingfs run`` move to a tier; None to remove the policy.
-    max_bytes, inline_bytes
+    max_bytes, inline_bytes, consolidate
         As of `RollingPolicy`, for a segment.
     max_age
         The same; None for never.
@@ -55,9 +56,11 @@ async def set_policy(
     """
     if offload is not KEEP and offload is not None:
         offload = OffloadPolicy.of(offload, f"{at.path}: offload")
-    change = PolicyChange(offload, max_bytes, max_age, inline_bytes)
+    change = PolicyChange(offload, max_bytes, max_age, inline_bytes, consolidate)
     if change.changes_nothing:
-        raise TypeError(f"{at.path}: give offload, max_bytes, max_age or inline_bytes; nothing was written")
+        raise TypeError(
+            f"{at.path}: give offload, max_bytes, max_age, inline_bytes or consolidate; nothing was written"
+        )
     if not at.is_bound and await is_folder(at.client, at.path):
         await _set_of_folder(at, change)
         return
@@ -69,8 +72,8 @@ async def set_policy(
 async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
     if not change.is_of_offload_alone:
         raise TypeError(
-            f"{at.path} is a folder, and max_bytes, max_age and inline_bytes are those of a segment; nothing was "
-            "written: set them for its segments"
+            f"{at.path} is a folder, and max_bytes, max_age, inline_bytes and consolidate are those of a segment; "
+            "nothing was written: set them for its segments"
         )
     from rollingfs.stream.stream_verbs import StreamVerbs  # as in `opening`: most users open no stream
 

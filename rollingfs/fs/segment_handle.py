@@ -121,6 +121,12 @@ class Segment(ByHandle):
         return self._snapshot.policy or self._binding.client.segments.policy
 
     @property
+    def rewritten(self) -> int:
+        """Bytes that consolidations have written anew."""
+        header = self._snapshot.header
+        return 0 if header is None else header.rewritten
+
+    @property
     def created(self) -> datetime:
         """When this incarnation was created (UTC); for a plain file, when it was last changed."""
         return self._snapshot.created

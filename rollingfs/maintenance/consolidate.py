@@ -22,7 +22,7 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
-from rollingfs.maintenance.runs import plan, size_of
+from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, may_join, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, clipped, is_there, live, window
 from rollingfs.read.piece_checks import PieceChecks
@@ -51,6 +51,11 @@ class Consolidated:
     """Joined on the server."""
     copied_bytes: int = 0
     """Read and written through this client."""
+
+    @property
+    def bytes(self) -> int:
+        """Written anew."""
+        return self.joined_bytes + self.copied_bytes
 
     def plus(self, other: Consolidated) -> Consolidated:
         """Both together."""
@@ -107,18 +112,35 @@ class Consolidator:
             if segment is None and await self._is_plain(path):
                 return Consolidated()
             raise
+        return await self._consolidate(path, header, ASKED, grace_s, Steps(header.size, progress))
+
+    async def keep(self, path: str, header: Header, grace_s: float = READERS_GRACE_S) -> Consolidated:
+        """Join what upkeep joins by the segment's policy, if there is anything; otherwise as `consolidate`.
+
+        Parameters
+        ----------
+        header
+            The segment's newest, as far as is known.
+        """
+        if not may_join(header):
+            return Consolidated()
+        return await self._consolidate(path, header, BY_ITSELF, grace_s, Steps(header.size, None))
+
+    async def _consolidate(self, path: str, header: Header, rule: Rule, grace_s: float, steps: Steps) -> Consolidated:
         await finish_drops(self.committer.loop, path, header)
-        start, steps = header.start, Steps(header.size, progress)
+        start = header.start
+        known: Header | None = header
         result, position, is_last = Consolidated(), 0, False
         while not is_last:
             bytes_max = max(BATCH_BYTES, 2 * header.policy.max_bytes)
-            found = await window(self.store, path, header.segment, position, bytes_max)
-            header, is_last = found.header, found.is_last
-            position = max(position, header.start)
-            chunks = [clipped(chunk, position) if chunk.start < position else chunk for chunk in found.chunks]
-            position, runs = plan(chunks, header.policy.max_bytes, is_last=is_last, sealed=header.sealed)
+            found = await window(self.store, path, header.segment, position, bytes_max, known)
+            header = known = found.header
+            is_last, max_bytes = found.is_last, header.policy.max_bytes
+            position, runs = plan(found.chunks, max_bytes, is_last=is_last, sealed=header.sealed, rule=rule)
             if runs:
-                result = result.plus(await self._join_and_swap(path, header, runs, grace_s, steps))
+                head = runs[0][0]
+                runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
+                result, known = result.plus(await self._join_and_swap(path, header, runs, grace_s, steps)), None
             steps.reach(position - start)
         steps.reach(steps.total)
         return result
@@ -145,7 +167,7 @@ class Consolidator:
             raise
         uploads.add(swap.stored for swap in swaps)
         if swaps:
-            swapper = Swapper(self.committer, path, header.segment, grace_s)
+            swapper = Swapper(self.committer, path, header.segment, grace_s, rewrites=True)
             done = await uploads.settle(swapper.commit(swaps, uploads))
         result = Consolidated()
         for swap in done:

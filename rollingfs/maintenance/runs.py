@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-from rollingfs.format.header import Chunk
+from rollingfs.format.header import Chunk, Header, Phase
 
 PARTS_MAX = 10_000
-"""Maximum bytes of one object, on S3."""
+"""Maximum parts of one object, on S3."""
 RUN_BYTES_MAX = 1024**4
 """Maximum bytes of one run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, so a run has few parts."""
-GAIN_MIN = 4
-"""A run is joined if all but its largest chunk are at least a quarter of that one. So a byte is copied few times."""
+GAIN_MIN = 1.25
+"""A run has at least this many times the bytes of its largest chunk. So a byte is copied few times."""
+LAYER = 8
+"""A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than one of layer n - 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which chunks of a segment are joined while it grows. In a sealed segment, all are that fit one chunk.
+
+    Parameters
+    ----------
+    small_share
+        Chunks of at least this share of `max_bytes` stay as they are.
+    count_min
+        Fewer neighbours than this stay as they are.
+    by_layers
+        What does not fill a chunk of `max_bytes` yet is joined only to chunks that stay small, and only to those of a
+        higher layer than all their parts have.
+    """
+
+    small_share: float
+    count_min: int
+    by_layers: bool
+
+
+ASKED = Rule(math.inf, 2, by_layers=False)
+"""What somebody asks for is done now."""
+BY_ITSELF = Rule(1 / 4, 32, by_layers=True)
+"""What upkeep does. A byte is written anew at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
+each layer that its chunk has above itself, and once after the seal of the segment."""
+
+
+def may_join(header: Header) -> bool:
+    """Whether upkeep may find something to join, as far as the header alone tells."""
+    count_min = 2 if header.sealed else BY_ITSELF.count_min
+    return header.policy.consolidate and header.phase is not Phase.MERGING and header.chunk_count >= count_min
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
@@ -20,14 +58,15 @@ def size_of(chunks: Sequence[Chunk]) -> int:
 
 
 def plan(
-    chunks: Sequence[Chunk], max_bytes: int, *, is_last: bool, sealed: bool
+    chunks: Sequence[Chunk], max_bytes: int, *, is_last: bool, sealed: bool, rule: Rule = ASKED
 ) -> tuple[int, list[tuple[Chunk, ...]]]:
     """The runs to join, each into one chunk, and the offset from which to plan on.
 
     Parameters
     ----------
     chunks
-        Consecutive ones.
+        Consecutive ones. The first counts as long as it was before a truncation cut it, so that no truncation changes
+        the runs behind it.
     max_bytes
         Of a chunk.
     is_last
@@ -35,27 +74,63 @@ def plan(
     sealed
         Whether nothing will be added; then all that can be joined is joined.
     """
-    groups = _groups(chunks, min(max_bytes, RUN_BYTES_MAX))
-    if not is_last and len(groups) > 1:
-        groups.pop()
-    runs = [run for group in groups for run in ([group] if sealed else _worthy(group)) if len(run) > 1]
-    return groups[-1][-1].end if groups else 0, runs
-
-
-def _groups(chunks: Sequence[Chunk], max_bytes: int) -> list[tuple[Chunk, ...]]:
-    """Cut into runs as long as fit one chunk."""
     groups: list[tuple[Chunk, ...]] = []
+    runs: list[list[tuple[Chunk, ...]]] = []
+    small_bytes = math.inf if sealed else max_bytes * rule.small_share
+    for stretch in _stretches(chunks, small_bytes):
+        *full, last = found = list(_groups(stretch, min(max_bytes, RUN_BYTES_MAX)))
+        groups += found
+        if sealed:
+            runs += [[group] for group in found]
+        elif len(stretch) < rule.count_min:
+            runs += [[] for _ in found]
+        else:
+            runs += [_worthy(group, _gains) for group in full]
+            is_worth = partial(_rises, max_bytes) if rule.by_layers else _gains
+            small = _groups(last, min(max_bytes, small_bytes - 1))
+            runs.append([run for group in small for run in _worthy(group, is_worth)])
+    if not is_last and len(groups) > 1:
+        del groups[-1], runs[-1]
+    return groups[-1][-1].end if groups else 0, [run for found in runs for run in found if len(run) > 1]
+
+
+def _stretches(chunks: Sequence[Chunk], small_bytes: float) -> Iterator[tuple[Chunk, ...]]:
+    """Cut into neighbours that may be joined: what is not small, or lies in a tier, stands alone."""
+    first = 0
+    for index, chunk in enumerate(chunks):
+        if chunk.tier or chunk.length >= small_bytes:
+            yield from filter(None, (tuple(chunks[first:index]), (chunk,)))
+            first = index + 1
+    yield from filter(None, [tuple(chunks[first:])])
+
+
+def _groups(chunks: Sequence[Chunk], max_bytes: float) -> Iterator[tuple[Chunk, ...]]:
+    """Cut into runs as long as fit one chunk."""
     first = size = 0
     for index, chunk in enumerate(chunks):
-        is_apart = chunk.tier or chunks[index - 1].tier  # what lies in a tier stays as it is
-        if index > first and (is_apart or size + chunk.length > max_bytes or index - first >= PARTS_MAX):
-            groups.append(tuple(chunks[first:index]))
+        if index > first and (size + chunk.length > max_bytes or index - first >= PARTS_MAX):
+            yield tuple(chunks[first:index])
             first, size = index, 0
         size += chunk.length
-    return [*groups, tuple(chunks[first:])] if chunks else []
+    yield tuple(chunks[first:])
 
 
-def _worthy(run: tuple[Chunk, ...]) -> list[tuple[Chunk, ...]]:
+def _gains(largest: int, whole: int) -> bool:
+    return whole >= GAIN_MIN * largest
+
+
+def _rises(max_bytes: int, largest: int, whole: int) -> bool:
+    return _layer(whole, max_bytes) < _layer(largest, max_bytes)
+
+
+def _layer(size: int, max_bytes: int) -> int:
+    layer = 0
+    while size * LAYER**layer < max_bytes:
+        layer += 1
+    return layer
+
+
+def _worthy(run: tuple[Chunk, ...], is_worth: Callable[[int, int], bool]) -> list[tuple[Chunk, ...]]:
     """The parts of a run that are worth joining: all of it, or what lies beside a chunk too large for the rest."""
     found: list[tuple[Chunk, ...]] = []
     waiting = [run]
@@ -65,7 +140,7 @@ def _worthy(run: tuple[Chunk, ...]) -> list[tuple[Chunk, ...]]:
             continue
         sizes = [chunk.length for chunk in part]
         largest = sizes.index(max(sizes))
-        if (sum(sizes) - sizes[largest]) * GAIN_MIN >= sizes[largest]:
+        if is_worth(sizes[largest], sum(sizes)):
             found.append(part)
         else:
             waiting += [part[largest + 1 :], part[:largest]]

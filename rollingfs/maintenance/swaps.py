@@ -53,8 +53,15 @@ class Window:
     is_last: bool
 
 
-async def window(store: Store, path: str, segment: str, position: int, bytes_max: int) -> Window:
-    """The newest header of an incarnation, and the chunks from `position` on.
+async def window(
+    store: Store, path: str, segment: str, position: int, bytes_max: int, known: Header | None = None
+) -> Window:
+    """A header of an incarnation, and the chunks from `position` on.
+
+    Parameters
+    ----------
+    known
+        A header that serves as long as its index pages are there; by default the newest is loaded.
 
     Raises
     ------
@@ -64,11 +71,12 @@ async def window(store: Store, path: str, segment: str, position: int, bytes_max
         Its index pages change all the time.
     """
     for _ in range(LOOKS_MAX):
-        header = await live(store, path, segment)
+        header = await live(store, path, segment) if known is None else known
         try:
             return await window_of(store, path, header, position, bytes_max)
         except FileNotFoundError:
-            if (await live(store, path, segment)).version == header.version:
+            known = await live(store, path, segment)
+            if known.version == header.version:
                 raise
     raise ConflictError(f"{path}: its index pages changed {LOOKS_MAX} times while they were read; try again")
 
@@ -128,6 +136,8 @@ class Swapper:
         Whether old files that others delete stay as long: each gets a line of its own, beside the hint.
     tier
         The tier in which the new files lie.
+    rewrites
+        Whether the header counts the bytes of the new files as written anew.
     """
 
     def __init__(
@@ -139,6 +149,7 @@ class Swapper:
         *,
         protects: bool = False,
         tier: Tier | None = None,
+        rewrites: bool = False,
     ) -> None:
         self.committer = committer
         self.store = committer.store
@@ -147,6 +158,7 @@ class Swapper:
         self.grace_s = grace_s
         self.protects = protects
         self.tiers = () if tier is None else (tier,)
+        self.rewrites = rewrites
 
     async def commit(self, swaps: Sequence[Swap], uploads: Uploads) -> list[Swap]:
         """Replace the old chunks by the new ones; returns the swaps that took place."""
@@ -165,7 +177,10 @@ class Swapper:
             now_ms = self.store.now_ms()
             after_ms = now_ms + round(self.grace_s * 1000) if self.grace_s else 0
             drops = await self._drops(gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
-            changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops))
+            anew = sum(swap.stored.size for swap in done) if self.rewrites else 0
+            changed = replace(
+                found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=found.rewritten + anew
+            )
             return merging.with_tiers(changed, self.tiers)
 
         committed = await self.committer.commit(self.path, step, uploads=[uploads])

@@ -26,6 +26,7 @@ from rollingfs.spark.operations import (
     OFFLOAD,
     OPERATIONS,
     ROW_SCHEMA,
+    UPKEEP,
     Keep,
     Place,
     Row,
@@ -87,14 +88,15 @@ def maintain(
         One or several, on one backend: segments, folders (all segments below them), patterns; and its options.
     operations
         Done in this order: ``retain``, ``trim`` (these to whole streams, whose folders must be among the URLs),
-        ``info``, ``verify``, ``truncate``, ``seal``, ``consolidate``, ``offload``, ``export``, ``collect``.
+        ``info``, ``verify``, ``truncate``, ``seal``, ``upkeep`` (a round of ``rollingfs run``, with
+        ``retain``), ``consolidate``, ``offload``, ``export``, ``collect``.
     keep, align
         For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
     target, target_options, overwrite
         For ``export``: the URL of a folder, options of its store, whether to replace files of other content there.
     grace, readers_grace
         Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (by default 24 hours; less is your
-        promise that nobody writes), and ``consolidate`` leaves old files to readers.
+        promise that nobody writes), and ``consolidate`` leaves old files to readers; so does ``upkeep``.
     cut, tier, after_bytes, after_age, deletion_lag
         For ``trim``, a cut of streams or its text. For ``offload``, as of `Stream.offload`; without, by the policies.
     dry_run, threads, progress
@@ -172,7 +174,8 @@ def _settings(
     if asked is not None and OFFLOAD not in wanted:
         raise ValueError("tier=, after_bytes=, after_age= and deletion_lag= are of 'offload', and no other operation")
     meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
-    of_streams = tuple(operation for operation in STREAM_OPERATIONS if operation in wanted)
+    kept = wanted | {RETAIN} if UPKEEP in wanted else wanted
+    of_streams = tuple(operation for operation in STREAM_OPERATIONS if operation in kept)
     settings = Settings(
         tuple(operation for operation in OPERATIONS if operation in wanted),
         None if keep is None else Keep(parse_bytes(keep), align),
@@ -182,7 +185,7 @@ def _settings(
         asked=asked,
         before=of_streams[-1] if of_streams else INFO,
     )
-    return settings, StreamSettings(of_streams, meant, dry_run)
+    return settings, StreamSettings(of_streams, meant, dry_run, must_be=bool(wanted & {*STREAM_OPERATIONS}))
 
 
 def _place(options: Options, paths: Sequence[str], export: _Export) -> Place:
@@ -249,6 +252,8 @@ def _keep_streams(
     if RETAIN in settings.operations:
         folders |= set(streams_of(paths))
     if not folders:
+        if not settings.must_be:
+            return {}
         raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
     work = partial(keep_stream, options, settings)
     if spark is None:

@@ -19,14 +19,16 @@ from rollingfs.maintenance.verify import damaged
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
-from rollingfs.stream.upkeep import collect_segment, offload_segment
+from rollingfs.stream.upkeep import STEPS, Upkeep, collect_segment, offload_segment
 
 INFO = "info"
 COLLECT = "collect"
 EXPORT = "export"
 OFFLOAD = "offload"
-OPERATIONS = (INFO, "verify", "truncate", "seal", "consolidate", OFFLOAD, EXPORT, COLLECT)
+UPKEEP = "upkeep"
+OPERATIONS = (INFO, "verify", "truncate", "seal", UPKEEP, "consolidate", OFFLOAD, EXPORT, COLLECT)
 """In the order in which they are done to a segment."""
 NOT_OF_HIDDEN = frozenset({"truncate", "seal", OFFLOAD})
 """What is not done to the memory of a stream: no retention could go on with it."""
@@ -133,7 +135,7 @@ def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
         try:
             work.segment = fs.segment(path)
         except FileNotFoundError:
-            if COLLECT not in settings.operations:
+            if not {COLLECT, UPKEEP} & {*settings.operations}:
                 return None
             work.collect_remains(fs)
         else:
@@ -172,6 +174,8 @@ class Work:
                 self._note(_export(fs, self.segment, self._settings))
             elif operation == OFFLOAD:
                 self._note(_offload(fs, self.segment, self._settings))
+            elif operation == UPKEEP:
+                self._note(_upkeep(fs, self.segment, self._settings))
             else:
                 self._note(_DOES[operation](self.segment, self._settings))
             if self.error is not None:
@@ -292,6 +296,20 @@ def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Out
     chosen = asked.chosen
     did = segment.offload(asked.tier, None, chosen.after_bytes, chosen.after_age_s, deletion_lag=asked.lag_s)
     return Outcome(did.bytes, asdict(did))
+
+
+def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+    """Do what a round of ``rollingfs run`` does to a segment; of the memory of a stream it does the collection."""
+    if settings.dry_run:
+        return _collect(segment, settings)
+    below, path = core(fs), segment.path
+    steps = (COLLECT,) if names.is_hidden_segment(path) else STEPS
+    upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
+    ledger = below.run(Ledgers(below.client).load(names.parent(path)))
+    did = below.run(upkeep.segment(path, ledger))
+    segment.refresh()
+    freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes
+    return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 
 def _collect(segment: Segment, settings: Settings) -> Outcome:

@@ -33,6 +33,8 @@ class StreamSettings:
     operations: tuple[str, ...]
     cut: StreamCut | None = None
     dry_run: bool = False
+    must_be: bool = True
+    """Whether it is an error that there is no stream."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""Upkeep of everything below a folder: retention, offload by policy, collection. What fails does not stop the rest."""
+"""Upkeep of all below a folder: retention, consolidation, offload by policy, collection. No failure stops the rest."""
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,18 +14,19 @@ from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.maintenance import Collected, Offloaded
+from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
-from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.stream_verbs import StreamVerbs
 
 logger = logging.getLogger("rollingfs")
 
 RETAIN = "retain"
+CONSOLIDATE = "consolidate"
 OFFLOAD = "offload"
 COLLECT = "collect"
-STEPS = (RETAIN, OFFLOAD, COLLECT)
+STEPS = (RETAIN, CONSOLIDATE, OFFLOAD, COLLECT)
 """In the order in which they are done to a folder."""
 
 
@@ -50,6 +51,11 @@ class Upkept:
     """By retention."""
     deleted: tuple[str, ...] = ()
     """Sealed segments that retention deleted."""
+    consolidated: Consolidated = Consolidated()  # noqa: RUF009 - it is frozen
+    appended_bytes: int = 0
+    """All that were ever appended to the segments that were consolidated."""
+    written_bytes: int = 0
+    """These, and what all consolidations of these segments have written anew."""
     offloaded: Offloaded = Offloaded()  # noqa: RUF009 - it is frozen
     has_policy: bool = False
     """Whether an offload policy with a tier counts for a segment here."""
@@ -61,12 +67,37 @@ class Upkept:
     is_cut_short: bool = False
     """Whether the caller stopped it before all was done."""
 
+    @property
+    def write_amplification(self) -> float | None:
+        """How often a byte of the segments that were consolidated has been written, on average; None without any."""
+        return self.written_bytes / self.appended_bytes if self.appended_bytes else None
+
+    def as_fields(self) -> dict[str, Any]:
+        """What was done, by name, for people and programs."""
+        amplification = self.write_amplification
+        return {
+            "dropped_bytes": self.dropped_bytes,
+            "deleted": self.deleted,
+            "joined_chunks": self.consolidated.replaced,
+            "joined_to": self.consolidated.written,
+            "joined_bytes": self.consolidated.bytes,
+            "write_amplification": None if amplification is None else round(amplification, 3),
+            "chunks": self.offloaded.chunks,
+            "moved_bytes": self.offloaded.bytes,
+            "files": self.files,
+            "collected_bytes": self.collected_bytes,
+            "failed": dict(self.failed),
+        }
+
     def plus(self, other: Upkept) -> Upkept:
         """Both together, under the path of this one."""
         return replace(
             self,
             dropped_bytes=self.dropped_bytes + other.dropped_bytes,
             deleted=self.deleted + other.deleted,
+            consolidated=self.consolidated.plus(other.consolidated),
+            appended_bytes=self.appended_bytes + other.appended_bytes,
+            written_bytes=self.written_bytes + other.written_bytes,
             offloaded=self.offloaded.plus(other.offloaded),
             has_policy=self.has_policy or other.has_policy,
             files=self.files + other.files,
@@ -85,6 +116,8 @@ class Upkeep:
         Of `STEPS`.
     grace_s
         As of a collection.
+    readers_grace_s
+        As of a consolidation.
     is_stopped
         Asked before each step of each segment; what has begun is finished.
     """
@@ -95,12 +128,14 @@ class Upkeep:
         steps: Collection[str] = STEPS,
         *,
         grace_s: float | None = None,
+        readers_grace_s: float = READERS_GRACE_S,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.client = client
         self.listings = Listings(client)
         self.steps = steps
         self.grace_s = grace_s
+        self.readers_grace_s = readers_grace_s
         self.is_stopped = is_stopped
         self._seen: dict[str, int] = {}
         self._named: set[str] = set()
@@ -141,13 +176,13 @@ class Upkeep:
         ledger: Ledger | None = None
         try:
             ledger = await Ledgers(self.client).load(folder.path)
-        except OSError as error:  # what the folder's policies are is not known: nothing is trimmed or moved
+        except OSError as error:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
             whole = whole.plus(_failure(folder.path, "read the memory of", folder.path, error))
         if RETAIN in self.steps and folder.is_stream and ledger is not None and ledger.retention is not None:
-            whole = whole.plus(await self._retain(folder.path))
-        calls = [partial(self._segment, path, ledger) for path in folder.segments]
+            whole = whole.plus(await self._try(RETAIN, folder.path, self._retain))
+        calls = [partial(self.segment, path, ledger) for path in folder.segments]
         if COLLECT in self.steps and folder.is_stream:
-            calls.append(partial(self._collect, names.ledger_path(folder.path)))
+            calls.append(partial(self._try, COLLECT, names.ledger_path(folder.path), self._collect))
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         if not folder.is_stream:
             return [whole, *each] if whole.failed else list(each)
@@ -155,39 +190,57 @@ class Upkeep:
             whole = whole.plus(one)
         return [whole]
 
-    async def _retain(self, path: str) -> Upkept:
-        if self.is_stopped():
-            return Upkept(path, is_stream=True, is_cut_short=True)
-        try:
-            did = await StreamVerbs(self.client, self.listings, path).retain()
-        except (OSError, ValueError) as error:
-            return _failure(path, RETAIN, path, error)
-        return _retained(path, did)
+    async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
+        """Do the steps to a segment.
 
-    async def _segment(self, path: str, ledger: Ledger | None) -> Upkept:
+        Parameters
+        ----------
+        ledger
+            That of the folder in which it lies; without, nothing is done but collection.
+        """
         result = Upkept(path, is_stream=False)
+        if CONSOLIDATE in self.steps and ledger is not None:
+            result = result.plus(await self._try(CONSOLIDATE, path, self._consolidate))
         if OFFLOAD in self.steps and ledger is not None:
-            result = result.plus(await self._offload(path, ledger))
-        return result.plus(await self._collect(path)) if COLLECT in self.steps else result
+            result = result.plus(await self._try(OFFLOAD, path, partial(self._offload, ledger)))
+        return result.plus(await self._try(COLLECT, path, self._collect)) if COLLECT in self.steps else result
 
-    async def _offload(self, path: str, ledger: Ledger) -> Upkept:
+    async def _try(self, verb: str, path: str, step: Callable[[str], Awaitable[Upkept]]) -> Upkept:
+        """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
         if self.is_stopped():
             return Upkept(path, is_stream=False, is_cut_short=True)
         try:
-            did = await offload_segment(self.client, path, ledger)
+            return await step(path)
         except FileNotFoundError:
             return Upkept(path, is_stream=False)  # deleted or replaced meanwhile
         except (OSError, ValueError) as error:
-            return replace(_failure(path, OFFLOAD, path, error), has_policy=True)
+            return _failure(path, verb, path, error)
+
+    async def _retain(self, path: str) -> Upkept:
+        did = await StreamVerbs(self.client, self.listings, path).retain()
+        failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
+        return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
+
+    async def _consolidate(self, path: str) -> Upkept:
+        loaded = await self.client.headers.load(path)
+        if not loaded.live or loaded.header is None:
+            return Upkept(path, is_stream=False)
+        consolidator = Consolidator(self.client.committer, self.client.fetcher)
+        did = await consolidator.keep(path, loaded.header, self.readers_grace_s)
+        seen = self.client.headers.seen(path)
+        if not did.replaced or seen is None or seen.header is None:
+            return Upkept(path, is_stream=False)
+        appended, rewritten = seen.header.length, seen.header.rewritten
+        return Upkept(
+            path, is_stream=False, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten
+        )
+
+    async def _offload(self, ledger: Ledger, path: str) -> Upkept:
+        did = await offload_segment(self.client, path, ledger)
         return Upkept(path, is_stream=False, offloaded=did or Offloaded(), has_policy=did is not None)
 
     async def _collect(self, path: str) -> Upkept:
-        if self.is_stopped():
-            return Upkept(path, is_stream=False, is_cut_short=True)
-        try:
-            did = await collect_segment(self.client, path, self.grace_s, seen=self._seen, named=self._named)
-        except (OSError, ValueError) as error:
-            return _failure(path, COLLECT, path, error)
+        did = await collect_segment(self.client, path, self.grace_s, seen=self._seen, named=self._named)
         return Upkept(path, is_stream=False, files=len(did.files), collected_bytes=did.bytes)
 
 
@@ -214,11 +267,6 @@ async def collect_segment(
         return await client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, **known)
     except FileNotFoundError:
         return Collected()
-
-
-def _retained(path: str, did: Retained) -> Upkept:
-    failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
-    return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
 
 
 def _failure(path: str, verb: str, what: str, error: Exception) -> Upkept:

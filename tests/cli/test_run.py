@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem
+from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.cli import stopping
 from tests.support.cli import COMMAND, Run, done, environment, failed
 
@@ -47,6 +47,29 @@ def test_a_round_has_a_line_for_each_stream_and_each_other_segment_and_a_summary
     assert (stream["name"], stream["stream"], stream["dropped_bytes"]) == (f"{data}/logs", True, 800)
     assert (lone["name"], lone["stream"], lone["failed"]) == (f"{data}/lone/c", False, {})
     assert (whole["name"], whole["streams"], whole["segments"], whole["dropped_bytes"]) == (None, 1, 1, 800)
+
+
+def test_a_round_joins_small_chunks_and_says_how_often_bytes_were_written(fs, tmp_path, option):
+    path = f"{tmp_path}/data/lone/d"
+    fs.create(path, RollingPolicy(max_bytes=1000, inline_bytes=0))
+    for number in range(40):
+        fs.append(path, b"%05d" % number)
+    joined = "40 chunks of 200 bytes joined to 1 (write amplification 2.00)"
+    run = [f"{tmp_path}/data/lone", "--once", "--readers-grace", "0", *option]
+    lines = done("run", *run).text.splitlines()
+    assert lines[1] == f"{path}: {joined}"
+    assert lines[2].endswith(f"s: {joined}")
+    assert done("info", path, *option, "--json").json["write_amplification"] == 2.0
+    assert "200 (write amplification 2.00)" in done("info", path, *option).text
+    assert len([name for name in Path(f"{path}$chunks").iterdir() if name.name != "lock"]) == 1, "nothing is left"
+    fs.append(path, b"x" * 50)
+    fs.seal(path)
+    assert "consolidate=no" in done("policy", path, "--no-consolidate", *option).text
+    assert done("run", *run).text.splitlines()[1] == f"{path}: nothing to do"
+    done("policy", path, "--consolidate", *option)
+    one = done("run", *run, "--json").lines[1]
+    assert (one["joined_chunks"], one["joined_to"], one["joined_bytes"]) == (2, 1, 250)
+    assert one["write_amplification"] == 2.8
 
 
 def test_what_fails_is_named_the_others_go_on_and_once_says_so_by_its_exit_code(fs, tmp_path, option):

@@ -143,7 +143,7 @@ def test_set_policy(call: Call, fs: RollingFileSystem) -> None:
     call("set_policy", OffloadPolicy(tier="cold", after_bytes=5), max_bytes=20)
     found = fs.get_policy("/log")
     assert (found.rolling.max_bytes, found.offload.after_bytes) == (20, 5)
-    with pytest.raises(TypeError, match="give offload, max_bytes, max_age or inline_bytes"):
+    with pytest.raises(TypeError, match="give offload, max_bytes, max_age, inline_bytes or consolidate"):
         call("set_policy")
 
 

@@ -370,3 +370,23 @@ def test_a_spark_job_retains_and_offloads_as_threads_do(tmp_path, source: Any):
     assert found(source, "job") == by_threads
     assert sum(row[3] for row in by_threads) > 0
     assert [row[0] for row in by_threads if not row[2]] == ["in/s1"]
+
+
+def test_upkeep_does_what_a_round_of_run_does(fs, tmp_path):
+    paths = fill(fs, tmp_path, 2, lines=40)
+    fs.seal(paths[1])
+    plan = by_path(maintain(None, str(tmp_path), "upkeep", dry_run=True))
+    assert json.loads(plan[paths[1]].details)["upkeep"] == {"files": 0, "young": 0}
+    rows = by_path(maintain(None, str(tmp_path), "upkeep", readers_grace=0))
+    assert [rows[path].error for path in paths] == [None, None]
+    assert (rows[paths[0]].chunks, rows[paths[1]].chunks) == (20, 4)
+    did = json.loads(rows[paths[1]].details)["upkeep"]
+    assert (did["joined_chunks"], did["joined_to"], did["write_amplification"]) == (20, 4, 2.0)
+    assert rows[paths[1]].bytes == 400
+    stream = fs.stream(f"{tmp_path}/in")
+    stream.retention = RetentionPolicy.by_size(100, every=0)
+    stream.retain()
+    fs.append(paths[0], b"x" * 200)
+    rows = by_path(maintain(None, str(tmp_path), "upkeep"))
+    assert rows[paths[0]].start == 400
+    assert json.loads(rows[paths[1]].details)["retain"] == {"bytes": 400, "deleted": True}

@@ -67,6 +67,7 @@ def policies(draw: st.DrawFn) -> RollingPolicy:
         draw(st.integers(1, OFFSET_MAX)),
         None if age_ms is None else age_ms / 1000,
         draw(st.integers(0, INLINE_BYTES_MAX)),
+        draw(st.booleans()),
     )
 
 
@@ -235,6 +236,7 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         tail=tail,
         tail_at_ms=tail_at_ms,
         tail_until_ms=draw(st.none() | st.integers(tail_at_ms + 1, tail_at_ms + 10_000)) if tail else None,
+        rewritten=draw(st.just(0) | st.integers(0, OFFSET_MAX)),
         owner=draw(st.none() | WORDS),
         attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),
         merges=draw(marks()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -79,13 +80,8 @@ class SegmentCommit:
             self._check_policy(header.policy)
 
     def _check_policy(self, policy: RollingPolicy) -> None:
-        there: dict[str, Any] = {
-            "max_bytes": policy.max_bytes,
-            "max_age": policy.max_age,
-            "inline_bytes": policy.inline_bytes,
-        }
-        wanted = RollingPolicy(**{**there, **self.options.sink.policy})
-        if wanted != policy:
+        given: Mapping[str, Any] = self.options.sink.policy
+        if replace(policy, **given) != policy:
             raise ValueError(
                 f"{self.path} has {policy}, which the options maxBytes, inlineBytes and maxAge would change; a segment "
                 "keeps its policy, and nothing was written. Leave the options out, or delete the segment first"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rollingfs.policy import RollingPolicy, parse_bytes
 
@@ -57,7 +58,7 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     ValueError
         A value is impossible. The message names the option.
     """
-    policy = {_POLICY[key]: given[key] for key in _POLICY if key in given}
+    policy: dict[str, Any] = {_POLICY[key]: given[key] for key in _POLICY if key in given}
     for key, name in _POLICY.items():
         if name in policy:
             try:

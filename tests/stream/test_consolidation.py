@@ -1,0 +1,301 @@
+"""Upkeep joins small chunks by itself, beside writers, readers of old snapshots, other clients and crashes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S
+from rollingfs.format.policies import PolicyChange
+from rollingfs.fs.core import core
+from rollingfs.maintenance.consolidate import READERS_GRACE_S
+from rollingfs.maintenance.verify import Verifier
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.upkeep import CONSOLIDATE, Upkeep, Upkept, total
+from rollingfs.write.set_policies import set_policies
+from tests.support.cli import COMMAND, environment
+from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.life import Turned, World, pieces_of
+
+POLICY = RollingPolicy(max_bytes=6400, inline_bytes=25)
+"""As the default one, with 100 bytes for each MiB: 64, a quarter of one, ratio 256."""
+GROWN, DONE, LONE = "/root/stream/grown", "/root/stream/done", "/root/lone/c"
+DATA = random.Random(29).randbytes(40 * 26)
+REST = random.Random(30).randbytes(35 * 26)
+
+
+def upkeep(world: World, **how: object) -> Upkept:
+    keeper = Upkeep(world.client, **how)  # type: ignore[arg-type]
+    return total([one for folder in drive(keeper.folders("/root", {})) for one in drive(keeper.keep(folder))])
+
+
+def grow(world: World, path: str, data: bytes, size: int = 26) -> None:
+    for piece in pieces_of(data, [size] * (len(data) // size)):
+        world.append(path, piece)
+
+
+def sizes(world: World, path: str) -> list[int]:
+    return [chunk.length for chunk in drive(world.client.pages.unfold(path, world.header(path).entries))]
+
+
+# -- what is joined ------------------------------------------------------------------------------------------
+
+
+def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_the_fewest_once_it_is_sealed():
+    world, content = World(policy=POLICY), b""
+    world.create(GROWN)
+    chance = random.Random(1)
+    for _ in range(60):
+        data = chance.randbytes(40 * 26)
+        grow(world, GROWN, data)
+        content += data
+        did = upkeep(world, readers_grace_s=0)
+        assert not did.failed
+        assert did.consolidated.replaced >= 8
+        assert world.content(GROWN) == content
+        assert len(sizes(world, GROWN)) <= len(content) / 4800 + 32
+    world.seal(GROWN)
+    did = upkeep(world, readers_grace_s=0)
+    header = world.header(GROWN)
+    assert len(sizes(world, GROWN)) == -(-len(content) // 6400) == 10
+    assert max(sizes(world, GROWN)) <= 6400
+    assert world.content(GROWN) == content
+    assert header.rewritten <= 3 * len(content)
+    assert did.write_amplification == 1 + header.rewritten / len(content)
+    assert upkeep(world).consolidated.replaced == 0
+    assert [row.state for row in drive(Verifier(world.client.fetcher).verify(GROWN))] == ["ok"] * 10
+
+
+def test_few_chunks_wait_and_a_policy_can_forbid_it():
+    world = World(policy=POLICY)
+    world.create(GROWN)
+    grow(world, GROWN, DATA[: 31 * 26])
+    assert upkeep(world).consolidated.replaced == 0
+    drive(set_policies(world.client.segments, GROWN, PolicyChange(consolidate=False)))
+    grow(world, GROWN, DATA)
+    world.seal(GROWN)
+    assert upkeep(world).consolidated.replaced == 0
+    assert len(sizes(world, GROWN)) == 31 + 40
+    assert world.consolidate(GROWN).written == 1, "who asks for it gets it"
+    drive(set_policies(world.client.segments, GROWN, PolicyChange(consolidate=True)))
+    assert world.header(GROWN).policy == POLICY
+
+
+def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
+    world = World(policy=POLICY)
+    world.create(GROWN, [bytes(6400)])
+    grow(world, GROWN, DATA)
+    world.truncate(GROWN, 6000)
+    upkeep(world, readers_grace_s=0)
+    world.seal(GROWN)
+    upkeep(world, readers_grace_s=0)
+    assert sizes(world, GROWN) == [6400, 1040]
+    assert world.content(GROWN) == bytes(400) + DATA
+
+
+def test_only_the_step_itself_joins_and_one_without_work_reads_one_header():
+    world = World(policy=POLICY)
+    world.create(LONE)
+    grow(world, LONE, DATA)
+    assert upkeep(world, steps=("offload", "collect")).consolidated.replaced == 0
+    upkeep(world, steps=(CONSOLIDATE,))
+    faulty = World(Faulty(world.backend), POLICY, world.clock)
+    keeper = Upkeep(faulty.client, (CONSOLIDATE,))
+    [folder] = drive(keeper.folders("/root", {}))
+    faulty.backend.prepare()  # type: ignore[attr-defined]
+    drive(keeper.keep(folder))
+    trace = faulty.backend.trace  # type: ignore[attr-defined]
+    assert [path for _, path in trace if "$stream" not in path] == [names.header_path(LONE)]
+
+
+def test_a_reader_of_an_old_snapshot_goes_on_within_the_grace_and_after_it():
+    clock = Turned()
+    world = World(policy=POLICY, clock=clock)
+    world.create(GROWN)
+    grow(world, GROWN, DATA)
+    reader = World(world.backend, POLICY, clock)
+    loaded = drive(reader.client.headers.load(GROWN))
+    assert loaded.header is not None
+    view = Snapshot(GROWN, loaded.header, loaded.token)
+    for lapse_s in (0, READERS_GRACE_S - 1, 2, GRACE_S):
+        clock.now_s += lapse_s
+        upkeep(world, grace_s=0)
+        grow(world, GROWN, REST)
+        assert drive(reader.client.fetcher.read(view, 0, view.length)) == DATA
+    clock.now_s += READERS_GRACE_S + 1
+    world.append(GROWN, b"x" * 26)
+    upkeep(world, grace_s=0, readers_grace_s=0)
+    left = {name for name in world.files(GROWN) if name[0].isdigit()}
+    assert len(left) == len(sizes(world, GROWN))
+
+
+# -- beside crashes and other clients ------------------------------------------------------------------------
+
+
+def client(store: Store) -> World:
+    return World(Faulty(store), POLICY, CLOCK.time)
+
+
+def fill(store: Store) -> None:
+    world = client(store)
+    for path in (GROWN, DONE, LONE):
+        world.create(path)
+        grow(world, path, DATA)
+    world.seal(DONE)
+    store.lapse(60)
+
+
+def check_end(store: Store, grown: bytes = DATA) -> None:
+    """All bytes are there, a later round finishes what was begun, and nothing else is left after the graces."""
+    for _ in range(3):
+        world = client(store)
+        for path in (GROWN, DONE, LONE):
+            assert world.content(path) == (grown if path == GROWN else DATA)
+        assert not upkeep(world, grace_s=0).failed
+        store.lapse(GRACE_S)
+    world = client(store)
+    world.append(GROWN, b"x")
+    world.append(LONE, b"x")
+    assert not upkeep(world, grace_s=0).failed
+    assert len(sizes(world, DONE)) == 1
+    for path in (GROWN, DONE, LONE):
+        entries = world.header(path).entries
+        chunks = drive(world.client.pages.unfold(path, entries))
+        named = {names.resolve(path, one.file) for one in (*chunks, *entries)}
+        there = {file for file in store.files() if file.startswith(names.chunks_folder(path) + "/")}
+        assert {file for file in there if "/index-" not in file or file in named} == named
+        assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+
+
+def changing(readers_grace_s: float) -> list[int]:
+    store = Store()
+    fill(store)
+    world = client(store)
+    world.backend.prepare()  # type: ignore[attr-defined]
+    assert upkeep(world, readers_grace_s=readers_grace_s).consolidated.written == 3
+    trace = world.backend.trace  # type: ignore[attr-defined]
+    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
+
+
+@pytest.mark.parametrize(
+    ("crash", "step"),
+    [(Fault.CRASH_AFTER, 5), *(pytest.param(crash, 1, marks=pytest.mark.slow) for crash in CRASHES)],
+)
+@pytest.mark.parametrize("readers_grace_s", [0.0, READERS_GRACE_S])
+def test_what_a_crash_breaks_off_a_later_round_finishes_and_collection_takes_the_rest(
+    crash, step, readers_grace_s, monkeypatch
+):
+    hurry(monkeypatch)
+    calls = changing(readers_grace_s)
+    assert len(calls) >= 9
+    for at in calls[::step]:
+        store = Store()
+        fill(store)
+        world = client(store)
+        world.backend.prepare({at: crash})  # type: ignore[attr-defined]
+        with contextlib.suppress(Crashed):
+            upkeep(world, readers_grace_s=readers_grace_s)
+        check_end(store)
+
+
+def _appends(world: World) -> None:
+    world.append(GROWN, REST)
+
+
+OTHERS: dict[str, Callable[[World], object]] = {
+    "appends": _appends,
+    "keeps": lambda world: upkeep(world, readers_grace_s=0),
+    "consolidates": lambda world: world.consolidate(GROWN),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_client_between_any_two_calls_of_a_round_loses_nothing(other, monkeypatch):
+    hurry(monkeypatch)
+    for at in changing(0.0)[::2]:
+        store = Store()
+        fill(store)
+        beside, world = client(store), client(store)
+        world.backend.prepare({}, {at: lambda beside=beside: OTHERS[other](beside)})  # type: ignore[attr-defined,misc]
+        assert not upkeep(world, readers_grace_s=0).failed
+        check_end(store, DATA + REST if other == "appends" else DATA)
+
+
+# -- real threads and processes ------------------------------------------------------------------------------
+
+
+def local(policy: RollingPolicy = POLICY) -> RollingFileSystem:
+    return RollingFileSystem("file", policy=policy, sync=False, skip_instance_cache=True)
+
+
+def few_at_the_end(fs: RollingFileSystem, path: str, written: bytes) -> None:
+    fs.seal(path)
+    client = core(fs).client
+    keeper = Upkeep(client, grace_s=0, readers_grace_s=0)
+    for _ in range(2):
+        for folder in core(fs).run(keeper.folders(path, {})):
+            assert not total(core(fs).run(keeper.keep(folder))).failed
+    segment = fs.segment(path)
+    assert fs.cat_file(path) == written
+    assert len(segment.chunks) <= -(-len(written) // 6400) + 1
+    assert {row.state for row in segment.verify()} == {"ok"}
+    assert segment.rewritten <= 4 * len(written)
+
+
+def test_writers_go_on_beside_rounds(tmp_path):
+    path, fs = f"{tmp_path}/log", local()
+    fs.create(path)
+    pieces: list[tuple[int, bytes]] = []
+
+    def write(number: int) -> None:
+        own, chance = local(), random.Random(number)
+        for _ in range(300):
+            data = chance.randbytes(chance.randrange(1, 60))
+            pieces.append((own.append(path, data), data))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for writer in writers:
+        writer.start()
+    below = local()
+    keeper = Upkeep(core(below).client, readers_grace_s=0)
+    while any(writer.is_alive() for writer in writers):
+        for folder in core(below).run(keeper.folders(path, {})):
+            assert not total(core(below).run(keeper.keep(folder))).failed
+    few_at_the_end(fs, path, b"".join(data for _, data in sorted(pieces)))
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
+    path, fs = f"{tmp_path}/log", local()
+    fs.create(path)
+    written, chance = b"", random.Random(7)
+    for _ in range(10):
+        run = subprocess.Popen(
+            [*COMMAND, "run", str(tmp_path), "--every", "0.1s", "--readers-grace", "0", "--option", "sync=false"],
+            env=environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with run:
+            assert run.stdout is not None
+            joined = 0
+            while joined < 2:
+                for _ in range(40):
+                    data = chance.randbytes(chance.randrange(1, 60))
+                    fs.append(path, data)
+                    written += data
+                line = run.stdout.readline()
+                joined += "joined to" in line and not line.startswith("round")
+            time.sleep(chance.random() / 20)
+            run.send_signal(signal.SIGKILL)
+    few_at_the_end(fs, path, written)
