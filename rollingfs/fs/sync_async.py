@@ -146,9 +146,10 @@ def in_order(method: Verb[T], *order: str) -> Verb[T]:
 
 
 def name_for_users(cls: type, name: str) -> None:
-    """Let Python's messages about wrong arguments name the class that users know, which has this as a part."""
+    """Let Python's messages about wrong arguments, and tools that read docstrings, name the class that users know."""
     for method in vars(cls).values():
         if inspect.isfunction(method):
+            method.__module__ = cls.__module__
             method.__qualname__ = f"{name}.{method.__name__}"
 
 
