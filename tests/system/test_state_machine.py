@@ -103,6 +103,7 @@ def run_world(kind: Kind, seed: int, steps: int = STEPS) -> tuple[Counter[str], 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_fifty_thousand_operations_among_faults_agree_with_the_model(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
