@@ -1,63 +1,44 @@
-"""One Spark job that does some work to each of many paths, in a session of Spark itself or of Spark Connect."""
+"""One Spark job that does some work to each of many paths, in a session of Spark itself or of Spark Connect.
+
+Spark shows its progress, and cancels it after an interrupt.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PATHS_PER_TASK_MAX = 64
-TASKS_PER_CORE_MIN = 4
-CORES_MAX = 10_000
-"""Maximum number of cores that `_cores` can count."""
-LOOK_S = 0.5
-"""Time between two looks at the progress of the job."""
+TASKS_MIN = 64
+"""Tasks of a job with at least as many paths."""
+PATHS_PER_TASK = 64
+"""Paths of a task, where more tasks than `TASKS_MIN` are needed."""
 
-Shown = Callable[[int, int], None]
-"""Takes the number of tasks that are done, and of all tasks that are known."""
+Work = Callable[[str], dict[str, Any]]
+"""Gives the values of a row by column; a missing one is null. Spark sends it to the workers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to do."""
+def run(spark: Any, name: str, paths: Sequence[str], work: Work, schema: str) -> list[dict[str, Any]]:
+    """Do the work to all paths, and wait for it.
 
-    name: str
-    """As Spark's UI shows it."""
-    paths: Sequence[str]
-    work: Callable[[str], dict[str, Any]]
-    """Gives the values of a row by column; a missing one is null. Spark sends it to the workers."""
-    schema: str
-    """The columns of a row, as Spark writes them: ``path string, bytes bigint``."""
-
-
-def run(spark: Any, job: Job, shown: Shown) -> list[dict[str, Any]]:
-    """Do the work to all paths, and wait for it; an interrupt cancels the job."""
-    tag = f"rollingfs-{uuid.uuid4().hex}"
-    rows_of, progress = (_classic_rows, _classic_progress) if is_classic(spark) else (_connect_rows, _connect_progress)
-
-    def collect() -> list[dict[str, Any]]:
-        spark.addTag(tag)  # it belongs to this thread
-        return rows_of(spark, job, tag)
-
-    with ThreadPoolExecutor(1, "rollingfs-spark-job") as pool, progress(spark, tag, shown) as look:
-        rows = pool.submit(collect)
+    Parameters
+    ----------
+    name
+        As Spark's UI shows it.
+    schema
+        The columns of a row, as Spark writes them: ``path string, bytes bigint``.
+    """
+    if is_classic(spark):  # `mapInArrow` would ask for pandas here
+        spark.sparkContext.setJobDescription(name)
         try:
-            while not rows.done():
-                wait([rows], timeout=LOOK_S)
-                look()
-        except BaseException:
-            while not rows.done():  # again and again: the job may not have begun
-                spark.interruptTag(tag)
-                wait([rows], timeout=LOOK_S)
-            raise
-    return rows.result()
+            return list(spark.sparkContext.parallelize(paths, tasks(len(paths))).map(work).collect())
+        finally:
+            spark.sparkContext.setJobDescription(None)
+    spread = spark.createDataFrame([(path,) for path in paths], "path string").repartition(tasks(len(paths)))
+    return [row.asDict() for row in spread.mapInArrow(partial(_batches, work, schema), schema).collect()]
 
 
 def is_classic(spark: Any) -> bool:
@@ -65,56 +46,12 @@ def is_classic(spark: Any) -> bool:
     return hasattr(spark, "_jvm")
 
 
-def tasks(paths: int, cores: int) -> int:
+def tasks(paths: int) -> int:
     """The number of tasks for a number of paths."""
-    return max(1, min(paths, max(cores * TASKS_PER_CORE_MIN, -(-paths // PATHS_PER_TASK_MAX))))
+    return max(1, min(paths, TASKS_MIN), -(-paths // PATHS_PER_TASK))
 
 
-# -- Spark: `mapInArrow` would ask for pandas ----------------------------------------------------------------------
-
-
-def _classic_rows(spark: Any, job: Job, group: str) -> list[dict[str, Any]]:
-    context = spark.sparkContext
-    context.setJobGroup(group, job.name)
-    slices = tasks(len(job.paths), context.defaultParallelism)
-    rows: list[dict[str, Any]] = context.parallelize(job.paths, slices).map(job.work).collect()
-    return rows
-
-
-@contextlib.contextmanager
-def _classic_progress(spark: Any, group: str, shown: Shown) -> Iterator[Callable[[], None]]:
-    tracker = spark.sparkContext.statusTracker()
-
-    def look() -> None:
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-        there = [stage for stage in stages if stage is not None]
-        shown(sum(stage.numCompletedTasks for stage in there), sum(stage.numTasks for stage in there))
-
-    yield look
-
-
-# -- Spark Connect -----------------------------------------------------------------------------------------------
-
-
-def _connect_rows(spark: Any, job: Job, _: str) -> list[dict[str, Any]]:
-    paths = spark.createDataFrame([(path,) for path in job.paths], "path string")
-    spread = paths.repartition(tasks(len(job.paths), _cores(spark)))
-    rows = spread.mapInArrow(partial(_batches, job.work, job.schema), job.schema)
-    return [row.asDict() for row in rows.collect()]
-
-
-def _cores(spark: Any) -> int:
-    """The number of tasks that Spark runs at a time, as it splits a range by default."""
-    from pyspark.sql import functions
-
-    parts = spark.range(CORES_MAX).select(functions.spark_partition_id().alias("nth"))
-    return int(parts.agg(functions.max("nth")).first()[0]) + 1
-
-
-def _batches(
-    work: Callable[[str], dict[str, Any]], schema: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _batches(work: Work, schema: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of one task, each as soon as its work is done."""
     import pyarrow as pa
 
@@ -123,19 +60,3 @@ def _batches(
     for batch in batches:
         for path in batch.column(0).to_pylist():
             yield pa.RecordBatch.from_pylist([work(path)], columns)
-
-
-@contextlib.contextmanager
-def _connect_progress(spark: Any, tag: str, shown: Shown) -> Iterator[Callable[[], None]]:
-    counts = (0, 0)
-
-    def note(stages: Any, **_: Any) -> None:
-        nonlocal counts
-        known = list(stages or ())
-        counts = sum(stage.num_completed_tasks for stage in known), sum(stage.num_tasks for stage in known)
-
-    spark.registerProgressHandler(note)
-    try:
-        yield lambda: shown(*counts)
-    finally:
-        spark.removeProgressHandler(note)

@@ -21,15 +21,10 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
-from rollingfs.stream.upkeep import STEPS, Upkeep, collect_segment, offload_segment
+from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, collect_segment, offload_segment
 
-INFO = "info"
-COLLECT = "collect"
 EXPORT = "export"
-OFFLOAD = "offload"
 UPKEEP = "upkeep"
-OPERATIONS = (INFO, "verify", "truncate", "seal", UPKEEP, "consolidate", OFFLOAD, EXPORT, COLLECT)
-"""In the order in which they are done to a segment."""
 NOT_OF_HIDDEN = frozenset({"truncate", "seal", OFFLOAD})
 """What is not done to the memory of a stream: no retention could go on with it."""
 ROW_SCHEMA = (
@@ -100,8 +95,6 @@ class Settings:
     dry_run: bool = False
     asked: Asked | None = None
     """How to offload; None for what the policies say."""
-    before: str = INFO
-    """What the row of a segment says was tried, if `operations` is empty: the last one that was done to its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +120,57 @@ class Row:
     version: int | None = None
 
 
-def maintain_one(options: Options, path: str, settings: Settings) -> Row | None:
-    """Do all operations to one segment; its row tells a failure. None if nothing of the segment is left."""
-    work = Work(path, settings)
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one operation: bytes, details for the row, and the damage that it found."""
+
+    bytes: int
+    details: Mapping[str, Any] | None
+    error: str | None = None
+
+
+def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, Any]:
+    """Do the operations to a segment, up to the first that finds damage; no values if nothing of the segment is left.
+
+    Returns
+    -------
+    dict
+        The values of a `Row`, which tells a failure.
+    """
+    began_s = time.monotonic()
+    of_segments = [one for one in OPERATIONS if one in settings.operations]
+    tried = (of_segments or settings.operations)[0]
+    did: dict[str, Outcome] = {}
+    segment: Segment | None = None
+    error: str | None = None
     try:
         fs = places.filesystem(options)
         try:
-            work.segment = fs.segment(path)
+            segment = fs.segment(path)
         except FileNotFoundError:
-            if not {COLLECT, UPKEEP} & {*settings.operations}:
-                return None
-            work.collect_remains(fs)
-        else:
-            work.do(fs)
+            of_segments = [COLLECT] if {COLLECT, UPKEEP} & {*of_segments} else []
+            if not of_segments:
+                return {}
+        for one in of_segments:
+            if one in NOT_OF_HIDDEN and names.is_hidden_segment(path):
+                continue
+            tried = one
+            did[one] = _remains(fs, path, settings) if segment is None else _DOES[one](fs, segment, settings)
+            error = did[one].error
+            if error is not None:
+                break
     except Exception as failure:  # noqa: BLE001 - one segment's failure is its row, never the job's
-        work.error = said(failure)
-    return work.row()
+        error = said(failure)
+    state: dict[str, Any] = {}
+    if segment is not None:
+        state = {name: getattr(segment, name) for name in ("start", "length", "sealed", "version")}
+        try:
+            state["chunks"] = len(segment.chunks)  # may have to read an index page
+        except OSError as failure:
+            error = error or said(failure)
+    size = sum(one.bytes for one in did.values())
+    details = json.dumps({name: one.details for name, one in did.items()})
+    return asdict(Row(path, tried, error is None, size, details, error, time.monotonic() - began_s, **state))
 
 
 def said(failure: Exception) -> str:
@@ -150,79 +178,30 @@ def said(failure: Exception) -> str:
     return f"{type(failure).__name__}: {failure}"
 
 
-class Work:
-    """The operations on one segment, and their results so far."""
+def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | None:
+    """The row of a segment with the outcomes of operations that came before, by operation.
 
-    def __init__(self, path: str, settings: Settings) -> None:
-        self.segment: Segment | None = None
-        self.error: str | None = None
-        self._path = path
-        self._settings = settings
-        self._operation = settings.operations[0] if settings.operations else settings.before
-        self._bytes = 0
-        self._details: dict[str, Any] = {}
-        self._began = time.monotonic()
-
-    def do(self, fs: RollingFileSystem) -> None:
-        """Do the operations in order, up to the first that finds damage: a damaged segment is not changed."""
-        assert self.segment is not None
-        for operation in self._settings.operations:
-            if operation in NOT_OF_HIDDEN and names.is_hidden_segment(self._path):
-                continue
-            self._operation = operation
-            if operation == EXPORT:
-                self._note(_export(fs, self.segment, self._settings))
-            elif operation == OFFLOAD:
-                self._note(_offload(fs, self.segment, self._settings))
-            elif operation == UPKEEP:
-                self._note(_upkeep(fs, self.segment, self._settings))
-            else:
-                self._note(_DOES[operation](self.segment, self._settings))
-            if self.error is not None:
-                return
-
-    def collect_remains(self, fs: RollingFileSystem) -> None:
-        """Collect the remains of a deleted segment."""
-        self._operation = COLLECT
-        below, settings = core(fs), self._settings
-        collect = collect_segment(below.client, self._path, settings.grace, dry_run=settings.dry_run)
-        self._note(_collected(below.run(collect)))
-
-    def _note(self, outcome: Outcome) -> None:
-        self._bytes += outcome.bytes
-        self._details[self._operation] = outcome.details
-        self.error = outcome.error
-
-    def row(self) -> Row:
-        """The row, with the state of the segment after the last operation."""
-        one, chunks = self.segment, None
-        if one is not None:
-            try:
-                chunks = len(one.chunks)  # may have to read an index page
-            except OSError as failure:
-                self.error = self.error or said(failure)
-        seconds = time.monotonic() - self._began
-        done = self.error is None
-        row = Row(self._path, self._operation, done, self._bytes, json.dumps(self._details), self.error, seconds)
-        if one is None:
-            return row
-        return replace(row, start=one.start, length=one.length, chunks=chunks, sealed=one.sealed, version=one.version)
+    Parameters
+    ----------
+    row
+        Of the operations on the segment; None if nothing of it is left, or if none were done.
+    """
+    if not before:
+        return row
+    row = row or Row(path, "", True, 0, "{}", None, 0.0)
+    later = json.loads(row.details)
+    details = {name: one.details for name, one in before.items() if one.details is not None} | later
+    error = next((one.error for one in before.values() if one.error is not None), row.error)
+    size = row.bytes + sum(one.bytes for one in before.values())
+    last = row.operation if later else list(before)[-1]
+    return replace(row, operation=last, done=error is None, bytes=size, details=json.dumps(details), error=error)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of one operation: bytes, details for the row, and the damage that it found."""
-
-    bytes: int
-    details: Mapping[str, Any]
-    error: str | None = None
-
-
-def _info(segment: Segment, settings: Settings) -> Outcome:
+def _info(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     return Outcome(0, {"size": segment.size, "state": segment.state, "attrs": segment.attrs, "owner": segment.owner})
 
 
-def _verify(segment: Segment, settings: Settings) -> Outcome:
+def _verify(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     rows = segment.verify()
     bad = damaged(rows)
     size = sum(row.found_size or 0 for row in rows)
@@ -230,7 +209,7 @@ def _verify(segment: Segment, settings: Settings) -> Outcome:
     return Outcome(size, {"chunks": len(rows), "damaged": [row.file for row in bad]}, error)
 
 
-def _truncate(segment: Segment, settings: Settings) -> Outcome:
+def _truncate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     assert settings.keep is not None
     offset = _cut(segment, settings.keep)
     freed = offset - segment.start
@@ -256,14 +235,14 @@ def _cut(segment: Segment, keep: Keep) -> int:
     return segment.start
 
 
-def _seal(segment: Segment, settings: Settings) -> Outcome:
+def _seal(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     was_sealed = segment.sealed
     if not was_sealed and not settings.dry_run:
         segment.seal()
     return Outcome(0, {"sealed_now": not was_sealed})
 
 
-def _consolidate(segment: Segment, settings: Settings) -> Outcome:
+def _consolidate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     if settings.dry_run:
         return Outcome(0, {})
     result = segment.consolidate(settings.readers_grace)
@@ -301,7 +280,7 @@ def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Out
 def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     """Do what a round of ``rollingfs run`` does to a segment; of the memory of a stream it does the collection."""
     if settings.dry_run:
-        return _collect(segment, settings)
+        return _collect(fs, segment, settings)
     below, path = core(fs), segment.path
     steps = (COLLECT,) if names.is_hidden_segment(path) else STEPS
     upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
@@ -312,19 +291,30 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 
-def _collect(segment: Segment, settings: Settings) -> Outcome:
+def _collect(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     return _collected(segment.collect(settings.grace, settings.dry_run))
+
+
+def _remains(fs: RollingFileSystem, path: str, settings: Settings) -> Outcome:
+    """Collect the remains of a deleted segment."""
+    below = core(fs)
+    return _collected(below.run(collect_segment(below.client, path, settings.grace, dry_run=settings.dry_run)))
 
 
 def _collected(result: Collected) -> Outcome:
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 
-_DOES: Mapping[str, Callable[[Segment, Settings], Outcome]] = {
-    INFO: _info,
+_DOES: Mapping[str, Callable[[RollingFileSystem, Segment, Settings], Outcome]] = {
+    "info": _info,
     "verify": _verify,
     "truncate": _truncate,
     "seal": _seal,
+    UPKEEP: _upkeep,
     "consolidate": _consolidate,
-    "collect": _collect,
+    OFFLOAD: _offload,
+    EXPORT: _export,
+    COLLECT: _collect,
 }
+OPERATIONS = tuple(_DOES)
+"""In the order in which they are done to a segment."""

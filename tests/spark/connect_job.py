@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 from typing import Any
@@ -17,11 +16,9 @@ from rollingfs.spark.maintain import maintain
 def main(address: str, folder: str) -> dict[str, Any]:
     spark = SparkSession.builder.remote(address).getOrCreate()
     found: dict[str, Any] = {"doctor": doctor(spark)}
-    shown = io.StringIO()
-    frame = maintain(spark, f"{folder}/in", ["verify", "info"], progress=shown)
+    frame = maintain(spark, f"{folder}/in", ["verify", "info"])
     found["info"] = [row.asDict() for row in frame.collect()]
     found["damaged"] = frame.filter("not done").count()
-    found["shown"] = shown.getvalue()
     frame = maintain(spark, f"{folder}/sound", ["truncate", "seal"], keep=40, align="\n")
     found["truncated"] = [row.bytes for row in frame.collect()]
     exported = maintain(spark, f"{folder}/sound", "export", target=f"file://{folder}/out")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
-STOPPED_S_MAX = 20
 
 
 @pytest.fixture
@@ -67,7 +64,7 @@ def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path
     Path(f"{paths[0]}$header").write_text("rubbish")
     next(Path(f"{paths[1]}$chunks").glob("0*")).unlink()
     held = fs.segment(paths[2]).acquire("somebody")
-    rows = by_path(maintain(None, str(tmp_path), ["verify", "seal"], progress=io.StringIO()))
+    rows = by_path(maintain(None, str(tmp_path), ["verify", "seal"]))
     assert (rows[paths[0]].done, rows[paths[0]].length) == (False, None)
     assert "CorruptHeaderError" in str(rows[paths[0]].error)
     assert (rows[paths[1]].operation, rows[paths[1]].sealed) == ("verify", False)
@@ -191,65 +188,16 @@ def test_places_on_two_backends_are_refused(tmp_path):
         maintain(None, [str(tmp_path), "s3://b/x"])
 
 
-def test_progress_counts_segments_and_failures(fs, tmp_path):
-    paths = fill(fs, tmp_path, 3, lines=1)
-    Path(f"{paths[0]}$header").write_text("rubbish")
-    shown = io.StringIO()
-    maintain(None, str(tmp_path), "info", progress=shown)
-    assert shown.getvalue().rstrip(" \n").endswith("3 of 3 segments, 1 failed")
-    assert shown.getvalue().endswith("\n")
-
-
-def test_ctrl_c_during_a_spark_job_cancels_the_job(fs, tmp_path):
-    fill(fs, tmp_path, 1, lines=1)
-    begun, cancelled = threading.Event(), threading.Event()
-
-    class Session:
-        """A session of Spark Connect whose cluster works until the job is cancelled."""
-
-        tag = ""
-
-        def registerProgressHandler(self, handler: Any) -> None:  # noqa: N802 - Spark's name
-            pass
-
-        def removeProgressHandler(self, handler: Any) -> None:  # noqa: N802 - Spark's name
-            pass
-
-        def addTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-            self.tag = tag
-            begun.set()
-
-        def createDataFrame(self, rows: Any, schema: str) -> Any:  # noqa: N802 - Spark's name
-            assert cancelled.wait(STOPPED_S_MAX)
-            raise InterruptedError
-
-        def interruptTag(self, tag: str) -> None:  # noqa: N802 - Spark's name
-            assert tag == self.tag
-            cancelled.set()
-
-    class Terminal(io.StringIO):
-        def write(self, text: str) -> int:
-            assert begun.wait(STOPPED_S_MAX)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        maintain(Session(), str(tmp_path), "info", progress=Terminal())
-    assert cancelled.is_set()
-
-
-@pytest.mark.parametrize(
-    ("paths", "cores", "expected"), [(0, 2, 1), (5, 2, 5), (100, 2, 8), (100, 16, 64), (6400, 2, 100)]
-)
-def test_a_job_has_some_tasks_a_core_and_no_more_paths_a_task_than_the_limit(paths, cores, expected):
-    assert job.tasks(paths, cores) == expected
+@pytest.mark.parametrize(("paths", "expected"), [(0, 1), (5, 5), (100, 64), (6400, 100)])
+def test_a_job_has_many_tasks_and_no_more_paths_a_task_than_the_limit(paths, expected):
+    assert job.tasks(paths) == expected
 
 
 @pytest.mark.slow
 def test_a_spark_job_gives_the_same_rows_as_threads(fs, tmp_path, source: Any):
     paths = fill(fs, tmp_path, 20, lines=3)
     Path(f"{paths[7]}$header").write_text("rubbish")
-    shown = io.StringIO()
-    frame = maintain(source, str(tmp_path), ["verify", "info"], progress=shown)
+    frame = maintain(source, str(tmp_path), ["verify", "info"])
     found = {row["path"]: row.asDict() for row in frame.collect()}
     for row in maintain(None, str(tmp_path), ["verify", "info"]):
         other = found.pop(row.path)
@@ -261,7 +209,6 @@ def test_a_spark_job_gives_the_same_rows_as_threads(fs, tmp_path, source: Any):
         )
     assert not found
     assert frame.filter("not done").count() == 1
-    assert "20 of 20 segments, 1 failed" in shown.getvalue()
 
 
 # -- streams and tiers ---------------------------------------------------------------------------------------------

@@ -57,7 +57,6 @@ class Job:
         }
         options = {"storage_options": json.dumps(storage)}
         job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
-        self.bases = f"{protocol}://{root}/bases"
         (folder / "job.json").write_text(json.dumps(job))
 
     def grow(self) -> None:
@@ -81,8 +80,8 @@ class Job:
         return self.fs.segment(self.source).start
 
     def begin_at(self, position: str) -> None:
-        """Let the query begin where its input begins, as a subscriber, with bases of its offsets on the store."""
-        self.set(startingOffsets=position, subscriber="the job", offsetsLocation=self.bases)
+        """Let the query begin where its input begins, as a subscriber."""
+        self.set(startingOffsets=position, subscriber="the job")
 
     def set(self, **options: str) -> None:
         """Give the source other options, from the next run on."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,11 +22,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.errors import AppendOutcomeUnknown, CorruptChunkError
+from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream import offset_store, offsets, stream_reader
-from rollingfs.spark.source.stream.data_loss import DataLossError
+from rollingfs.spark.source.stream import stream_reader
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 TEXT = StructType().add("value", "string")
@@ -359,7 +356,7 @@ def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_pat
     chooser, names, sent = random.Random(seed), [0], []
     folder = tmp_path / "f"
     fs.overwrite(f"{folder}/0", b"")
-    query = Query(folder, subscriber="me", offsetsLocation=f"file://{tmp_path}/bases")
+    query = Query(folder, subscriber="me")
     for nth in range(1, 81):
         what = chooser.choice(
             ["append", "append", "append", "step", "crash", "retain", "seal", "new", "restart", "end"]
@@ -425,132 +422,3 @@ def test_a_publication_whose_outcome_is_unknown_is_made_again_and_a_refused_one_
     fs.append(f"{tmp_path}/f/a", b"five\n")
     with pytest.raises(PermissionError):
         query.run()
-
-
-# -- offsets with a base -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def many(tmp_path: Path) -> Path:
-    """A folder of 300 plain files."""
-    (tmp_path / "f").mkdir()
-    for nth in range(300):
-        (tmp_path / "f" / f"{nth:03}").write_bytes(b"x\n")
-    return tmp_path / "f"
-
-
-def test_an_offset_grows_with_what_changed_and_a_restart_knows_all_of_it(fs, tmp_path, many):
-    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
-    query.run()
-    assert len(query.rows) == 300
-    sizes = []
-    for nth in range(12):
-        fs.append(f"{many}/{nth:03}", b"more %d\n" % nth)
-        query.restart()
-        query.run()
-        sizes.append(len(json.dumps(query.log[-1])))
-    plain = len(json.dumps(offsets.format_offset(query.source._store.parse(query.log[-1]))))
-    assert query.rows[300:] == [f"more {nth}" for nth in range(12)]
-    assert plain > 20_000
-    assert max(sizes) < 3000  # each segment with news has a checksum of its last bytes
-    os.unlink(many / "299")  # never adopted, never sealed
-    with pytest.raises(DataLossError, match="/299: the segment is gone"):
-        query.step()
-
-
-def test_many_changes_make_a_new_base_and_few_segments_need_none(fs, tmp_path, many):
-    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
-    query.run()
-    first = query.log[-1]["base"]
-    for nth in range(40):
-        fs.append(f"{many}/{nth:03}", b"more\n")
-    query.run()
-    assert query.log[-1]["base"] != first
-    assert query.log[-1]["changed"] == {}
-    assert query.rows[300:] == ["more"] * 40
-    fs.overwrite(f"{tmp_path}/small/s", b"x\n")
-    few = Query(tmp_path / "small", offsetsLocation=f"file://{tmp_path}/bases")
-    few.run()
-    assert set(few.log[-1]) == {f"{tmp_path}/small/s"}
-
-
-def test_a_checkpoint_of_complete_offsets_goes_on_with_a_base_and_back(fs, tmp_path, many):
-    query = Query(many)
-    query.run()
-    assert len(query.log[-1]) == 300
-    fs.append(f"{many}/000", b"more\n")
-    query.options = {"offsetsLocation": f"file://{tmp_path}/bases"}
-    query.restart()
-    query.run()
-    assert set(query.log[-1]) == {"base", "changed", "gone"}
-    fs.append(f"{many}/000", b"again\n")
-    query.options = {}
-    query.restart()
-    query.run()
-    assert len(query.log[-1]) == 300
-    assert query.rows[300:] == ["more", "again"]
-
-
-def test_a_base_that_is_gone_or_damaged_stops_the_query_and_says_so(fs, tmp_path, many):
-    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
-    query.run()
-    base = Path(query.log[-1]["base"])
-    sound = base.read_bytes()
-    for damage in (sound[:-9], sound[:40] + b"\0\0" + sound[42:], b""):
-        base.write_bytes(damage)
-        query.restart()
-        with pytest.raises(CorruptChunkError, match="base of a stream's offsets cannot be read"):
-            query.step()
-    base.unlink()
-    query.restart()
-    with pytest.raises(FileNotFoundError, match="begin a query with a new checkpoint"):
-        query.step()
-
-
-def test_bases_that_were_replaced_long_ago_are_deleted_and_the_two_newest_never(fs, tmp_path, many, monkeypatch):
-    monkeypatch.setattr(offset_store, "CHANGED_MIN", 0)
-    monkeypatch.setattr(offset_store, "CHANGED_PART", 1000)
-    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
-    query.run()
-    month = 31 * 24 * 3600
-    bases = [query.log[-1]["base"]]
-    for nth in range(5):
-        for base in map(Path, bases):
-            if base.exists():  # a month passes
-                before = base.stat().st_mtime - month
-                os.utime(base, (before, before))
-        fs.append(f"{many}/000", b"more %d\n" % nth)
-        query.run()
-        bases.append(query.log[-1]["base"])
-        there = {str(path) for path in (tmp_path / "bases").rglob("*.gz")}
-        assert there >= set(bases[-2:])
-        assert len(there) <= 3
-    query.restart()
-    assert not query.step()
-
-
-def test_a_checkpoint_that_was_set_back_keeps_its_base_when_newer_ones_are_old(fs, tmp_path, many, monkeypatch):
-    monkeypatch.setattr(offset_store, "CHANGED_MIN", 0)
-    monkeypatch.setattr(offset_store, "CHANGED_PART", 1000)
-    query = Query(many, offsetsLocation=f"file://{tmp_path}/bases")
-    query.run()
-    for nth in range(2):
-        fs.append(f"{many}/000", b"more %d\n" % nth)
-        query.run()
-    for days, offset in zip((90, 60, 40), query.log[-3:], strict=True):
-        at = time.time() - days * 24 * 3600
-        os.utime(offset["base"], (at, at))
-    del query.log[-2:]
-    for _ in range(2):  # the second time after a crash: the new offset did not reach the checkpoint
-        query.restart()
-        end = saved(query.source.latestOffset(query.log[-1], ALL))
-        assert first_column(query.source, query.source.partitions(query.log[-1], end)) == ["more 0", "more 1"]
-
-
-@pytest.mark.parametrize("place", ["f", "f/bases", "f/in/bases"])
-def test_bases_do_not_lie_where_they_would_be_read(tmp_path, many, place):
-    with pytest.raises(ValueError, match="lies in the folder that is read"):
-        Query(many, offsetsLocation=f"file://{tmp_path}/{place}")
-    Query(many, offsetsLocation=f"file://{tmp_path}/f/_bases")
-    with pytest.raises(ValueError, match="must lie on the store that is read"):
-        Query(many, offsetsLocation="s3://bucket/bases")

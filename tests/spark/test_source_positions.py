@@ -84,7 +84,6 @@ def test_anything_else_is_refused_by_the_name_of_the_option(text):
     [
         ({"startingOffsets": "latest"}, "a batch read would be empty"),
         ({"subscriber": "me"}, "subscriber is for streams"),
-        ({"offsetsLocation": "/y"}, "offsetsLocation is for streams"),
     ],
 )
 def test_options_of_streams_are_refused_in_a_batch_read(options, why):
@@ -189,14 +188,14 @@ def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_
     assert read(path, startingOffsets=behind) == []
     assert read(path, startingOffsets=later) == []
     for option in ("startingOffsets", "endingOffsets"):
-        with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, but .* mean offset 10 of 0"):
+        with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, but offset 10 of "):
             read(path, **{option: within})
 
 
 def test_a_stream_reads_a_compressed_segment_once_it_is_sealed_and_refuses_it_before(fs, tmp_path):
     path = tmp_path / "a.gz"
     gzipped(fs, path)
-    with pytest.raises(CompressedError, match=r"a\.gz: .* while it may grow; nothing of it was read"):
+    with pytest.raises(CompressedError, match=r"a\.gz: .* while it may grow: seal it; nothing of it was read"):
         begun(path)
     fs.seal(str(path))
     assert len(begun(path)) == 3
@@ -362,9 +361,6 @@ def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
     for schema, kind in ((TEXT, "text"), (NUMBERS, "json")):
         with pytest.raises(ValueError, match=r"a\.gz is compressed, so its rows have no offsets"):
             read(tmp_path / "a.gz", ours(schema), format=kind, includeMetadata="true")
-    fs.overwrite(str(tmp_path / "b"), gzip.compress(b"{}\n"))
-    with pytest.raises(CompressedError, match=r"/b: its bytes are compressed \(gzip\)"):
-        read(tmp_path / "b", ours(NUMBERS), format="json", includeMetadata="true")
 
 
 def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):

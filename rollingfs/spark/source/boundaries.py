@@ -137,7 +137,8 @@ class Boundaries:
         if offset == view.start:
             return offset
         if self.options.codec(view.path) is not None:
-            compression.check_position(view.path, offset, view.start, view.length)
+            if offset < view.length:
+                raise compression.refused(view.path, f"but offset {offset} of {view.extent} is a position within it")
             return offset
         read = SegmentReader(self.fs, view).read
         return self.options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)

@@ -7,36 +7,37 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.policy import parse_bytes
-from rollingfs.spark.source import formats, reading_options
+from rollingfs.spark.source import formats, option, reading_options
 from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.option import Option
 from rollingfs.spark.source.reading_options import ReadingOptions
 from rollingfs.spark.source.sink import sink_options
 from rollingfs.spark.source.sink.sink_options import SinkOptions
 
 CSV = "csv"
-FAIL, SKIP = "fail", "skip"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
 
 if TYPE_CHECKING:
     from rollingfs.spark.source.formats.contract import Format
 
+_OPTIONS = (
+    Option("format", "format", option.one_of({name: name for name in formats.MODULES})),
+    Option("partitionBytes", "partition_bytes", option.some_bytes),
+    Option("maxBytesPerTrigger", "trigger_bytes_max", option.some_bytes),
+    Option("failOnDataLoss", "fails_on_data_loss", option.truth),
+    Option("onCorrupt", "skips_corrupt", option.one_of({"fail": False, "skip": True})),
+    Option("compression", "compression", option.one_of({name: name for name in compression.CHOICES})),
+)
 _OWN = {
-    "format": "format",
-    "storage_options": "storage_options",
-    "tiers": "tiers",
-    "partitionbytes": "partitionBytes",
-    "maxbytespertrigger": "maxBytesPerTrigger",
-    "failondataloss": "failOnDataLoss",
-    "oncorrupt": "onCorrupt",
+    **option.named(_OPTIONS),
+    **{name: name for name in ("storage_options", "tiers", "mode")},
     **sink_options.NAMES,
-    **reading_options.NAMES,
-    "compression": "compression",
-    "mode": "mode",
+    **option.named(reading_options.OPTIONS),
 }
 """Our options, by their names in lower case, as Spark hands them over."""
 _READS = frozenset(
-    {"partitionbytes", "maxbytespertrigger", "failondataloss", "oncorrupt", "mode"} | reading_options.NAMES.keys()
+    {"partitionbytes", "maxbytespertrigger", "failondataloss", "oncorrupt", "mode"}
+    | option.named(reading_options.OPTIONS).keys()
 )
 """Those of a read; a write has no use for them."""
 READING = frozenset(_OWN.keys() - sink_options.NAMES.keys() - {"format", "mode"})
@@ -57,7 +58,6 @@ NO_TABLE = (
     "or write FROM table WITH (path='URL', format='arrow')"
 )
 """What a user who makes or reads a table must know."""
-_TRUTHS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,28 +183,22 @@ def parse_options(options: Mapping[str, str]) -> Options:
     protocols = sorted({place.protocol for place in places})
     if len(protocols) != 1:
         raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
-    trigger = given.get("maxbytespertrigger")
-    kind = _format(given)
+    _check_format(given)
     return Options(
         places,
-        kind,
-        _with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
-        _size(given, "partitionbytes", PARTITION_BYTES_DEFAULT),
-        None if trigger is None else _size(given, "maxbytespertrigger", 0),
-        _TRUTHS[_choice(given, "failondataloss", tuple(_TRUTHS), "true")],
-        _choice(given, "oncorrupt", (FAIL, SKIP), FAIL) == SKIP,
+        storage_options=_with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
         sink=sink_options.parse(given),
         reading=reading_options.parse_reading(given),
-        compression=_choice(given, "compression", compression.CHOICES, compression.AUTO),
         given=frozenset(given),
+        **option.values(_OPTIONS, given),
     )
 
 
-def _format(given: Mapping[str, str]) -> str:
-    """The format, after a look at what only the parsers of Spark have."""
+def _check_format(given: Mapping[str, str]) -> None:
+    """Refuse what only the parsers of Spark have."""
     if given.get("format") == CSV:
         raise ValueError(f"format 'csv' is read and written by Spark itself: {SPARKS_OWN}")
-    kind = _choice(given, "format", tuple(formats.MODULES), formats.TEXT)
+    kind = option.values(_OPTIONS[:1], given).get("format", formats.TEXT)
     if "compression" in given and not formats.of(kind).has_lines:
         raise ValueError(f"option compression is for lines, and format {kind!r} has none")
     if "mode" in given and (kind != formats.JSON or given["mode"].upper() != FAILFAST):
@@ -212,7 +206,6 @@ def _format(given: Mapping[str, str]) -> str:
             f"option mode is {given['mode']!r}, and format {kind!r} has no modes: json is strict, as with {FAILFAST}, "
             f"and the modes are those of Spark's own parser: {SPARKS_OWN}"
         )
-    return kind
 
 
 def parse_url(url: str) -> Place:
@@ -276,23 +269,6 @@ def _urls(given: Mapping[str, str]) -> Sequence[str]:
             f"format('rolling') needs a path: give a URL to load(), save() or start(); if this is a table, {NO_TABLE}"
         )
     return list(urls)
-
-
-def _choice(given: Mapping[str, str], key: str, choices: Sequence[str], default: str) -> str:
-    value = given.get(key, default).lower()
-    if value not in choices:
-        raise ValueError(f"option {_OWN[key]} is {value!r}: it must be one of {', '.join(choices)}")
-    return value
-
-
-def _size(given: Mapping[str, str], key: str, default: int) -> int:
-    try:
-        size = parse_bytes(given.get(key, default))
-    except ValueError as error:
-        raise ValueError(f"option {_OWN[key]}: {error}") from error
-    if size < 1:
-        raise ValueError(f"option {_OWN[key]} is {size}: it must be at least 1 byte")
-    return size
 
 
 def _aliases(protocol: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from rollingfs.spark.source.stream.offsets import is_complete, parse
+from rollingfs.spark.source.stream.offsets import parse
 from rollingfs.stream.cut import CUT_FORMAT, StreamCut
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -74,8 +74,6 @@ def _points(option: str, text: str) -> dict[str, Point]:
         if CUT_FORMAT in found:
             cut = StreamCut.parse(text)
             return {path: Point(offset, cut.incarnations.get(path)) for path, offset in cut.items()}
-        if not is_complete(found):
-            raise ValueError("it is an offset that refers to a file below offsetsLocation; take a stream cut instead")
         return {path: Point(mark.offset, mark.identity) for path, mark in parse(found).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"option {option} is neither a stream cut nor an offset of a query: {error}") from error

@@ -30,10 +30,6 @@ class ReadOptions(Protocol):
         """Bytes of a task."""
 
     @property
-    def compression(self) -> str:
-        """The option ``compression``."""
-
-    @property
     def reading(self) -> ReadingOptions:
         """What is read."""
 

@@ -67,7 +67,8 @@ class Text:
             return partitions.split(extent, options.partition_bytes)
         if options.reading.has_metadata:
             raise ValueError(f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it")
-        compression.check_whole(extent, opened.view.start, opened.view.length)
+        if extent.size != opened.view.size:
+            raise compression.refused(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
         return partitions.whole(extent)
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
@@ -94,13 +95,9 @@ class Text:
             for block in compression.blocks(opened.read, one.extent, codec, size):
                 yield Block(block.data, block.end, None)
             return
-        is_first = one.start == one.extent.start
         for position, data, end in lines.raw_blocks(
             opened.read, one.extent.start, one.start, one.end, one.extent.end, size
         ):
-            if is_first and options.compression == compression.AUTO:
-                compression.check_plain(one.extent.path, data[:end])
-            is_first = False
             yield Block(data, end, position)
 
     def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:

@@ -53,9 +53,7 @@ class JobCommit:
             self.schema = routing.without(self.schema, self.column)
         options.form.check_write(self.schema)
         if options.form.has_lines:
-            compression.check_choice(options.compression)
-            if self.column is None:
-                compression.check_target(self.url)
+            compression.check_write("" if self.column else self.url, options.compression)
 
     @property
     def column(self) -> str | None:

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
-from rollingfs.policy import RollingPolicy, parse_bytes
+from rollingfs.policy import RollingPolicy
+from rollingfs.spark.source import option
+from rollingfs.spark.source.option import Option
 
 TASK_MESSAGE_BYTES = 64 * 1024
 """Maximum bytes that a task sends to the driver in its message; a task that writes more uploads them itself."""
 BATCH_MESSAGE_BYTES = 8 * 1024 * 1024
 """Maximum bytes in the messages of all tasks of a write."""
 
-NAMES = {
-    "taskmessagebytes": "taskMessageBytes",
-    "batchmessagebytes": "batchMessageBytes",
-    "maxbytes": "maxBytes",
-    "inlinebytes": "inlineBytes",
-    "maxage": "maxAge",
-    "segmentby": "segmentBy",
-    "txnappid": "txnAppId",
-    "txnversion": "txnVersion",
-}
+OPTIONS = (
+    Option("taskMessageBytes", "task_message_bytes", option.size),
+    Option("batchMessageBytes", "batch_message_bytes", option.size),
+    Option("segmentBy", "segment_by", option.word),
+)
+
+
+def _checked(field_name: str, text: str) -> str:
+    """The text of a part of the policy, after a look at it."""
+    RollingPolicy(**{field_name: text})
+    return text
+
+
+POLICY = tuple(
+    Option(name, field_name, option.by(partial(_checked, field_name)))
+    for name, field_name in (("maxBytes", "max_bytes"), ("inlineBytes", "inline_bytes"), ("maxAge", "max_age"))
+)
+NAMES = option.named([*OPTIONS, *POLICY]) | {"txnappid": "txnAppId", "txnversion": "txnVersion"}
 """The options of a write, by their names in lower case."""
-_POLICY = {"maxbytes": "max_bytes", "inlinebytes": "inline_bytes", "maxage": "max_age"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +67,9 @@ def parse(given: Mapping[str, str]) -> SinkOptions:
     ValueError
         A value is impossible. The message names the option.
     """
-    policy: dict[str, Any] = {_POLICY[key]: given[key] for key in _POLICY if key in given}
-    for key, name in _POLICY.items():
-        if name in policy:
-            try:
-                RollingPolicy(**{name: policy[name]})
-            except ValueError as error:
-                raise ValueError(f"option {NAMES[key]}: {error}") from error
-    segment_by = given.get("segmentby")
-    if segment_by == "":
-        raise ValueError("option segmentBy is empty: it must name a column")
     return SinkOptions(
-        _bytes(given, "taskmessagebytes", TASK_MESSAGE_BYTES),
-        _bytes(given, "batchmessagebytes", BATCH_MESSAGE_BYTES),
-        policy,
-        segment_by,
-        _transaction(given),
+        **option.values(OPTIONS, given), policy=option.values(POLICY, given), transaction=_transaction(given)
     )
-
-
-def _bytes(given: Mapping[str, str], key: str, default: int) -> int:
-    try:
-        return parse_bytes(given.get(key, default))
-    except ValueError as error:
-        raise ValueError(f"option {NAMES[key]}: {error}") from error
 
 
 def _transaction(given: Mapping[str, str]) -> Transaction | None:

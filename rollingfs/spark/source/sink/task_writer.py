@@ -79,7 +79,7 @@ class TaskWriter:
         for batch in batches:
             for name, part in routing.split(batch, column):
                 if self.options.form.has_lines:
-                    compression.check_target(name)
+                    compression.check_write(name)
                 held.setdefault(name, []).append(part)
                 held_bytes += part.nbytes
             if held_bytes >= HELD_BYTES_MAX:

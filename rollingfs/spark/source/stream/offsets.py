@@ -1,17 +1,12 @@
 """Offsets of a stream: how far it has read each segment, as Spark keeps it in its checkpoint. Pure.
 
-Spark compares offsets as JSON text, so an offset that has not moved must have the same text. A complete offset::
+Spark compares offsets as JSON text, so an offset that has not moved must have the same text::
 
     {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "check": [64, 2774183001], "sealed": true}, …}
 
-If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins. An offset
-with a base names what has changed since the base, which is a file on the store (see `offset_store`)::
-
-    {"base": "/data/_offsets/5f0c…/0000000003-9be2….json.gz", "changed": {"/data/events/a": {…}},
-     "gone": ["/data/events/b"]}
-
+If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins.
 ``"$idle": true`` tells an offset from the one before it where nothing else does: Spark says that a batch is done only
-when the next begins. The values of paths are objects, so no path is taken for one of these names.
+when the next begins. The values of paths are objects, so no path is taken for this name.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from typing import Any
 
 from rollingfs.spark.source.partitions import Extent
 
-BASE, CHANGED, GONE, IDLE = "base", "changed", "gone", "$idle"
+IDLE = "$idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +66,17 @@ class Mark:
         return cls(known["segment"], known["offset"], begin, sealed, None if check is None else (check[0], check[1]))
 
 
-def is_complete(offset: Mapping[str, Any]) -> bool:
-    """Whether an offset says everything without a base."""
-    return not isinstance(offset.get(BASE), str)
-
-
 def is_idle(offset: Mapping[str, Any]) -> bool:
     """Whether the batch that ends at an offset was made to end the one before it."""
     return offset.get(IDLE) is True
 
 
-def parse(offset: Mapping[str, Any], base: Mapping[str, Mark] | None = None) -> dict[str, Mark]:
-    """The marks of an offset, by path.
-
-    Parameters
-    ----------
-    base
-        The marks of its base; None for a complete offset.
-    """
-    if base is None:
-        return _marks({path: found for path, found in offset.items() if path != IDLE})
-    gone = set(offset[GONE])
-    kept = {path: mark for path, mark in base.items() if path not in gone}
-    return kept | _marks(offset[CHANGED])
-
-
-def _marks(found: Mapping[str, Any]) -> dict[str, Mark]:
+def parse(offset: Mapping[str, Any]) -> dict[str, Mark]:
+    """The marks of an offset, by path."""
     marks = {}
-    for path, one in found.items():
+    for path, one in offset.items():
+        if path == IDLE:
+            continue
         try:
             marks[path] = Mark.from_json(one)
         except ValueError as error:
@@ -111,14 +89,8 @@ def _marks(found: Mapping[str, Any]) -> dict[str, Mark]:
 
 
 def format_offset(marks: Mapping[str, Mark], *, is_idle: bool = False) -> dict[str, Any]:
-    """The inverse of `parse`: a complete offset."""
+    """The inverse of `parse`."""
     return {path: marks[path].as_json() for path in sorted(marks)} | ({IDLE: True} if is_idle else {})
-
-
-def format_change(name: str, base: Mapping[str, Mark], marks: Mapping[str, Mark]) -> dict[str, Any]:
-    """The inverse of `parse`: the difference from a base of some name."""
-    changed = {path: mark.as_json() for path, mark in sorted(marks.items()) if base.get(path) != mark}
-    return {BASE: name, CHANGED: changed, GONE: sorted(base.keys() - marks.keys())}
 
 
 def extents(start: Mapping[str, Mark], end: Mapping[str, Mark]) -> list[Extent]:

@@ -139,7 +139,8 @@ class RecordEnds:
         is_last = segments.is_sealed(view) and limit == view.length
         form = self.options.form
         if self.options.codec(view.path) is not None:
-            compression.check_sealed(view.path, is_sealed=segments.is_sealed(view))
+            if not segments.is_sealed(view):
+                raise compression.refused(view.path, "and a stream cannot follow it while it may grow: seal it")
             return limit if limit == view.length else begin
         extent = extent_of(view, begin, limit)
         end = form.end_behind(read, extent, upto, is_last=is_last)

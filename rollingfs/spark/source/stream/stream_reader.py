@@ -33,7 +33,6 @@ from rollingfs.spark.source.segments import SegmentReader, each
 from rollingfs.spark.source.stream import offsets, progress
 from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
 from rollingfs.spark.source.stream.data_loss import DataLossError, lose
-from rollingfs.spark.source.stream.offset_store import OffsetStore
 from rollingfs.spark.source.stream.offsets import Mark
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
 from rollingfs.spark.source.stream.subscription import Subscription
@@ -84,10 +83,6 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places.filesystem(self.options)
 
     @cached_property
-    def _store(self) -> OffsetStore:
-        return OffsetStore(self.options, self._fs)
-
-    @cached_property
     def _subscription(self) -> Subscription | None:
         name = self.options.reading.subscriber
         return None if name is None else Subscription(self.options, self._fs, name)
@@ -122,7 +117,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at = marks
         if self._subscription is not None:
             self._subscription.begin(marks)
-        return self._store.format(marks, {})
+        return offsets.format_offset(marks)
 
     @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -149,7 +144,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._look()
         if start == self._idle_at:
             return start
-        before = self._store.parse(start)
+        before = offsets.parse(start)
         found = self._complete(before)
         self._check_gone(before, found)
         marks = self._marks(before, found, limit)
@@ -160,11 +155,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if progress.has_moved(before, marks):
             if self._is_too_small(before, found):
                 return start
-            self._at, self._planned = marks, self._store.format(marks, start)
+            self._at, self._planned = marks, offsets.format_offset(marks)
             return self._planned
         if subscription is not None and not offsets.is_idle(start) and (self._ends or subscription.is_due(before)):
             # Spark says that a batch is done when the next begins: without one, its end would not be published
-            return self._store.format(marks, start, is_idle=True)
+            return offsets.format_offset(marks, is_idle=True)
         self._idle_at = start
         return start
 
@@ -296,9 +291,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Its bytes are gone, and the options do not say to go on without them.
         """
         fs = self._fs
-        self._at = self._store.parse(end)
+        self._at = offsets.parse(end)
         is_repeated, self._planned = end != self._planned, None
-        wanted = offsets.extents(self._store.parse(start), self._at)
+        wanted = offsets.extents(offsets.parse(start), self._at)
         cut: list[Range] = []
         for extent, view in self._found_again(wanted):
             if isinstance(view, CorruptHeaderError):
@@ -360,7 +355,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Publish how far the query has read, if it is a subscriber; the checkpoint keeps the offset in any case."""
         if self._subscription is not None:
-            self._subscription.finished(self._store.parse(end))
+            self._subscription.finished(offsets.parse(end))
 
     def stop(self) -> None:
         """Do nothing: nothing is open between batches."""
