@@ -57,6 +57,8 @@ ELSEWHERE = {
     "commit/store": "backend/test_probe",
     "commit/uploads": "write/test_gather",
     "errors": "system/test_messages",
+    "format/parquet_footer": "spark/test_source_pure",
+    "format/thrift": "spark/test_source_pure",
     "folders/folders": "fs/test_filesystem",
     "folders/listing": "fs/test_filesystem",
     "format/commit_lines": "format/test_asks",

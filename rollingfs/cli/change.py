@@ -16,7 +16,7 @@ import typer
 
 from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.errors import SegmentNotSealedError, WholeFileError
+from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -165,6 +165,9 @@ def concat(
     as_bytes: Annotated[
         bool, typer.Option("--as-bytes", help="Also join files of formats that do not join, like Parquet and zip.")
     ] = False,
+    as_format: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="parquet: make one Parquet file of all, by a new footer.")
+    ] = None,
 ) -> None:
     """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
 
@@ -177,11 +180,12 @@ def concat(
         fs.create(to)
     try:
         with session.progress(f"joining {count_text(len(sources), 'segment')}"):
-            offset = fs.concat(to, sources, as_bytes=as_bytes)
-    except WholeFileError as error:
+            offset = fs.concat(to, sources, as_bytes=as_bytes, as_format=as_format)
+    except ValueError as error:
         if is_new:
             fs.rm(to)
-        raise WholeFileError(str(error).replace("as_bytes=True", "--as-bytes")) from error
+        text = str(error).replace("as_bytes=True", "--as-bytes").replace("as_format='parquet'", "--as-format parquet")
+        raise type(error)(text) from error
     session.report(
         {"name": core(fs).strip(to), "offset": offset, "sources": len(sources)},
         f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",

@@ -15,6 +15,8 @@ from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.binding import Binding
 from rollingfs.write.ingest import Data, Intake
 
+PARQUET = "parquet"
+
 
 class Bound(Protocol):
     """A handle on a segment."""
@@ -156,6 +158,7 @@ async def concat(
     attrs: Attrs = None,
     expected_attrs: Attrs = None,
     as_bytes: bool = False,
+    as_format: str | None = None,
 ) -> int:
     """Append sealed segments to another without moving bytes; the sources are gone afterwards.
 
@@ -166,6 +169,9 @@ async def concat(
     as_bytes
         Also join sources of formats that do not join, like Parquet, ORC and zip: the bytes are there, but a reader
         of the format finds only one of the files.
+    as_format
+        ``"parquet"`` makes one Parquet file of the target, which may be empty, and the sources: the same commit puts a
+        footer behind them that names all of their row groups. All must have the same columns. No row group moves.
 
     Returns
     -------
@@ -182,6 +188,8 @@ async def concat(
         The same as in `append`.
     WholeFileError
         A source is a file of a format that does not join; nothing was joined.
+    MalformedFooterError
+        With `as_format`: the target or a source is no Parquet, or they have different columns; nothing was joined.
     ValueError
         The target is among the sources, or a source comes twice.
     """
@@ -190,6 +198,10 @@ async def concat(
     arguments.check_attrs(at.path, expected_attrs, "expected_attrs")
     arguments.check_attrs(at.path, attrs)
     arguments.check_switches(as_bytes=as_bytes)
+    if as_format not in (None, PARQUET) or (as_format and as_bytes):
+        raise ValueError(
+            f"{at.path}: as_format is {as_format!r}: it must be {PARQUET!r}, and without as_bytes; nothing was changed"
+        )
     paths, meant = [], {}
     for source in sources:
         handle: Binding | None = getattr(source, "_binding", None)
@@ -198,7 +210,9 @@ async def concat(
             meant[handle.path] = handle.segment
     await at.bind()
     guard = at.guard(None, expected_attrs)
-    offset = await at.client.concats.concat(at.path, paths, attrs=attrs, guard=guard, meant=meant, as_bytes=as_bytes)
+    offset = await at.client.concats.concat(
+        at.path, paths, attrs=attrs, guard=guard, meant=meant, as_bytes=as_bytes, as_parquet=as_format == PARQUET
+    )
     at.advance()
     return offset
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from rollingfs.parquet.grow import append
+from rollingfs.format.parquet_footer import MalformedFooterError
 
-__all__ = ["append"]
+if TYPE_CHECKING:
+    from rollingfs.parquet.grow import append, rewrite
+
+__all__ = ["MalformedFooterError", "append", "rewrite"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +21,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from rollingfs.parquet import grow
 
-    return grow.append
+    return getattr(grow, name)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.parquet.footer import MAGIC, TAIL_BYTES, body_size
+from rollingfs.format.parquet_footer import MAGIC, TAIL_BYTES, body_size
 
 GROUP_BYTES = 64 * 1024 * 1024
 """Size in memory of the rows of a row group."""
@@ -90,8 +90,8 @@ class Encoder:
             yield last
 
 
-def empty(schema: pa.Schema) -> bytes:
+def empty(schema: pa.Schema, **options: Any) -> bytes:
     """A file without rows."""
     sink = OutputBuffer()
-    pq.ParquetWriter(sink, schema).close()
+    pq.ParquetWriter(sink, schema, **options).close()
     return sink.drain()

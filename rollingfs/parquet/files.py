@@ -1,9 +1,9 @@
-"""How a Parquet file in a segment grows: by row groups and a new footer. Pure: a callback gives the bytes."""
+"""How a Parquet file in a segment grows: by row groups and a new footer. Pure."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from rollingfs.parquet.encoding import OutputBuffer, empty
-from rollingfs.parquet.footer import (
+from rollingfs.format.parquet_footer import (
     MAGIC,
     SCHEMA_KEYS,
     TAIL_BYTES,
@@ -21,13 +20,12 @@ from rollingfs.parquet.footer import (
     Part,
     body_size,
     columns,
+    ended,
     group_rows,
     join,
     widen,
 )
-
-Read = Callable[[int, int], bytes]
-"""Gives the bytes ``[start, end)`` of a segment, all of them."""
+from rollingfs.parquet.encoding import OutputBuffer, empty
 
 
 class Piece(Protocol):
@@ -46,28 +44,15 @@ class Piece(Protocol):
         """Bytes."""
 
 
-def footer_of(read: Read, start: int, end: int, near: int | None = None) -> bytes:
-    """The footer of the file in ``[start, end)``: with one read if it begins behind `near`, else with two."""
-    at = max(start, end - TAIL_BYTES if near is None else min(near, end - TAIL_BYTES))
-    last = read(at, end)
-    first, stop = (start + offset for offset in body_size(last[-TAIL_BYTES:], end - start))
-    if first < at:
-        last, at = read(first, at) + last, first
-    return last[first - at : stop - at]
-
-
-def tail(parts: Sequence[Part]) -> bytes:
-    """The bytes that make one file of the parts before them."""
-    return _end(join(parts))
+def footer_in(file: bytes) -> bytes:
+    """The footer at the end of some bytes: of a file, or of what makes one of the bytes before."""
+    first, stop = body_size(file[-TAIL_BYTES:], len(file) + len(MAGIC))
+    return file[first - len(MAGIC) : stop - len(MAGIC)]
 
 
 def schema_of(footer: bytes) -> pa.Schema:
     """The Arrow schema of a file."""
-    return pq.read_schema(io.BytesIO(MAGIC + _end(footer)))
-
-
-def _end(footer: bytes) -> bytes:
-    return footer + len(footer).to_bytes(4, "little") + MAGIC
+    return pq.read_schema(io.BytesIO(MAGIC + ended(footer)))
 
 
 # -- other columns than those of the file ------------------------------------------------------------------------
@@ -88,7 +73,7 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     MalformedFooterError
         A column has another type, or is missing; the message names it.
     """
-    there, mine = columns(footer), {column.name: column for column in columns(_footer(empty(schema)))}
+    there, mine = columns(footer), {column.name: column for column in columns(footer_in(empty(schema)))}
     known = schema_of(footer)
     for nth, column in enumerate(there):
         if column.name not in mine:
@@ -148,11 +133,7 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
             nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
             writer.write_table(nulls, row_group_size=count)
     filler = sink.drain()
-    return filler, widen(old, Part(_footer(filler), at), new)
-
-
-def _footer(file: bytes) -> bytes:
-    return footer_of(lambda start, end: file[start:end], 0, len(file))
+    return filler, widen(old, Part(footer_in(filler), at), new)
 
 
 # -- growth ------------------------------------------------------------------------------------------------------------
@@ -169,11 +150,11 @@ def growth(pieces: Sequence[Piece], old: bytes | None, size: int, schema: pa.Sch
     if old is None:
         if not parts:
             return [empty(schema)]
-        return [*data, tail(parts)] if len(parts) > 1 else data
+        return [*data, ended(join(parts))] if len(parts) > 1 else data
     if not parts:
         return []
     nulls, old = widened(old, parts[0].footer, schema, at)
-    return [*data, nulls, tail([Part(old, 0), *parts])]
+    return [*data, nulls, ended(join([Part(old, 0), *parts]))]
 
 
 @contextmanager

@@ -1,32 +1,47 @@
-"""An append to a Parquet file, repeated where another writer was faster."""
+"""Appends to a Parquet file, repeated where another writer was faster, and the bound on what they leave behind."""
 
 from __future__ import annotations
 
+import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from rollingfs.errors import BadOffsetError
+from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.format import names
+from rollingfs.format.parquet_footer import MalformedFooterError, columns, live_bytes
+from rollingfs.format.transitions import Guard, missing
+from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
-from rollingfs.parquet.encoding import Encoder
-from rollingfs.parquet.files import of_file, refused
-from rollingfs.parquet.footer import MalformedFooterError
+from rollingfs.parquet.encoding import Encoder, empty
+from rollingfs.parquet.files import Piece, of_file, refused
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.write import parquet_footers
 
 T = TypeVar("T")
 
-FOOTER_READ_BYTES = 512 * 1024
-"""Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
+logger = logging.getLogger("rollingfs")
+
 GROWTHS_MAX = 64
 """Maximum tries to append to a Parquet file while other writers append; each try makes a new footer."""
 GROWTH_PAUSE_S = 0.02
 """Maximum pause before the second try; it doubles with each try. It is random, so that writers do not meet again."""
 GROWTH_PAUSE_S_MAX = 1.0
+WASTED_PART_MAX = 0.1
+"""The part of a file that old footers may take, before an append writes the file anew."""
+WASTED_BYTES_MIN = 64 * 1024
+"""Old footers up to this size are no reason to."""
+REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
+"""Size of a file above which an append leaves that to `rewrite`, because it takes long."""
+BATCH_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +60,8 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
     """Append rows to a Parquet file, or make it, in one commit: readers see all of the rows or none.
 
     Any number of processes may append to one file; each append that loses a race is repeated on what is there then.
+    Old footers and small row groups stay behind. Where they are more than a tenth of a file of up to 256 MiB, the
+    append calls `rewrite`.
 
     Parameters
     ----------
@@ -63,7 +80,7 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
 
     Raises
     ------
-    rollingfs.parquet.footer.MalformedFooterError, pyarrow.ArrowInvalid
+    rollingfs.parquet.MalformedFooterError, pyarrow.ArrowInvalid
         The file is not Parquet, or a column of it is missing in the table, or has another type; nothing was written.
     BadOffsetError
         Other writers were faster in each of many tries; nothing was written.
@@ -71,39 +88,96 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
         The errors of `append` of the filesystem.
     """
     rows = pa.table(table)
+    path = names.check_new_name(core(fs).strip(path))
     return repeated(path, lambda: _append_once(fs, path, rows, options))
 
 
 def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict[str, Any]) -> int:
+    view = look(fs, path)
+    with changed(path, view):
+        data = _grown(fs, path, view, rows, options)
+        if not data:
+            return 0 if view is None else view.length
+        offset = commit(fs, path, view, data)
+    keep_bounded(fs, path, view, data)
+    return offset
+
+
+def look(fs: RollingFileSystem, path: str) -> Snapshot | None:
+    """The segment as it is now, or None."""
     try:
-        segment = fs.segment(path)
+        return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
     except FileNotFoundError:
-        return _create(fs, path, _grown(None, path, rows, options))
-    length = segment.length  # of the snapshot whose footer is read: what comes meanwhile must refuse this append
+        return None
+
+
+@contextmanager
+def changed(path: str, view: Snapshot | None) -> Iterator[None]:
+    """Tell that a segment is gone, or that its old bytes are, as a lost race: it is to be looked at again."""
     try:
-        data = _grown(segment, path, rows, options)
-        return int(segment.append(data, expected_offset=length)) if data else length
-    except FileNotFoundError as error:
-        raise BadOffsetError(f"{path}: it was deleted or replaced; nothing was written") from error
+        yield
+    except (FileNotFoundError, SegmentTruncatedError) as error:
+        if view is None:
+            raise
+        raise BadOffsetError(f"{path}: it was deleted or written anew; nothing was written") from error
 
 
-def _create(fs: RollingFileSystem, path: str, data: list[Any]) -> int:
+def commit(
+    fs: RollingFileSystem,
+    path: str,
+    view: Snapshot | None,
+    data: Sequence[Any],
+    attrs: Mapping[str, str] | None = None,
+    expected_attrs: Mapping[str, str | None] | None = None,
+) -> int:
+    """Append to a segment that is as it was seen, or make the one that was missing; where the bytes begin.
+
+    Raises
+    ------
+    BadOffsetError, FileNotFoundError
+        It was changed meanwhile; nothing was written.
+    """
+    guard = guard_of(view, expected_attrs)
+    call = core(fs).client.segments.extend(path, list(data), attrs=attrs, guard=guard, create=view is None)
+    return core(fs).run(call, commits=path).offset
+
+
+def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
+    """The condition that a segment has the very bytes that were seen: the incarnation, and its length."""
+    segment = view.incarnations[0] if view is not None and view.incarnations else None
+    return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {})
+
+
+def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
+    """The footer of the file that a segment is.
+
+    Raises
+    ------
+    MalformedFooterError
+        It is not Parquet.
+    """
     try:
-        fs.pipe_file(path, b"".join(data), mode="create")
-    except FileExistsError as error:
-        raise BadOffsetError(f"{path}: another writer made it; nothing was written") from error
-    return 0
+        return core(fs).run(parquet_footers.footer_of(core(fs).client.fetcher, view))
+    except MalformedFooterError as error:
+        raise refused(view.path, str(error)) from error
 
 
-def _grown(segment: Segment | None, path: str, rows: pa.Table, options: dict[str, Any]) -> list[Any]:
-    """The bytes that append the rows to a segment as it is; None if it is missing."""
+def grown(
+    fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[Piece], schema: pa.Schema
+) -> list[Any]:
+    """The data that appends Parquet files to a segment as it was seen; None if it is missing."""
+    old = None if view is None or not view.size else footer_of(fs, view)
+    with of_file(path):
+        return files.growth(pieces, old, 0 if view is None else view.size, schema)
+
+
+def _grown(
+    fs: RollingFileSystem, path: str, view: Snapshot | None, rows: pa.Table, options: dict[str, Any]
+) -> list[Any]:
+    """The bytes that append the rows to a segment as it was seen; None if it is missing."""
     schema, old = _nullable(rows.schema), None
-    if segment is not None and segment.size:
-        near = segment.length - FOOTER_READ_BYTES
-        try:
-            old = files.footer_of(segment.read, segment.start, segment.length, near)
-        except MalformedFooterError as error:
-            raise refused(path, str(error)) from error
+    if view is not None and view.size:
+        old = footer_of(fs, view)
         with of_file(path):
             rows = _typed(rows, files.schema_of(old))
             schema = files.aligned(old, _nullable(rows.schema))
@@ -111,7 +185,7 @@ def _grown(segment: Segment | None, path: str, rows: pa.Table, options: dict[str
     data = b"".join(encoder)
     with of_file(path):
         pieces = [_File(data, encoder.footer)] if data else []
-        return files.growth(pieces, old, 0 if segment is None else segment.size, schema)
+        return files.growth(pieces, old, 0 if view is None else view.size, schema)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
@@ -145,3 +219,80 @@ def repeated(path: str, attempt: Callable[[], T]) -> T:
     raise BadOffsetError(
         f"{path}: other writers appended before each of {GROWTHS_MAX} tries; nothing was written. Try again"
     )
+
+
+# -- what appends leave behind ---------------------------------------------------------------------------------------
+
+
+def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
+    """Write the rows of a Parquet file anew, in large row groups with one footer, in one commit.
+
+    The rows lie behind the old bytes, by segment offset, and the start moves there: a reader of the old file that is
+    in the middle of it must open it again. Attributes and policies stay.
+
+    Parameters
+    ----------
+    **options
+        Those of `pyarrow.parquet.write_table`; by default the compression of each column stays.
+
+    Returns
+    -------
+    int
+        How many bytes were freed; 0 if no bytes were wasted, and nothing was done.
+
+    Raises
+    ------
+    BadOffsetError
+        Another writer changed the file meanwhile; nothing was written. Call it again.
+    rollingfs.parquet.MalformedFooterError
+        It is not Parquet, or its columns cannot be written as they are; nothing was written.
+    OSError
+        The file is missing, sealed, held by an owner, or cannot be read; nothing was written.
+    """
+    path = core(fs).strip(path)
+    view = look(fs, path)
+    if view is None:
+        raise missing(path)
+    with changed(path, view):
+        old = footer_of(fs, view)
+        if view.size <= live_bytes(old):
+            return 0
+        with pq.ParquetFile(ReadFile(fs, core(fs).client, core(fs).bridge, path, view)) as file:
+            schema = file.schema_arrow
+            options = {"compression": _compression(file.metadata), **options}
+            with of_file(path):
+                if columns(files.footer_in(empty(schema, **options))) != columns(old):
+                    raise MalformedFooterError("its columns would have other types")
+            rows = file.metadata.num_rows
+            data = Encoder(file.iter_batches(BATCH_ROWS), **options) if rows else [empty(schema, **options)]
+            renewed = core(fs).client.segments.renew(path, data, guard_of(view))
+            return view.size - core(fs).run(renewed, commits=path).size
+
+
+def _compression(metadata: Any) -> Any:
+    """The compression of each column, as its first row group has it."""
+    if not metadata.num_row_groups:
+        return "snappy"
+    group = metadata.row_group(0)
+    chunks = [group.column(nth) for nth in range(group.num_columns)]
+    return {one.path_in_schema: one.compression.lower().replace("uncompressed", "none") for one in chunks}
+
+
+def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: Sequence[Any]) -> None:
+    """Rewrite a file after an append if old footers are too large a part of it; an error is logged.
+
+    Parameters
+    ----------
+    view, data
+        The file before the append, and what was appended, with the new footer at its end.
+    """
+    size = (0 if view is None else view.size) + sum(one.size if hasattr(one, "size") else len(one) for one in data)
+    if not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
+        return
+    wasted = size - live_bytes(files.footer_in(data[-1]))
+    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size):
+        return
+    try:
+        rewrite(fs, path)
+    except (OSError, ValueError) as error:  # the rows are appended, which the caller must know
+        logger.info("%s: %d bytes of old footers stay in it until the next append: %s", path, wasted, error)

@@ -298,16 +298,18 @@ async def truncate(call: Call, offset: Offset, erase: bool = False) -> Any:
 
 
 @operation("POST", "segments", "concat")
-async def concat(call: Call, sources: Paths, as_bytes: bool = False) -> Any:
+async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: str | None = None) -> Any:
     """Append sealed segments without moving bytes; they are gone afterwards.
 
     Parameters
     ----------
     as_bytes
         Also join formats that do not join, like Parquet.
+    as_format
+        `parquet` makes one Parquet file of the target and the sources.
     """
     places = [call.place(path) for path in sources]
-    return {"offset": await call.store.fs._concat(call.place(), places, as_bytes=as_bytes)}
+    return {"offset": await call.store.fs._concat(call.place(), places, as_bytes=as_bytes, as_format=as_format)}
 
 
 @operation("POST", "segments", "rename")

@@ -78,8 +78,8 @@ def maintain(
         One or several, on one backend: segments, folders (all segments below them), patterns; and its options.
     operations
         Done in this order: ``retain``, ``trim`` (these to whole streams, whose folders must be among the URLs),
-        ``info``, ``verify``, ``truncate``, ``seal``, ``upkeep`` (a round of ``rollingfs run``, with
-        ``retain``), ``consolidate``, ``offload``, ``export``, ``collect``.
+        ``info``, ``verify``, ``truncate``, ``rewrite`` (Parquet files that have grown), ``seal``, ``upkeep`` (a round
+        of ``rollingfs run``, with ``retain``), ``consolidate``, ``offload``, ``export``, ``collect``.
     keep, align
         For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
     target, target_options, overwrite
@@ -118,7 +118,8 @@ def maintain(
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
         keep_one = partial(keep_stream, fs, of_streams, meant, dry_run=dry_run)
-        for did in pool.map(keep_one, folders_of(of_streams, meant, paths, must_be=bool({*wanted} & {*STREAM_OPERATIONS}))):
+        must_be = not {*wanted}.isdisjoint(STREAM_OPERATIONS)
+        for did in pool.map(keep_one, folders_of(of_streams, meant, paths, must_be=must_be)):
             before |= did
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]

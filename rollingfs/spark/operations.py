@@ -25,7 +25,7 @@ from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, collect_seg
 
 EXPORT = "export"
 UPKEEP = "upkeep"
-NOT_OF_HIDDEN = frozenset({"truncate", "seal", OFFLOAD})
+NOT_OF_HIDDEN = frozenset({"truncate", "rewrite", "seal", OFFLOAD})
 """What is not done to the memory of a stream: no retention could go on with it."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
@@ -107,8 +107,8 @@ class Row:
     done: bool
     """Whether all operations succeeded, and verification found no damage."""
     bytes: int
-    """Sum of the bytes that truncation, trim, retention and collection freed, consolidation joined or copied, offload
-    moved, export wrote, verification read."""
+    """Sum of the bytes that truncation, trim, retention, rewriting and collection freed, consolidation joined or
+    copied, offload moved, export wrote, verification read."""
     details: str
     """JSON: the result of each operation, by its name."""
     error: str | None
@@ -249,6 +249,15 @@ def _consolidate(fs: RollingFileSystem, segment: Segment, settings: Settings) ->
     return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
 
 
+def _rewrite(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+    """Write a Parquet file anew that has old footers in it."""
+    from rollingfs.parquet import rewrite
+
+    freed = 0 if settings.dry_run else rewrite(fs, segment.path)
+    segment.refresh()
+    return Outcome(freed, {"freed": freed})
+
+
 def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
     place = settings.target
@@ -309,6 +318,7 @@ _DOES: Mapping[str, Callable[[RollingFileSystem, Segment, Settings], Outcome]] =
     "info": _info,
     "verify": _verify,
     "truncate": _truncate,
+    "rewrite": _rewrite,
     "seal": _seal,
     UPKEEP: _upkeep,
     "consolidate": _consolidate,

@@ -23,9 +23,7 @@ Outcomes = dict[str, dict[str, Outcome]]
 """By path (of a segment or, for the error of a stream, of its folder), then by operation."""
 
 
-def folders_of(
-    operations: Sequence[str], cut: StreamCut | None, paths: Sequence[str], *, must_be: bool
-) -> list[str]:
+def folders_of(operations: Sequence[str], cut: StreamCut | None, paths: Sequence[str], *, must_be: bool) -> list[str]:
     """The streams that operations are meant for, sorted.
 
     Parameters

@@ -25,8 +25,10 @@ from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Guard
 from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.grow import grow
 from rollingfs.write.moves import MarkLostError, Moves, Source
+from rollingfs.write.parquet_footers import one_footer
 from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import move_whole
 
@@ -57,6 +59,7 @@ class Concats:
         guard: Guard | None = None,
         meant: Mapping[str, str | None] | None = None,
         as_bytes: bool = True,
+        as_parquet: bool = False,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
 
@@ -69,6 +72,8 @@ class Concats:
             The incarnations of sources, by path; of a source without one, any is taken.
         as_bytes
             Join bytes, whatever they are; otherwise a source of a format that does not join is refused.
+        as_parquet
+            Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
 
         Returns
         -------
@@ -81,6 +86,8 @@ class Concats:
             The target is among the sources, or one source comes twice.
         WholeFileError
             A source is a Parquet file, a zip, or of another such format.
+        MalformedFooterError
+            With `as_parquet`: the target or a source is no Parquet, or they have different columns.
         FileNotFoundError
             The target or a source is missing.
         SegmentNotSealedError
@@ -94,7 +101,7 @@ class Concats:
         if len(set(sources)) != len(sources):
             raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
         transitions.check_attrs(attrs or {}, target)
-        if not as_bytes:
+        if not as_bytes and not as_parquet:
             await self._check_joinable(sources)
         guard = guard or Guard()
         batches = _batches(target, sources)
@@ -102,7 +109,7 @@ class Concats:
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
             try:
-                begins = await self._concat(target, batch, last or {}, guard, meant or {})
+                begins = await self._concat(target, batch, last or {}, guard, meant or {}, as_parquet)
             except AppendInterrupted as interrupt:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                     raise
@@ -120,9 +127,10 @@ class Concats:
         for path, (head, tail) in zip(paths, ends, strict=True):
             name = whole_files.format_of(head, tail)
             if name is not None:
+                one_file = ", and as_format='parquet' makes one file of all" if name == "Parquet" else ""
                 raise WholeFileError(
                     f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
-                    "Nothing was joined; as_bytes=True joins the bytes all the same"
+                    f"Nothing was joined; as_bytes=True joins the bytes all the same{one_file}"
                 )
 
     async def _ends(self, path: str) -> tuple[bytes, bytes]:
@@ -145,12 +153,13 @@ class Concats:
         attrs: Mapping[str, str | None],
         guard: Guard,
         meant: Mapping[str, str | None],
+        as_parquet: bool,
     ) -> int:
         async def move(deadline_s: float) -> int:
             with if_interrupted(target, "not committed"):
                 found = await self._target(target, guard)
             sources = [Source(path, str(uuid.uuid4()), target, meant.get(path)) for path in paths]
-            call = self._move_in(target, found.segment, sources, attrs, guard, deadline_s)
+            call = self._move_in(target, found.segment, sources, attrs, guard, as_parquet, deadline_s)
             return await self.store.runtime.shield(call)  # marks must not be left to others
 
         return await self.moves.until_marks_hold(target, move, "nothing was written")
@@ -186,6 +195,7 @@ class Concats:
         sources: Sequence[Source],
         attrs: Mapping[str, str | None],
         guard: Guard,
+        as_parquet: bool,
         deadline_s: float,
     ) -> int:
         with if_interrupted(target, "not committed"):
@@ -208,6 +218,10 @@ class Concats:
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
+            if as_parquet:
+                views = [Snapshot(source.path, header, None) for source, header in zip(sources, frozen, strict=True)]
+                footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
+                items += [footer] if footer else []
             found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt, joint=True)
             modified_ms = max((header.modified_ms for header in frozen), default=0)

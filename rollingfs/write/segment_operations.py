@@ -347,17 +347,42 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard or Guard(), path)
-            check_aliases(self.store.backend, found.tiers, path)
-            pages = {
-                page: await self.store.pages.chunks(path, page) for page in transitions.pages_to_truncate(found, offset)
-            }
-            changed = transitions.truncate(found, offset, self.store.now_ms(), pages, path)
+            changed = await self._beheaded(path, found, offset)
             return None if changed is found else changed
 
         committed = await self._commit(path, step, guard)
         with if_interrupted(path, "committed"):
             await finish_drops(self.committer.loop, path, _header(committed))
         return committed
+
+    async def renew(self, path: str, data: Data, guard: Guard) -> Header:
+        """Put data in the place of all bytes, behind them by offset: one commit appends it and moves the start there.
+
+        Raises
+        ------
+        FileNotFoundError, SegmentSealedError, FencedError, BadOffsetError
+            Nothing was written.
+        """
+        intake = await self.addition(path, guard).taking(data)
+        items, uploads = await intake.finish(), intake.uploads
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard, path)
+            transitions.check_open(found, path)
+            return await grow(await self._beheaded(path, found, found.length), await as_items(items, attempt), attempt)
+
+        committed = await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads]))
+        with if_interrupted(path, "committed"):
+            await finish_drops(self.committer.loop, path, _header(committed))
+        return _header(committed)
+
+    async def _beheaded(self, path: str, found: Header, offset: int) -> Header:
+        """A header without the bytes before an offset."""
+        check_aliases(self.store.backend, found.tiers, path)
+        pages = {
+            page: await self.store.pages.chunks(path, page) for page in transitions.pages_to_truncate(found, offset)
+        }
+        return transitions.truncate(found, offset, self.store.now_ms(), pages, path)
 
     async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
         """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
@@ -375,15 +400,15 @@ class Segments:
         """Give an exclusively held segment back."""
         await self.change(path, transitions.release, guard)
 
-    async def _commit(self, path: str, step: Step, guard: Guard | None) -> Committed:
+    async def _commit(self, path: str, step: Step, guard: Guard | None, uploads: Sequence[Uploads] = ()) -> Committed:
         try:
-            return await self.committer.commit(path, step)
+            return await self.committer.commit(path, step, uploads=uploads)
         except FileNotFoundError:
             with if_interrupted(path, "not committed"):
                 is_adopted = await self.adopt(path, guard.segment if guard is not None else None)
             if not is_adopted:
                 raise
-        return await self.committer.commit(path, step, fresh=True)
+        return await self.committer.commit(path, step, fresh=True, uploads=uploads)
 
 
 def _header(committed: Committed) -> Header:

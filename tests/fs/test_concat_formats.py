@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy, WholeFileError
+from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.write import concat as concats
 from tests.support.cli import done, failed
 from tests.support.servers import require_module
 
@@ -16,6 +18,8 @@ require_module("pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from rollingfs.parquet import append
 
 PACKED = io.BytesIO()
 pq.write_table(pa.table({"a": [1, 2, 3]}), PACKED)
@@ -75,3 +79,103 @@ def test_the_command_refuses_and_leaves_no_target(folder: Any) -> None:
     assert not fs.exists(new)
     done("concat", "--create", "--as-bytes", new, *sources)
     assert fs.cat_file(new) == 2 * PARQUET
+
+
+# -- as one Parquet file -----------------------------------------------------------------------------------------
+
+
+def parquet(fs: RollingFileSystem, path: str, numbers: list[int], **options: Any) -> str:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": numbers, "s": [str(nth) for nth in numbers]}), file, **options)
+    fs.append(path, file.getvalue()) if fs.exists(path) else fs.pipe_file(path, file.getvalue())
+    return path
+
+
+def numbers(fs: RollingFileSystem, path: str) -> list[int]:
+    found: list[int] = pq.read_table(path, filesystem=fs)["a"].to_pylist()
+    return found
+
+
+def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder: Any) -> None:
+    fs, root = folder
+    sources = [parquet(fs, f"{root}/p{nth}", [*range(9 * nth, 9 * nth + 9)], row_group_size=4) for nth in range(3)]
+    old = [fs.cat_file(path) for path in sources]
+    for path in sources:
+        fs.seal(path)
+    assert fs.concat(f"{root}/all", sources[:2], as_format="parquet") == 0
+    assert numbers(fs, f"{root}/all") == [*range(18)]
+    data = fs.cat_file(f"{root}/all")
+    assert data.startswith(old[0] + old[1])
+    parquet(fs, f"{root}/more", [27])
+    fs.seal(f"{root}/more")
+    length = fs.segment(f"{root}/all").length
+    assert done("concat", "--as-format", "parquet", f"{root}/all", sources[2], f"{root}/more")
+    assert numbers(fs, f"{root}/all") == [*range(28)]
+    assert fs.cat_file(f"{root}/all").startswith(data + old[2])
+    assert pq.ParquetFile(io.BytesIO(fs.cat_file(f"{root}/all"))).num_row_groups == 10
+    assert length == len(data)
+    assert not any(map(fs.exists, sources))
+
+
+def test_one_parquet_file_joined_to_nothing_needs_no_other_footer(folder: Any) -> None:
+    fs, root = folder
+    fs.concat(f"{root}/all", [f"{root}/a"], as_format="parquet")
+    assert fs.cat_file(f"{root}/all") == PARQUET
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("text", None, "does not end as a Parquet file does; nothing was joined"),
+        ("other", pa.table({"a": ["x", "y"]}), "their columns are not those of the file.*; nothing was joined"),
+        (
+            "odd",
+            PARQUET[:-40] + b"\xff" * 32 + PARQUET[-8:],
+            "the footer has a value of the unknown type 15; nothing was joined",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, name: str, data: Any, message: str):
+    fs, root = folder
+    if data is not None:
+        file = io.BytesIO()
+        pq.write_table(data, file) if isinstance(data, pa.Table) else file.write(data)
+        fs.pipe_file(f"{root}/{name}", file.getvalue())
+        fs.seal(f"{root}/{name}")
+    with pytest.raises(MalformedFooterError, match=f"^{root}/{name}: it cannot be joined as Parquet: .*{message}"):
+        fs.concat(f"{root}/all", [f"{root}/a", f"{root}/{name}"], as_format="parquet")
+    assert fs.info(f"{root}/all")["size"] == 0
+    assert all(fs.segment(f"{root}/{one}").state == "sealed" for one in ("a", name))
+    for options in ({"as_format": "orc"}, {"as_format": "parquet", "as_bytes": True}):
+        with pytest.raises(ValueError, match="it must be 'parquet', and without as_bytes; nothing was changed"):
+            fs.concat(f"{root}/all", [f"{root}/a"], **options)
+
+
+def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder: Any, monkeypatch: Any) -> None:
+    fs, root = folder
+    parquet(fs, f"{root}/all", [0])
+    for nth in (1, 2):
+        fs.seal(parquet(fs, f"{root}/p{nth}", [nth]))
+    real, late = concats.one_footer, []
+
+    async def beaten(*given: Any) -> bytes:
+        found = await real(*given)
+        if not late:
+            late.append(1)
+            other = RollingFileSystem("file", header_cache_s=0, skip_instance_cache=True)
+            append(other, f"{root}/all", {"a": [10], "s": ["x"]})
+        return found
+
+    monkeypatch.setattr(concats, "one_footer", beaten)
+    fs.concat(f"{root}/all", [f"{root}/p1", f"{root}/p2"], as_format="parquet")
+    assert numbers(fs, f"{root}/all") == [0, 10, 1, 2]
+
+
+def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit(folder: Any, monkeypatch: Any) -> None:
+    fs, root = folder
+    monkeypatch.setattr(concats, "MARKS_MAX", 2)
+    sources = [parquet(fs, f"{root}/p{nth}", [nth]) for nth in range(5)]
+    for path in sources:
+        fs.seal(path)
+    fs.concat(f"{root}/all", sources, as_format="parquet")
+    assert numbers(fs, f"{root}/all") == [*range(5)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import require_module
+from tests.support.servers import new_bucket, require_module
 
 for name in ("pyarrow", "duckdb", "pandas", "polars"):
     require_module(name)
@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
-from rollingfs.parquet import append, grow
-from rollingfs.parquet.footer import MalformedFooterError
+from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.parquet import append, grow, rewrite
+from tests.parquet.waste import wasted
 
 PROCESSES, APPENDS = 4, 5
 WRITER = """
@@ -159,7 +160,7 @@ def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, tmp_p
     append(fs, path, {"n": [1]})
     assert [row["n"] for row in rows(fs, path)] == [101, 102, 1]
     monkeypatch.setattr(grow, "GROWTHS_MAX", 2)
-    monkeypatch.setattr(grow, "_create", lambda *given: (_ for _ in ()).throw(BadOffsetError("late")))
+    monkeypatch.setattr(grow, "commit", lambda *given: (_ for _ in ()).throw(BadOffsetError("late")))
     with pytest.raises(BadOffsetError, match=r"before each of 2 tries; nothing was written\. Try again"):
         append(fs, str(tmp_path / "new"), {"n": [1]})
 
@@ -167,14 +168,14 @@ def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, tmp_p
 def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, tmp_path, monkeypatch):
     path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
     append(fs, path, {"n": [0]})
-    footer_of = grow.files.footer_of
+    footer_of = grow.footer_of
 
     def after_another(*given: Any) -> bytes:
-        monkeypatch.setattr(grow.files, "footer_of", footer_of)
+        monkeypatch.setattr(grow, "footer_of", footer_of)
         append(other, path, {"n": [1]})
         return footer_of(*given)
 
-    monkeypatch.setattr(grow.files, "footer_of", after_another)
+    monkeypatch.setattr(grow, "footer_of", after_another)
     append(fs, path, {"n": [2]})
     assert [row["n"] for row in rows(fs, path)] == [0, 1, 2]
 
@@ -190,3 +191,128 @@ def test_many_processes_append_to_one_file(fs, tmp_path):
     assert len(found) == PROCESSES * APPENDS * 3
     for writer in range(PROCESSES):
         assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(APPENDS) for _ in range(3)]
+
+
+# -- what appends leave behind ---------------------------------------------------------------------------------------
+
+
+def test_after_many_small_appends_little_is_wasted_and_all_rows_are_there(fs, tmp_path, monkeypatch):
+    monkeypatch.setattr(grow, "WASTED_BYTES_MIN", 4096)
+    path, parts = str(tmp_path / "t"), []
+    for nth in range(150):
+        append(fs, path, {"n": range(100 * nth, 100 * nth + 100), "s": [f"row {nth}"] * 100})
+        parts.append(wasted(fs.cat_file(path)) if fs.segment(path).size > 50_000 else 0)
+    assert max(parts) <= 0.1
+    assert [row["n"] for row in rows(fs, path)] == [*range(15_000)]
+    assert pq.ParquetFile(io.BytesIO(fs.cat_file(path))).num_row_groups < 30
+    assert fs.segment(path).start > 0
+
+
+def small_appends(fs: RollingFileSystem, path: str, count: int = 5, **options: Any) -> None:
+    for nth in range(count):
+        append(fs, path, {"n": [nth], "s": [str(nth)]}, **options)
+
+
+def test_a_rewrite_is_one_row_group_behind_the_old_bytes_with_all_that_is_not_data(fs, tmp_path):
+    path = str(tmp_path / "t")
+    small_appends(fs, path, compression={"n": "zstd", "s": "none"})
+    fs.append(path, b"", attrs={"spark/q": "7"})
+    before = fs.segment(path)
+    freed = rewrite(fs, path)
+    after = fs.segment(path)
+    assert (after.start, freed) == (before.length, before.size - after.size)
+    assert after.attrs == {"spark/q": "7"}
+    before.refresh()
+    assert (before.start, before.length) == (after.start, after.length), "the handle is on the same segment"
+    assert rows(fs, path) == [{"n": nth, "s": str(nth)} for nth in range(5)]
+    metadata = pq.read_metadata(io.BytesIO(fs.cat_file(path)))
+    assert metadata.num_row_groups == 1
+    assert [metadata.row_group(0).column(nth).compression for nth in range(2)] == ["ZSTD", "UNCOMPRESSED"]
+    assert (rewrite(fs, path), fs.segment(path).version) == (0, after.version)
+    append(fs, path, {"n": [5], "s": ["5"]})
+    assert len(rows(fs, path)) == 6
+    assert all(row.ok for row in fs.segment(path).verify())
+
+
+def test_a_rewrite_that_loses_a_race_changes_nothing(fs, tmp_path, monkeypatch):
+    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+    small_appends(fs, path)
+    guard_of = grow.guard_of
+
+    def late(view: Any) -> Any:
+        monkeypatch.setattr(grow, "guard_of", guard_of)
+        append(other, path, {"n": [5], "s": ["5"]})
+        return guard_of(view)
+
+    monkeypatch.setattr(grow, "guard_of", late)
+    with pytest.raises(BadOffsetError, match="nothing was written"):
+        rewrite(fs, path)
+    assert [row["n"] for row in rows(fs, path)] == [*range(6)]
+    assert fs.segment(path).start == 0
+
+
+@pytest.mark.parametrize("how", ["rewrite", "replace"])
+def test_an_append_to_a_file_that_is_written_anew_while_its_footer_is_read_is_repeated(fs, tmp_path, monkeypatch, how):
+    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+    small_appends(fs, path)
+    look, length = grow.look, fs.segment(path).length
+
+    def early(*given: Any) -> Any:
+        view = look(*given)
+        monkeypatch.setattr(grow, "look", look)
+        if how == "rewrite":
+            rewrite(other, path)
+        else:  # another file of the very length: only its incarnation tells
+            other.rm_file(path)
+            small_appends(other, path)
+            assert other.segment(path).length == length
+        return view
+
+    monkeypatch.setattr(grow, "look", early)
+    append(fs, path, {"n": [5], "s": ["5"]})
+    assert [row["n"] for row in rows(fs, path)] == [*range(6)]
+
+
+def test_files_on_an_object_store_grow_are_written_anew_and_joined(seaweed):
+    bucket = new_bucket(seaweed)
+    fs = RollingFileSystem("s3", seaweed, policy=RollingPolicy(max_bytes=3000, inline_bytes=500))
+    for name in ("a", "b"):
+        small_appends(fs, f"{bucket}/{name}")
+    assert rewrite(fs, f"{bucket}/a") > 0
+    for name in ("a", "b"):
+        append(fs, f"{bucket}/{name}", {"n": range(2000), "s": ["x"] * 2000})
+        fs.seal(f"{bucket}/{name}")
+    fs.create(f"{bucket}/all")
+    fs.concat(f"{bucket}/all", [f"{bucket}/a", f"{bucket}/b"], as_format="parquet")
+    assert [row["n"] for row in rows(fs, f"{bucket}/all")] == [*range(5), *range(2000)] * 2
+    assert rewrite(fs, f"{bucket}/all") > 0
+    assert [row["n"] for row in rows(fs, f"{bucket}/all")] == [*range(5), *range(2000)] * 2
+
+
+def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
+    path = tmp_path / "t"
+    for _ in range(2):
+        with path.open("ab") as file:
+            pq.write_table(
+                pa.table({"t": pa.array([0], pa.timestamp("us"))}), file, use_deprecated_int96_timestamps=True
+            )
+    before = path.read_bytes()
+    with pytest.raises(MalformedFooterError, match="other types; nothing was written"):
+        rewrite(fs, str(path))
+    assert fs.cat_file(str(path)) == before
+    with pytest.raises(FileNotFoundError):
+        rewrite(fs, str(tmp_path / "nothing"))
+
+
+def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
+    path = str(tmp_path / "t")
+    code = WRITER.replace("import append\n", "import append, grow\n\ngrow.WASTED_BYTES_MIN = 2000\n")
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, path, str(nth), "20"], cwd=Path(__file__).parents[2])
+        for nth in range(2)
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    found = rows(fs, path)
+    for writer in range(2):
+        assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(20) for _ in range(3)]
+    assert fs.segment(path).start > 0

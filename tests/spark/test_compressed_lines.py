@@ -69,7 +69,7 @@ def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_o
     with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are not a whole"):
         read(options_given(named), TEXT)
     fs.overwrite(named, b"plain\n")
-    with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are no whole .*compression=none"):
+    with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are not a whole .*compression=none"):
         read(options_given(named), TEXT)
     assert read(options_given(named, compression="none"), TEXT) == ["plain"]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.parquet import append
 from rollingfs.spark import job
 from rollingfs.spark.maintain import maintain
 from rollingfs.spark.operations import Row
@@ -115,6 +116,19 @@ def test_everything_at_once_and_again_frees_what_it_says_and_keeps_the_bytes(fs,
     again = maintain(None, str(tmp_path), operations, keep=100, grace=0, readers_grace=0)
     assert [json.loads(row.details)["truncate"]["offset"] for row in again] == [100, 100]
     assert [json.loads(row.details)["seal"] for row in again] == [{"sealed_now": False}] * 2
+
+
+def test_grown_parquet_files_are_written_anew_and_other_files_are_an_error_in_their_row(fs, tmp_path):
+    paths = [f"{tmp_path}/in/a", f"{tmp_path}/in/b"]
+    for nth in range(3):
+        append(fs, paths[0], {"n": [nth]})
+    fs.pipe_file(paths[1], b"text")
+    length = fs.segment(paths[0]).length
+    rows = maintain(None, str(tmp_path), ["rewrite", "seal"])
+    assert [(row.done, row.operation, row.start) for row in rows] == [(True, "seal", length), (False, "rewrite", 0)]
+    assert rows[0].bytes > 0
+    assert "MalformedFooterError" in str(rows[1].error)
+    assert fs.segment(paths[1]).sealed is False
 
 
 def test_collection_also_visits_what_is_left_of_deleted_segments(fs, tmp_path):

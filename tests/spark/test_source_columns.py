@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from rollingfs.parquet import encoding, files, footer
+from rollingfs.format import parquet_footer as footer
+from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import arrow_streams, parquet
@@ -29,7 +30,7 @@ NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", Arr
 
 
 def footer_of(data: bytes) -> bytes:
-    return files.footer_of(lambda start, end: data[start:end], 0, len(data))
+    return files.footer_in(data)
 
 
 def grown(data: bytes, *batches: pa.RecordBatch, schema: pa.Schema | None = None) -> bytes:
@@ -42,7 +43,7 @@ def grown(data: bytes, *batches: pa.RecordBatch, schema: pa.Schema | None = None
         assert encoder.footer is not None
         parts.append(footer.Part(encoder.footer, at))
     nulls, old = files.widened(footer_of(data), parts[0].footer, schema, len(whole))
-    return whole + nulls + files.tail([footer.Part(old, 0), *parts])
+    return whole + nulls + footer.ended(footer.join([footer.Part(old, 0), *parts]))
 
 
 def rows_of(data: bytes) -> list[dict[str, Any]]:
@@ -236,4 +237,4 @@ def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_
     with pytest.raises(
         footer.MalformedFooterError, match="not those of the file: they have 's' where the file has 'n'"
     ):
-        files.tail([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))])
+        footer.ended(footer.join([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))]))

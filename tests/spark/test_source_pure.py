@@ -21,7 +21,8 @@ require_module("pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.parquet import encoding, files, footer
+from rollingfs.format import parquet_footer as footer
+from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
 from rollingfs.spark.source.options import Place, parse_options, parse_url
@@ -335,9 +336,9 @@ def test_rows_become_one_stream_and_none_become_nothing():
 def joined(whole: list[bytes]) -> bytes:
     parts, shift = [], 0
     for data in whole:
-        parts.append(footer.Part(files.footer_of(reader_of(data), SHIFT, SHIFT + len(data)), shift))
+        parts.append(footer.Part(files.footer_in(data), shift))
         shift += len(data)
-    return b"".join(whole) + files.tail(parts)
+    return b"".join(whole) + footer.ended(footer.join(parts))
 
 
 @pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
@@ -352,7 +353,7 @@ def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(opti
 
 def test_every_offset_of_a_row_group_moves_with_it():
     data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
-    raw = files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = files.footer_in(data)
     shift = len(data)
     table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
@@ -363,7 +364,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
 
 def test_a_footer_taken_apart_and_put_together_is_the_same():
     data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
-    raw = files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    raw = files.footer_in(data)
     assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
 
 
@@ -373,7 +374,7 @@ def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
         joined([one, other])
     with pytest.raises(footer.MalformedFooterError, match="does not end"):
         joined([one, one[:-1]])
-    raw = files.footer_of(reader_of(one), SHIFT, SHIFT + len(one))
+    raw = files.footer_in(one)
     with pytest.raises(footer.MalformedFooterError, match="cut off"):
         footer.Decoder(raw[:-20]).struct()
 
@@ -393,7 +394,7 @@ def test_the_parquet_encoder_gives_a_file_and_its_footer():
     encoder = encoding.Encoder(iter([batch, batch]))
     data = b"".join(encoder)
     assert pq.read_table(io.BytesIO(data)).to_pydict() == {"n": [1, 2, 1, 2]}
-    assert encoder.footer == files.footer_of(reader_of(data), SHIFT, SHIFT + len(data))
+    assert encoder.footer == files.footer_in(data)
     nothing = encoding.Encoder(iter([batch.slice(0, 0)]))
     assert (list(nothing), nothing.footer) == ([], None)
     assert pq.read_table(io.BytesIO(encoding.empty(batch.schema))).num_rows == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import io
 import logging
 import pickle
 import random
@@ -31,7 +30,7 @@ from pyspark.sql.types import StructType
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.parquet import encoding, files
+from rollingfs.parquet import encoding
 from rollingfs.spark.source import places
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats.compression import CompressedError
@@ -210,24 +209,6 @@ def test_a_parquet_batch_of_200_tasks_makes_three_requests_besides_those_of_the_
             assert besides == ["read_range", "read_range", "write"]  # the footer at plan and commit, and a chunk
     with sink.fs.open("log/t") as file:
         assert pq.read_table(file)["value"].to_pylist() == [row for _ in range(3) for task in tasks for row in task]
-
-
-def test_the_footer_of_a_parquet_file_is_the_same_wherever_its_first_read_begins():
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"x": list(range(100))}), sink)
-    data = b"before" + sink.getvalue()
-    reads: list[tuple[int, int]] = []
-
-    def read(start: int, end: int) -> bytes:
-        reads.append((start, end))
-        return data[start:end]
-
-    found = set()
-    for near in (None, *range(len(data) + 1)):
-        reads.clear()
-        found.add(files.footer_of(read, 6, len(data), near))
-        assert len(reads) == (1 if reads[0][0] <= len(data) - 8 - len(max(found)) else 2)
-    assert len(found) == 1
 
 
 def test_a_task_that_only_sends_a_message_asks_the_store_nothing(sink, store):

@@ -99,7 +99,7 @@ def blocks(read: Read, extent: Extent, codec: str, block_bytes: int) -> Iterator
                 held = held[at:]
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise CompressedError(
-            f"{extent.path}: its bytes are no whole {codec}: {error}. compression=none reads them as they are"
+            f"{extent.path}: its bytes are not a whole {codec}: {error}. compression=none reads them as they are"
         ) from error
     if held:
         yield normalized(held, len(held))

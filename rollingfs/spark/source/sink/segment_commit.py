@@ -14,16 +14,13 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.parquet import files
-from rollingfs.parquet.files import growth, of_file, refused
-from rollingfs.parquet.footer import MalformedFooterError
-from rollingfs.parquet.grow import FOOTER_READ_BYTES, repeated
+from rollingfs.parquet import files, grow
+from rollingfs.parquet.files import of_file
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.segments import SegmentReader
 from rollingfs.spark.source.sink.messages import Piece
 from rollingfs.spark.source.sink.task_writer import segment_path
 
@@ -97,7 +94,7 @@ class SegmentCommit:
         """
         if self.options.format != PARQUET or self.overwrite or view is None or not view.size:
             return self.schema
-        footer = self._footer(view)
+        footer = grow.footer_of(self.fs, view)
         with of_file(self.path):
             return files.aligned(footer, self.schema)
 
@@ -134,14 +131,17 @@ class SegmentCommit:
         self, pieces: Sequence[Piece], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]
     ) -> None:
         """Append Parquet files and a footer that makes one file of all; try again if another writer was faster."""
+        if self.overwrite:
+            self._write(self.grown(pieces, None), attrs, Guard(expected_attrs=expected_attrs))
+            return
 
         def attempt() -> None:
-            view = None if self.overwrite else self.view()
-            data = self.grown(pieces, view)
-            expected = None if self.overwrite else (view.length if view is not None else 0)
-            self._write(data, attrs, Guard(expected_offset=expected, expected_attrs=expected_attrs))
+            view = self.view()
+            with grow.changed(self.path, view):
+                data = self.grown(pieces, view)
+                grow.commit(self.fs, self.path, view, data, attrs, expected_attrs)
 
-        repeated(self.path, attempt)
+        grow.repeated(self.path, attempt)
 
     def grown(self, pieces: Sequence[Piece], view: Snapshot | None) -> list[Any]:
         """The data that appends Parquet files to the segment as it is now, None if it is missing.
@@ -151,18 +151,7 @@ class SegmentCommit:
         MalformedFooterError
             They have other columns, or the footer of the segment is damaged.
         """
-        if view is None or not view.size:
-            return growth(pieces, None, 0, self.schema)
-        old = self._footer(view)
-        with of_file(self.path):
-            return growth(pieces, old, view.size, self.schema)
-
-    def _footer(self, view: Snapshot) -> bytes:
-        near = max(_last_run(view), view.length - FOOTER_READ_BYTES)
-        try:
-            return files.footer_of(SegmentReader(self.fs, view).read, view.start, view.length, near)
-        except MalformedFooterError as error:
-            raise refused(view.path, str(error)) from error
+        return grow.grown(self.fs, self.path, view, pieces, self.schema)
 
     # -- afterwards --------------------------------------------------------------------------------------------
 
@@ -172,11 +161,3 @@ class SegmentCommit:
             chunk.file for chunk in core(self.fs).run(core(self.fs).client.pages.unfold(self.path, header.entries))
         }
         return any(names.relate(self.path, chunk.path) in named for one in staged for chunk in one.chunks)
-
-
-def _last_run(view: Snapshot) -> int:
-    """Where the bytes begin that one request gives: those of the tail, else those of the last chunk."""
-    header = view.header
-    if header is None or header.tail or not header.entries:
-        return view.start if header is None else header.tail_start
-    return header.entries[-1].start

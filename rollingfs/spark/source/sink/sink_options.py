@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.spark.source import option
@@ -24,7 +25,8 @@ OPTIONS = (
 
 def _checked(field_name: str, text: str) -> str:
     """The text of a part of the policy, after a look at it."""
-    RollingPolicy(**{field_name: text})
+    given: dict[str, Any] = {field_name: text}
+    RollingPolicy(**given)
     return text
 
 

@@ -12,16 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from rollingfs.errors import RollingError
+from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
+
+__all__ = [
+    "MAGIC",
+    "SCHEMA_KEYS",
+    "TAIL_BYTES",
+    "Column",
+    "Decoder",
+    "Encoder",
+    "MalformedFooterError",
+    "Part",
+    "body_size",
+    "check_same",
+    "columns",
+    "ended",
+    "group_rows",
+    "join",
+    "live_bytes",
+    "widen",
+]
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
 """Size of the bytes behind the footer: its length, 4 bytes little endian, and the magic."""
-
-TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
 
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
 _COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
@@ -29,6 +47,10 @@ _META, _COLUMN_OFFSETS = 3, (2, 4, 6)
 """Fields of a column chunk: its metadata; the offsets of itself, of its offset index, of its column index."""
 _META_OFFSETS = (9, 10, 11, 14)
 """Fields of the metadata: the offsets of data page, index page, dictionary page and bloom filter."""
+_OFFSET_INDEX_BYTES, _INDEX_BYTES = 5, 7
+"""Fields of a column chunk: the sizes of its offset index and of its column index."""
+_CHUNK_BYTES, _BLOOM_BYTES = 7, 15
+"""Fields of the metadata: the compressed size of the chunk, and the size of its bloom filter."""
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
@@ -36,12 +58,8 @@ REQUIRED, OPTIONAL, REPEATED = range(3)
 SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
 
-Fields = dict[int, tuple[int, Any]]
-"""A struct: field number to type and value."""
-
-
-class MalformedFooterError(RollingError, ValueError):
-    """A file has no Parquet footer that can be read, or one that does not fit."""
+FOOTERS_MAX = 4
+"""Maximum number of footers that are remembered apart: an append asks one several times, and the next one again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +111,9 @@ def columns(footer: bytes) -> tuple[Column, ...]:
     return _columns(_table(footer))
 
 
+@lru_cache(maxsize=FOOTERS_MAX)
 def _table(footer: bytes) -> Fields:
-    """The struct of a footer, whose numbers of rows agree.
+    """The struct of a footer, whose numbers of rows agree; it is not to be changed.
 
     Raises
     ------
@@ -146,7 +165,7 @@ def join(parts: Sequence[Part]) -> bytes:
     first = tables[0][0]
     groups: list[Any] = []
     for table, shift in tables:
-        _check_same(_columns(first), _columns(table))
+        check_same(_columns(first), _columns(table))
         groups += [_moved(group, shift) for group in table[_ROW_GROUPS][1][1]]
     for nth, group in enumerate(groups):
         if nth <= ORDINAL_MAX and _ORDINAL in group:
@@ -158,7 +177,38 @@ def join(parts: Sequence[Part]) -> bytes:
     return Encoder().struct(whole)
 
 
-def _check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
+def ended(footer: bytes) -> bytes:
+    """A footer with its length and the magic: the end of a file."""
+    return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+def live_bytes(footer: bytes) -> int:
+    """How many bytes of a file are of use: those of its row groups with their indexes, the footer, and both magics."""
+    used = len(ended(footer)) + len(MAGIC)
+    for group in _table(footer)[_ROW_GROUPS][1][1]:
+        for column in group[_COLUMNS][1][1]:
+            meta = column[_META][1] if _META in column else {}
+            used += sum(
+                fields[size][1]
+                for fields, size in (
+                    (column, _OFFSET_INDEX_BYTES),
+                    (column, _INDEX_BYTES),
+                    (meta, _CHUNK_BYTES),
+                    (meta, _BLOOM_BYTES),
+                )
+                if size in fields
+            )
+    return used
+
+
+def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
+    """Refuse columns that are not those of a file.
+
+    Raises
+    ------
+    MalformedFooterError
+        They differ; the message names the first that does.
+    """
     for old, new in zip_longest(there, mine):
         if old != new:
             raise MalformedFooterError(
@@ -247,131 +297,3 @@ def _moved_column(column: Fields, shift: int) -> Fields:
 def _move(fields: Fields, field: int, shift: int) -> None:
     if field in fields and fields[field][1]:  # 0 stands for none
         fields[field] = (I64, fields[field][1] + shift)
-
-
-class Decoder:
-    """Reads Thrift's compact protocol."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def struct(self) -> Fields:
-        """A struct.
-
-        Raises
-        ------
-        MalformedFooterError
-            The bytes are no struct.
-        """
-        fields: Fields = {}
-        number = 0
-        while (head := self._byte()) != 0:
-            kind, delta = head & 0x0F, head >> 4
-            number = number + delta if delta else self._zigzag()
-            fields[number] = (kind, self._value(kind))
-        return fields
-
-    def _value(self, kind: int) -> Any:
-        if kind in (TRUE, FALSE):
-            return kind == TRUE
-        if kind in (I16, I32, I64):
-            return self._zigzag()
-        if kind == BINARY:
-            return self._take(self._varint())
-        if kind == STRUCT:
-            return self.struct()
-        if kind in (LIST, SET):
-            head = self._byte()
-            size, inner = head >> 4, head & 0x0F
-            size = self._varint() if size == 15 else size
-            return inner, [self._element(inner) for _ in range(size)]
-        if kind == MAP:
-            size = self._varint()
-            kinds = self._byte() if size else 0
-            pairs = [(self._element(kinds >> 4), self._element(kinds & 0x0F)) for _ in range(size)]
-            return kinds, pairs
-        if kind in (BYTE, DOUBLE, UUID):
-            return self._take({BYTE: 1, DOUBLE: 8, UUID: 16}[kind])
-        raise MalformedFooterError(f"the footer has a value of the unknown type {kind}")
-
-    def _element(self, kind: int) -> Any:
-        # in a list, a boolean has a byte of its own
-        return self._take(1) if kind in (TRUE, FALSE) else self._value(kind)
-
-    def _byte(self) -> int:
-        return self._take(1)[0]
-
-    def _take(self, size: int) -> bytes:
-        data = self._data[self._at : self._at + size]
-        if len(data) != size:
-            raise MalformedFooterError("the footer is cut off")
-        self._at += size
-        return data
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-
-    def _zigzag(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
-
-
-class Encoder:
-    """Writes Thrift's compact protocol."""
-
-    def struct(self, fields: Fields) -> bytes:
-        """A struct, its fields by number."""
-        out = bytearray()
-        last = 0
-        for number in sorted(fields):
-            kind, value = fields[number]
-            if kind in (TRUE, FALSE):
-                kind = TRUE if value else FALSE
-            delta = number - last
-            out += bytes([delta << 4 | kind]) if 0 < delta < 16 else bytes([kind]) + _zigzag(number)
-            out += self._value(kind, value)
-            last = number
-        return bytes(out) + b"\0"
-
-    def _value(self, kind: int, value: Any) -> bytes:
-        if kind in (TRUE, FALSE):
-            return b""
-        if kind in (I16, I32, I64):
-            return _zigzag(value)
-        if kind == BINARY:
-            return _varint(len(value)) + bytes(value)
-        if kind == STRUCT:
-            return self.struct(value)
-        if kind in (LIST, SET):
-            inner, items = value
-            head = bytes([len(items) << 4 | inner]) if len(items) < 15 else bytes([0xF0 | inner]) + _varint(len(items))
-            return head + b"".join([self._element(inner, item) for item in items])
-        if kind == MAP:
-            kinds, pairs = value
-            if not pairs:
-                return b"\0"
-            inner = [self._element(kinds >> 4, k) + self._element(kinds & 0x0F, v) for k, v in pairs]
-            return _varint(len(pairs)) + bytes([kinds]) + b"".join(inner)
-        return bytes(value)
-
-    def _element(self, kind: int, value: Any) -> bytes:
-        return bytes(value) if kind in (TRUE, FALSE) else self._value(kind, value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _zigzag(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else (-value << 1) - 1)

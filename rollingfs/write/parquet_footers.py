@@ -1,0 +1,78 @@
+"""The footers of Parquet files in segments: the one that is there, and the one that makes one file of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rollingfs.format.parquet_footer import (
+    TAIL_BYTES,
+    MalformedFooterError,
+    Part,
+    body_size,
+    check_same,
+    columns,
+    ended,
+    join,
+)
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.snapshot import Snapshot
+
+FOOTER_READ_BYTES = 512 * 1024
+"""Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
+
+
+async def footer_of(fetcher: Fetcher, view: Snapshot) -> bytes:
+    """The footer of the file that a segment is, without its length and the magic.
+
+    Raises
+    ------
+    MalformedFooterError
+        The segment does not end as a Parquet file does.
+    """
+    near = max(view.start, view.length - FOOTER_READ_BYTES, min(_last_run(view), view.length - TAIL_BYTES))
+    last = await fetcher.read(view, near, view.length)
+    first, stop = (view.start + offset for offset in body_size(last[-TAIL_BYTES:], view.size))
+    if first < near:
+        last, near = await fetcher.read(view, first, near) + last, first
+    return last[first - near : stop - near]
+
+
+def _last_run(view: Snapshot) -> int:
+    """Where the bytes begin that one request gives: those of the tail, else those of the last chunk."""
+    header = view.header
+    if header is None or header.tail or not header.entries:
+        return view.start if header is None else header.tail_start
+    return header.entries[-1].start
+
+
+async def one_footer(fetcher: Fetcher, files: Sequence[Snapshot]) -> bytes:
+    """The bytes behind some Parquet files that make one file of all; a segment without bytes is none of them.
+
+    Raises
+    ------
+    MalformedFooterError
+        A segment is not Parquet, or has other columns than the first; the message names it.
+    """
+    parts: list[Part] = []
+    at = 0
+    for view in files:
+        if not view.size:
+            continue
+        with _refused(view.path):
+            parts.append(Part(await footer_of(fetcher, view), at))
+            check_same(columns(parts[0].footer), columns(parts[-1].footer))
+        at += view.size
+    return ended(join(parts)) if len(parts) > 1 else b""
+
+
+@contextmanager
+def _refused(path: str) -> Iterator[None]:
+    """Name the file whose footer does not fit; a damaged one can fail everywhere."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, MalformedFooterError):
+            raise
+        why = error if isinstance(error, MalformedFooterError) else f"its footer is damaged ({error!r})"
+        raise MalformedFooterError(f"{path}: it cannot be joined as Parquet: {why}; nothing was joined") from error
