@@ -46,7 +46,7 @@ def test_on_a_pipe_it_shows_each_segment_once_sorted_as_asked(root, sort, expect
 
 def test_the_summary_adds_the_segments_up_and_says_what_the_look_cost(root):
     found = done("top", root, "--once", "--after-bytes", "0")
-    assert found.text.splitlines()[0] == f"{root}: 3 segments, 650 B hot, 100 B cold, 650 B to offload, 4 requests"
+    assert found.text.splitlines()[0] == f"{root}: 3 segments, 650 B hot, 100 B cold, 650 B to offload, 1 request"
     [b] = [row for row in rows(found.text) if row[0] == "b"]
     assert b[1:4] == ["open", "0", "250"]
     assert b[4:9] == ["150", "B", "100", "B", "100"]

@@ -23,7 +23,7 @@ from rollingfs.policy import RollingPolicy
 
 @dataclass(frozen=True)
 class Seg:
-    """The visible content of a segment, its incarnation (`born`) and its owner."""
+    """The visible content of a segment, its incarnation (`born`), the one before all renames, and its owner."""
 
     policy: RollingPolicy | None
     start: int = 0
@@ -33,6 +33,7 @@ class Seg:
     owner: str | None = None
     plain: bool = False
     born: int = 0
+    root: int | None = None
 
     @property
     def length(self) -> int:
@@ -68,7 +69,7 @@ ANYBODY = Who()
 
 def check(state: State, path: str, who: Who = ANYBODY) -> Seg:
     found = state.get(path)
-    if found is None or (who.born is not None and found.born != who.born):
+    if found is None or who.born not in (None, found.born, found.root):
         raise Refused(FileNotFoundError)
     if found.owner != who.owner:
         raise Refused(FencedError)
@@ -228,7 +229,8 @@ def rename(state: State, path: str, born: int, policy: RollingPolicy, target: st
         refusals |= _refusal(lambda: check(state, target))
     if refusals:
         raise Refused(*refusals)
-    moved = replace(headed(state[path], born, policy), born=born)
+    found = headed(state[path], born, policy)
+    moved = replace(found, born=born, root=found.born if found.root is None else found.root)
     return put(put(state, path, None), target, moved), None
 
 
@@ -303,9 +305,9 @@ class Possible:
         kept: dict[str, State] = {}
         blurred = set()
         for state in self.states:
-            key = str({path: replace(state[path], born=0) for path in sorted(state)})
+            key = str({path: _shown(state[path]) for path in sorted(state)})
             other = kept.setdefault(key, state)
-            blurred |= {path for path in state if state[path].born != other[path].born}
+            blurred |= {path for path in state if state[path] != other[path]}
         self.states = list(kept.values())
         return blurred
 
@@ -315,6 +317,11 @@ def _agree(state: State, path: str, observed: Seg | None) -> list[State]:
     known = state.get(path)
     if known is None or observed is None:
         return [state] if known is observed else []
-    if known.plain and observed == replace(known, plain=False, policy=observed.policy, born=0):
+    if known.plain and observed == replace(_shown(known), plain=False, policy=observed.policy):
         return [put(state, path, replace(observed, born=next(_births)))]
-    return [state] if replace(known, born=0) == observed else []
+    return [state] if _shown(known) == observed else []
+
+
+def _shown(seg: Seg) -> Seg:
+    """What an undisturbed client sees of a segment."""
+    return replace(seg, born=0, root=None)
