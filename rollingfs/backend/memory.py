@@ -54,6 +54,8 @@ class MemoryBackend(Backend):
     has_folders = True
     has_metadata = True
 
+    strip = staticmethod(MemoryFileSystem._strip_protocol)
+
     def __init__(self, fs: MemoryFileSystem | None = None) -> None:
         self.fs = MemoryFileSystem() if fs is None else fs
 
@@ -115,7 +117,8 @@ class MemoryBackend(Backend):
         content = bytes(data)
         with _lock:
             file = self.fs.store.get(path)
-            refusals.check_token(path, None if file is None else _token(file), token)
+            if file is None or _token(file) != token:
+                raise refusals.changed(path, token, None if file is None else _token(file))
             return self._put(path, content)
 
     async def delete_if(self, path: str, token: str) -> bool:
@@ -176,10 +179,6 @@ class MemoryBackend(Backend):
                 raise refusals.not_empty(path)
             if path:
                 self.fs.pseudo_dirs.remove(path)
-
-    def strip(self, path: str) -> str:
-        stripped: str = MemoryFileSystem._strip_protocol(path)
-        return stripped
 
     def unstrip(self, path: str) -> str:
         return f"memory://{path}"

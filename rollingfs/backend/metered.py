@@ -11,8 +11,8 @@ from rollingfs.backend.patience import PATIENCE_S, patience_s
 from rollingfs.backend.wrapper import BackendWrapper, Verb, given
 from rollingfs.runtime.meters import REQUEST, Meters
 
-FIXED = ("is_async", "conflicts_are_final")
-"""Abilities that never change and that every call asks for."""
+FIXED = ("is_async", "conflicts_are_final", "root", "strip")
+"""What never changes and every call asks for."""
 READING = frozenset({"read", "read_if_changed", "read_range", "read_into"})
 WRITING = frozenset({"create", "replace", "put"})
 """Verbs whose second argument is the bytes."""
@@ -37,8 +37,8 @@ class MeteredBackend(BackendWrapper):
         self.inner = _bare(inner)
         self.meters = meters
         self._patience_s = patience
-        for ability in FIXED:
-            setattr(self, ability, getattr(self.inner, ability))
+        for name in FIXED:
+            setattr(self, name, getattr(self.inner, name))
 
     async def call(self, verb: str, *args: Any) -> Any:
         """`open_write` and the verbs of its upload. The other verbs take no detour through here."""
@@ -56,7 +56,8 @@ def _counted(verb: str) -> Verb:
     async def forward(self: MeteredBackend, *args: Any, **more: Any) -> Any:
         patience_s.set(self._patience_s)
         began_ns = perf_counter_ns()
-        args = given(args)
+        if args[-1] is None:
+            args = given(args)
         try:
             answer = await getattr(self.inner, verb)(*args, **more)
         except BaseException as error:
@@ -64,7 +65,7 @@ def _counted(verb: str) -> Verb:
             raise
         size = 0
         if verb in WRITING:
-            size = _bytes_of(args[1])
+            size = len(args[1]) if isinstance(args[1], bytes) else _bytes_of(args[1])
         elif verb == "write":
             size = sum(map(_bytes_of, args[1]))
         elif verb in READING and answer is not None:

@@ -134,17 +134,16 @@ class Attempt:
     """How long the newest of them took that was confirmed."""
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
-    own: Uploads = field(init=False)
-    """The files that the commit itself has written."""
+    own: Uploads | None = None
+    """The files that the commit itself has written, if any."""
     _renewed: dict[Stored, Stored] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.own = Uploads(self.store.chunks, self.path)
 
     def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
         """Note an attempt before it is sent: the header it is based on, the header it would make, its files."""
-        for uploads in (self.own, *self.uploads):
+        for uploads in self.uploads:
             uploads.name(files)
+        if self.own is not None:
+            self.own.name(files)
         self.base, self.wanted, self.is_open, self.seen = base, wanted, True, None
 
     def ask(self, base: Loaded, ask: Ask) -> None:
@@ -195,7 +194,7 @@ class Attempt:
     def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
         """Keep a chunk that was written for this commit, for the attempts to come."""
         if self.written.get(key) is not stored:
-            self.own.add([stored])
+            self._add(stored)
         self.written[key] = stored
         return stored
 
@@ -206,8 +205,13 @@ class Attempt:
         if renewed is not known:
             self._renewed[stored] = renewed
             if not renewed.staged:  # only collection deletes staged files
-                self.own.add([renewed])
+                self._add(renewed)
         return renewed
+
+    def _add(self, stored: Stored) -> None:
+        if self.own is None:
+            self.own = Uploads(self.store.chunks, self.path)
+        self.own.add([stored])
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -64,10 +64,9 @@ STALE_COMMITS = 0.5
 FIRST_AGE_S_MAX = 1.0
 """A writer that has committed once believes a header of others for so long."""
 SLOTS_MAX = 1024
-"""A client remembers the speed of commits to at most this many segments."""
-REMEMBERED_MAX = 1024
-"""Maximum segments of which a client remembers lines whose work is done. A deleted one may never see the commit that
-clears them. Work whose line is forgotten is done once more, by the next client that commits or collects."""
+"""Maximum segments of which a client remembers the speed of commits, and the lines whose work is done: a deleted one
+may never see the commit that clears them. What is forgotten is done once more, by the next commit or collection.
+"""
 
 
 class Turns:
@@ -121,16 +120,17 @@ class Turns:
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
-            away_s = min(time.monotonic() - self._done_s, AWAY_CYCLES_MAX * self._cycle_s)
-            self._away_s = away_s if self._away_s is None else _learned(self._away_s, away_s)
+            away_s = min(time.monotonic() - self._done_s, AWAY_CYCLES_MAX * (self.commit_s + self._look_s))
+            average_s = away_s if self._away_s is None else self._away_s
+            self._away_s = average_s + (away_s - average_s) * LEARNED_SHARE
 
     def took(self, seconds: float, header: Header) -> None:
         """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
         now_s, others = time.monotonic(), header.version - self._done_version - 1
         self._crowd_per_s = others / max(now_s - self._done_s, self.commit_s) if self._done_version else None
-        if self._done_version and others >= 0:
-            self._others_per_s = _learned(self._others_per_s, others / max(now_s - self._done_s, self.commit_s))
+        if self._crowd_per_s is not None and others >= 0:
+            self._others_per_s += (self._crowd_per_s - self._others_per_s) * LEARNED_SHARE
         self._done_version, self._done_s = header.version, now_s
 
     def carried(self, header: Header) -> None:
@@ -198,13 +198,14 @@ class Turns:
         if header is None:
             return None
         is_stale = not fresh and self._is_stale(header)
-        others = self.before_me(header) if not prompt and self.is_racing else 0
-        mine = header.commit_of(self.writer)
-        is_last = mine is not None and mine.version == header.version
-        if others and not (is_last and not is_stale and random.random() < STAY_PROBABILITY):
-            turn_s = self._turn_s(header, others)
-            if turn_s > 0:
-                return turn_s
+        others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
+        if others:
+            mine = header.commit_of(self.writer)
+            is_last = mine is not None and mine.version == header.version
+            if not (is_last and not is_stale and random.random() < STAY_PROBABILITY):
+                turn_s = self._turn_s(header, others)
+                if turn_s > 0:
+                    return turn_s
         return 0.0 if is_stale else None
 
     def _is_stale(self, header: Header) -> bool:
@@ -236,10 +237,6 @@ class Turns:
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
 
 
-def _learned(average: float, newest: float) -> float:
-    return average + (newest - average) * LEARNED_SHARE
-
-
 class Writer:
     """The identity of a client instance: an id, and a counter that never goes back.
 
@@ -252,10 +249,8 @@ class Writer:
 
     def renew(self) -> None:
         self.id = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
-
-    def next_number(self) -> int:
-        return next(self._numbers)
+        self.numbers = itertools.count(1)
+        """Gives the number of each operation."""
 
 
 class Slot:
@@ -267,15 +262,10 @@ class Slot:
         self.done_drops: set[Drop] = set()
         self.settled: set[Mark] = set()
 
-    @property
-    def remembers(self) -> bool:
-        """Whether there are lines whose work is done, and which the next commit clears."""
-        return bool(self.done_drops or self.settled)
-
     def cleared(self, base: Loaded) -> Loaded:
         """What was loaded, without the lines that the next commit leaves out: their work is done."""
         header = base.header
-        if header is None or not (self.remembers or header.turn is not None):
+        if header is None or not (self.done_drops or self.settled or header.turn is not None):
             return base
         header = settle(clear_drops(header, self.done_drops), self.settled)
         return Loaded(replace(header, turn=None), base.token)
@@ -290,9 +280,9 @@ class Slots:
         self._begin()
 
     def _begin(self) -> None:
-        self._slots: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
-        self._turns: OrderedDict[str, Turns] = OrderedDict()
-        self._remembering: OrderedDict[str, Slot] = OrderedDict()
+        self._slots: OrderedDict[str, Slot] = OrderedDict()
+        self._in_use: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
+        """Also those that are forgotten while a commit has them: a segment has one slot at any time."""
         self._lock = threading.RLock()
 
     def after_fork(self) -> None:
@@ -304,12 +294,13 @@ class Slots:
         """The one slot of a segment in this client."""
         with self._lock:
             slot = self._slots.get(path)
-            if slot is None:
-                turns = self._turns.setdefault(path, Turns(self.writer.id))
-                self._turns.move_to_end(path)
-                if len(self._turns) > SLOTS_MAX:
-                    self._turns.popitem(last=False)
-                slot = self._slots[path] = Slot(self._runtime.lock(path), turns)
+            if slot is not None:
+                self._slots.move_to_end(path)
+                return slot
+            slot = self._in_use.get(path) or Slot(self._runtime.lock(path), Turns(self.writer.id))
+            self._slots[path] = self._in_use[path] = slot
+            if len(self._slots) > SLOTS_MAX:
+                self._slots.popitem(last=False)
             return slot
 
     def remember(
@@ -328,16 +319,9 @@ class Slots:
                 slot.done_drops.intersection_update(header.drops)
             slot.done_drops.update(drops)
             slot.settled.update(marks)
-            if slot.remembers:
-                self._remembering[path] = slot
-                self._remembering.move_to_end(path)
-            if len(self._remembering) > REMEMBERED_MAX:
-                self._remembering.popitem(last=False)
 
-    def committed(self, path: str, slot: Slot, header: Header) -> None:
+    def committed(self, slot: Slot, header: Header) -> None:
         """Forget the lines that a commit has cleared."""
         with self._lock:
             slot.done_drops.intersection_update(header.drops)
             slot.settled.intersection_update({*header.merges, *header.aborts})
-            if not slot.remembers:
-                self._remembering.pop(path, None)

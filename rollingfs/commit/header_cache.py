@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
-from rollingfs.format.header import Header
+from rollingfs.format.header import Header, Phase
 
 HEADERS_CACHED_MAX = 8192
 TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
@@ -26,7 +26,7 @@ class Loaded:
     @property
     def live(self) -> bool:
         """Whether it is the header of a segment that exists."""
-        return self.header is not None and not self.header.deleted
+        return self.header is not None and self.header.phase is not Phase.DELETED
 
 
 NOTHING = Loaded(None, None)
@@ -42,10 +42,8 @@ class _Entry:
     """When the cache learned of it."""
     own: int
     """When the cache learned of the last commit of this client; 0 if there was none."""
-
-    @property
-    def weight(self) -> int:
-        return len(self.loaded.header.tail) if self.loaded.header else 0
+    weight: int
+    """Bytes of its inline tail."""
 
 
 class Headers:
@@ -75,7 +73,8 @@ class Headers:
     def begin(self) -> int:
         """The moment at which a load or a commit begins, for `keep`."""
         with self._lock:
-            return self._event()
+            self._count += 1
+            return self._count
 
     def _event(self) -> int:
         self._count += 1
@@ -103,7 +102,7 @@ class Headers:
             entry = self._entries.get(segment)
             if entry is None or token is None or entry.loaded.token != token:
                 return None
-            self._put(segment, replace(entry, at_s=time.monotonic()))
+            self._put(segment, _Entry(entry.loaded, time.monotonic(), entry.known, entry.own, entry.weight))
             return entry.loaded
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
@@ -125,8 +124,10 @@ class Headers:
             if loaded.token is None:
                 self._lose(segment)
                 return
-            known = self._event()
-            self._put(segment, _Entry(loaded, time.monotonic(), known, known if is_own else entry.own if entry else 0))
+            self._count = known = self._count + 1
+            own = known if is_own else entry.own if entry is not None else 0
+            weight = len(loaded.header.tail) if loaded.header is not None else 0
+            self._put(segment, _Entry(loaded, time.monotonic(), known, own, weight))
 
     def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
         """Whether a header is newer than the one remembered, by its version: by time, either may be."""
@@ -149,22 +150,17 @@ class Headers:
             self._lost = self._event()
 
     def _put(self, segment: str, entry: _Entry) -> None:
-        self._take(segment)
+        before = self._entries.pop(segment, None)
         self._entries[segment] = entry
-        self._weight += entry.weight
+        self._weight += entry.weight - (before.weight if before is not None else 0)
         while len(self._entries) > HEADERS_CACHED_MAX or self._weight > TAIL_BYTES_CACHED_MAX:
             self._lose(next(iter(self._entries)))
 
     def _lose(self, segment: str) -> None:
-        entry = self._take(segment)
-        if entry is not None:
-            self._lost = max(self._lost, entry.known)
-
-    def _take(self, segment: str) -> _Entry | None:
         entry = self._entries.pop(segment, None)
         if entry is not None:
             self._weight -= entry.weight
-        return entry
+            self._lost = max(self._lost, entry.known)
 
     def after_fork(self) -> None:
         """In a child process: nothing is seen yet, and nobody holds the lock."""
@@ -181,7 +177,7 @@ class Headers:
             It cannot be believed.
         """
         with self._lock:
-            began = self._event()
+            self._count = began = self._count + 1
             entry = self._entries.get(segment)
         seen = entry.loaded if entry else None
         path = names.header_path(segment)

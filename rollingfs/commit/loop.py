@@ -35,9 +35,9 @@ from rollingfs.errors import (
 )
 from rollingfs.format import names, transitions
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, FILE, Header
 from rollingfs.format.verdict import Verdict, is_crowded
-from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
 
 logger = logging.getLogger("rollingfs")
@@ -104,7 +104,7 @@ class CommitLoop:
 
     async def commit_held(self, slot: Slot, change: Change) -> Committed:
         """`commit`, by a caller that holds the slot."""
-        attempt = self._attempt(slot.turns, change, Moment.now(self.store.clock))
+        attempt = self._attempt(slot.turns, change, Moment(self.store.clock(), boot_s()))
         slot.turns.begin()
         try:
             try:
@@ -113,7 +113,8 @@ class CommitLoop:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
-                await attempt.own.discard()
+                if attempt.own is not None:
+                    await attempt.own.discard()
         except KeyboardInterrupt as interrupt:
             raise await after_interrupt(attempt) from interrupt
         except OSError as error:
@@ -154,7 +155,7 @@ class CommitLoop:
 
     def _attempt(self, turns: Turns, change: Change, began: Moment) -> Attempt:
         path, uploads, writer = change.path, change.uploads, self.slots.writer
-        number = writer.next_number()
+        number = next(writer.numbers)
         attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
         attempt.prompt = change.prompt
         if self.sharing is not None and change.plain is not None:
@@ -179,7 +180,7 @@ class CommitLoop:
                 attempt.carry = None  # only the step of a plain append sets it
                 wanted = await change.step(slot.cleared(base), attempt)
                 if wanted is not None:
-                    named = {entry.file for entry in wanted.entries}  # before folding hides them in index pages
+                    named = set(map(FILE, wanted.entries))  # before folding hides them in index pages
                     wanted = await self._finished(base, wanted, attempt)
                     data = format_header(wanted)  # before anything is sent: it may be refused
             except PageGoneError as gone:
@@ -197,13 +198,17 @@ class CommitLoop:
                 # errors and "nothing to do" are judged by a fresh header only
                 base, attempt.fresh = await headers.load(path), True
                 continue
-            await self.store.abilities(path)  # not before, where the probe makes folders: a refusal leaves none
+            await self.store.verdicts.abilities(
+                path
+            )  # not before: where the probe makes folders, a refusal leaves none
             attempt.send(base, wanted, named)
             found = await self._try(base, wanted, data, attempt)
             if isinstance(found, Committed):
                 if found.offset is None:
-                    self.slots.committed(path, slot, wanted)
-                    self.pace.committed(path)
+                    if slot.done_drops or slot.settled:
+                        self.slots.committed(slot, wanted)
+                    if self.pace.interval_s:
+                        self.pace.committed(path)
                 return found
             self.store.meters.note(CONFLICT)
             attempt.is_open = False
@@ -265,7 +270,7 @@ class CommitLoop:
 
         change = Change(attempt.path, step, attempt.deadline_s)
         claim = self._attempt(slot.turns, change, attempt.began)
-        attempt.number = self.slots.writer.next_number()  # the judge takes a line with a higher one as unknown
+        attempt.number = next(self.slots.writer.numbers)  # the judge takes a line with a higher one as unknown
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
@@ -286,10 +291,13 @@ class CommitLoop:
 
     async def _finished(self, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
-        now_ms, room = self.store.now_ms(), transitions.stamp_bytes_max(attempt.carry)
-        if transitions.must_fold(wanted, room):
+        now_ms, carry = self.store.now_ms(), attempt.carry
+        room = transitions.STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
+        is_short = transitions.is_surely_flat(wanted, room)
+        if not is_short:
             wanted = await self.store.pages.fold(attempt.path, wanted, attempt.pages, now_ms, room)
-        return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, attempt.carry)
+        number, writer = attempt.number, attempt.writer
+        return transitions.stamp(wanted, base.header, writer, number, now_ms, carry, is_short=is_short)
 
     async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | Committed:
         """Replace `base`; returns what was committed, or the header that is there instead."""
@@ -298,7 +306,8 @@ class CommitLoop:
             attempt.count += 1
             began = headers.begin()
             try:
-                token = await self._replace(base, data, attempt)
+                sending = self._send(base, data, attempt)
+                token = await (sending if attempt.shared is None else attempt.shared.beside(base, sending))
             except (OSError, TimeoutError) as error:
                 lost = lost or LostAnswers(attempt)
                 verdict, current = await lost.judge(error)
@@ -315,15 +324,11 @@ class CommitLoop:
                 headers.keep(attempt.path, Loaded(wanted, token), began, is_own=True)
                 return Committed(base.header, wanted)
 
-    async def _replace(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
-        header, backend = names.header_path(attempt.path), self.store.backend
+    async def _send(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
+        """Send the request; note how long it took alone: what goes on beside it may take longer."""
+        header, backend = attempt.path + names.HEADER_SUFFIX, self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
-        call = self._timed(self.store.runtime.limit(call, attempt.share_s()), attempt)
-        return await (call if attempt.shared is None else attempt.shared.beside(base, call))
-
-    async def _timed(self, call: Awaitable[str], attempt: Attempt) -> str:
-        """Note how long the request alone took: what goes on beside it may take longer."""
         began_s = time.monotonic()
-        token = await call
+        token = await self.store.runtime.limit(call, attempt.share_s())
         attempt.request_s = time.monotonic() - began_s
         return token

@@ -22,7 +22,7 @@ class Pace:
     """
 
     def __init__(self, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._clock = clock
         self._free_s: dict[str, float] = {}
         self._lock = threading.RLock()
@@ -33,17 +33,17 @@ class Pace:
 
     def committed(self, path: str) -> None:
         """Note a commit, now that its answer is there."""
-        if not self._interval_s:
+        if not self.interval_s:
             return
         now_s = self._clock()
         with self._lock:
-            self._free_s[path] = now_s + self._interval_s
+            self._free_s[path] = now_s + self.interval_s
             if len(self._free_s) > SEGMENTS_MAX:
                 self._free_s = {other: free_s for other, free_s in self._free_s.items() if free_s > now_s}
 
     def pause_s(self, path: str, deadline_s: float) -> float:
         """A pause, in seconds, before the next commit; 0 if it may begin, or if its time is up before the pause is."""
-        if not self._interval_s:
+        if not self.interval_s:
             return 0.0
         now_s = self._clock()
         with self._lock:

@@ -6,7 +6,7 @@ Both directions check the whole header: its form, its limits and its checksums. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rollingfs.format import invariants, line_codec, tokens
@@ -14,6 +14,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     TAIL_BYTES_MAX,
     TEXT_BYTES_MAX,
+    WRITER,
     Chunk,
     Commit,
     Entry,
@@ -31,10 +32,6 @@ TEXTS_KEPT_MAX = 32
 
 _texts: dict[int, tuple[tuple[Entry, ...], str, bool]] = {}
 """The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
-
-
-def _entries_text(entries: tuple[Entry, ...]) -> str:
-    return _known_text(entries)[0]
 
 
 def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
@@ -64,70 +61,68 @@ def is_surely_short(header: Header, room: int) -> bool:
     """Whether the header's text leaves so much room below its limit; False if only the text itself tells."""
     if header.merge or header.merges or header.aborts or header.drops or header.unknown:
         return False
-    entries = _entries_text(header.entries)
+    entries = _known_text(header.entries)[0] if header.entries else ""
     words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
     if header.adopted is not None:
         words.append(header.adopted.token)
     count = len(header.attrs) + len(header.commits) + len(header.tiers)
-    writers = "".join(line.writer for line in header.commits)
+    writers = "".join(map(WRITER, header.commits))
     lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
     lines += len(writers) * (1 if writers.isascii() and writers.isalnum() else QUOTED_BYTES_MAX)
     size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
     return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
 
-def _lines(header: Header) -> Iterable[str]:
-    yield FORMAT
-    yield f"segment {header.segment}"
-    yield f"version {header.version}"
-    yield line_codec.format_state(header)
-    yield f"epoch {header.epoch}" + (f" {tokens.quote(header.owner)}" if header.owner is not None else "")
-    yield line_codec.format_policy(header.policy)
-    yield f"time created={tokens.format_time(header.created_ms)} modified={tokens.format_time(header.modified_ms)}"
-    yield f"start {header.start}"
+def format_text(header: Header) -> bytes:
+    """The header's text without the inline tail, of any length; the caller moves entries to pages if it is too long."""
+    times = f"created={tokens.format_time(header.created_ms)} modified={tokens.format_time(header.modified_ms)}"
+    lines = [
+        FORMAT,
+        f"segment {header.segment}",
+        f"version {header.version}",
+        line_codec.format_state(header),
+        f"epoch {header.epoch}" + (f" {tokens.quote(header.owner)}" if header.owner is not None else ""),
+        line_codec.format_policy(header.policy),
+        f"time {times}",
+        f"start {header.start}",
+    ]
     if header.adopted is not None:
-        yield f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}"
-    yield from map(line_codec.format_tier, header.tiers)
+        lines.append(f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}")
+    lines += map(line_codec.format_tier, header.tiers)
     if header.entries:
-        yield _entries_text(header.entries)
-    if header.tail:
+        lines.append(_known_text(header.entries)[0])
+    if tail := header.tail:
         at = tokens.format_time(header.tail_at_ms)
         until = f" until={tokens.format_time(header.tail_until_ms)}" if header.tail_until_ms is not None else ""
-        yield f"Inline {header.tail_start} {len(header.tail)} crc32c={crc32c(header.tail):08x} at={at}{until}"
+        lines.append(f"Inline {header.tail_start} {len(tail)} crc32c={crc32c(tail):08x} at={at}{until}")
     for key, value in header.attrs.items():
-        yield f"attr {tokens.quote(key)} {tokens.quote(value)}"
-    yield from map(format_commit, header.commits)
+        lines.append(f"attr {tokens.quote(key)} {tokens.quote(value)}")
+    lines += map(format_commit, header.commits)
     if header.evicted:
-        yield f"evicted {header.evicted}"
+        lines.append(f"evicted {header.evicted}")
     if header.asks is not None:
-        yield f"asks {header.asks}"
+        lines.append(f"asks {header.asks}")
     if header.turn is not None:
-        yield f"turn {tokens.quote(header.turn)}"
+        lines.append(f"turn {tokens.quote(header.turn)}")
     if header.offload is not None:
-        yield line_codec.format_offload(header.offload)
+        lines.append(line_codec.format_offload(header.offload))
     if header.origin is not None:
-        yield f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}"
+        lines.append(f"origin {header.origin.segment} {tokens.format_time(header.origin.modified_ms)}")
     if header.root is not None:
-        yield f"root {header.root}"
+        lines.append(f"root {header.root}")
     if header.rewritten:
-        yield f"rewritten {header.rewritten}"
+        lines.append(f"rewritten {header.rewritten}")
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
-        for mark in marks:
-            yield f"{kind} {mark.txn} {tokens.quote_path(mark.source)}"
-    yield from map(line_codec.format_drop, header.drops)
-    yield from header.unknown
+        lines += [f"{kind} {mark.txn} {tokens.quote_path(mark.source)}" for mark in marks] if marks else ()
+    lines += map(line_codec.format_drop, header.drops)
+    lines += header.unknown
+    return tokens.seal_text("\n".join((*lines, "")).encode())
 
 
 def format_commit(line: Commit) -> str:
     """The line of a writer's last operation."""
     offset = f" {line.offset}" if line.offset is not None else ""
     return f"commit {tokens.quote(line.writer)} {line.number} {line.version}{offset}"
-
-
-def format_text(header: Header) -> bytes:
-    """The header's text without the inline tail, of any length; the caller moves entries to pages if it is too long."""
-    text = "\n".join(_lines(header)).encode() + b"\n"
-    return tokens.seal_text(text)
 
 
 def format_header(header: Header) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.format.codec import format_commit, format_text, is_surely_short
-from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, TEXT_BYTES_MAX, Commit, Header
+from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, TEXT_BYTES_MAX, VERSION, WRITER, Commit, Header
 
 
 def following(base: Header | None, own: Commit, carried: Sequence[Commit]) -> tuple[tuple[Commit, ...], int]:
@@ -24,12 +24,13 @@ def following(base: Header | None, own: Commit, carried: Sequence[Commit]) -> tu
     """
     if base is None:
         return (own, *carried), 0
-    writers = {own.writer, *(line.writer for line in carried)}
+    writers = {own.writer, *map(WRITER, carried)}
     stay = [line for line in base.commits if line.writer not in writers]
     excess = len(stay) + 1 + len(carried) - COMMITS_MAX
     too_many = excess - CARRIED_LINES_MAX
     old = sum(line.version <= own.version - COMMITS_MAX for line in stay) if excess > 0 else 0
-    kept, evicted = _without_oldest(stay, max(0, too_many, min(old, excess)))
+    count = max(0, too_many, min(old, excess))
+    kept, evicted = _without_oldest(stay, count) if count else (stay, 0)
     return (*kept, own, *carried), max(base.evicted, evicted)
 
 
@@ -37,8 +38,8 @@ def _without_oldest(lines: Sequence[Commit], count: int) -> tuple[list[Commit], 
     """The lines without the oldest ones, and the newest version among those."""
     if not count:
         return list(lines), 0
-    gone = sorted(lines, key=lambda line: line.version)[:count]
-    writers = {line.writer for line in gone}
+    gone = sorted(lines, key=VERSION)[:count]
+    writers = set(map(WRITER, gone))
     return [line for line in lines if line.writer not in writers], gone[-1].version
 
 
@@ -47,7 +48,7 @@ def within_text(header: Header) -> Header:
     if is_surely_short(header, 0) or (over := len(format_text(header)) - TEXT_BYTES_MAX) <= 0:
         return header
     count = 0
-    for line in sorted(header.commits, key=lambda line: line.version):
+    for line in sorted(header.commits, key=VERSION):
         if over <= 0 or line.version == header.version:
             break
         count += 1

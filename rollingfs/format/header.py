@@ -7,8 +7,10 @@ that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from operator import attrgetter
+from typing import Any
 
 from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -166,6 +168,11 @@ class Commit:
     """Where its data begins, if another writer's commit has carried it as an ask."""
 
 
+WRITER = attrgetter("writer")
+VERSION = attrgetter("version")
+FILE = attrgetter("file")
+
+
 @dataclass(frozen=True, slots=True)
 class Merge:
     """The mark of a source whose entries a concat or rename is moving into a target."""
@@ -242,7 +249,7 @@ class Header:
     @property
     def length(self) -> int:
         """End offset."""
-        return self.tail_start + len(self.tail)
+        return (self.entries[-1].end if self.entries else self.start) + len(self.tail)
 
     @property
     def size(self) -> int:
@@ -299,17 +306,22 @@ class Header:
     @property
     def chunk_count(self) -> int:
         """Number of chunks, with those in index pages (a page that is used in part counts whole: `Pages.count`)."""
-        return sum(entry.count if isinstance(entry, Page) else 1 for entry in self.entries)
+        loose = self.loose_count
+        if loose == len(self.entries):
+            return loose
+        return loose + sum(entry.count for entry in self.entries if isinstance(entry, Page))
 
     @property
     def cut_pages(self) -> tuple[Page, ...]:
         """The pages that begin before the retained bytes: a truncation may have dropped chunks of them."""
+        if self.loose_count == len(self.entries):
+            return ()
         pages = (entry for entry in self.entries if isinstance(entry, Page))
         return tuple(page for page in pages if page.offset or page.start < self.start)
 
     @property
     def loose_count(self) -> int:
-        return sum(isinstance(entry, Chunk) for entry in self.entries)
+        return list(map(type, self.entries)).count(Chunk)
 
     @property
     def waiting_bytes(self) -> int:
@@ -327,9 +339,21 @@ class Header:
 
     def commit_of(self, writer: str) -> Commit | None:
         """The commit line of a writer."""
-        return next((line for line in self.commits if line.writer == writer), None)
+        for line in self.commits:
+            if line.writer == writer:
+                return line
+        return None
 
     @property
     def carried(self) -> tuple[Commit, ...]:
         """The lines of operations that another writer's commit has carried."""
         return tuple(line for line in self.commits if line.offset is not None)
+
+
+_NAMES = tuple(field.name for field in fields(Header))
+_VALUES = attrgetter(*_NAMES)
+
+
+def changed(header: Header, **changes: Any) -> Header:
+    """`dataclasses.replace` in less time, for what every commit does."""
+    return Header(**{**dict(zip(_NAMES, _VALUES(header), strict=True)), **changes})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import uuid
 
@@ -31,6 +32,10 @@ LEDGER_NAME = "$stream"
 LISTING_NAME = "$listing"
 """The segment with the rows of a folder, which spare listings most headers; listings hide it."""
 OFFSET_DIGITS = 20
+NAMES_KEPT_MAX = 1024
+"""The names that were checked last are known to be good: programs append to a few segments again and again."""
+_ODD_PARTS = frozenset(("", ".", ".."))
+_CONTROLS = frozenset("\n\r\0")
 
 
 def header_path(segment: str) -> str:
@@ -177,7 +182,7 @@ def has_odd_part(path: str) -> bool:
     scheme, _, rest = path.partition("://")
     if rest and scheme and "/" not in scheme:  # some stores keep the URL as the path
         path = rest
-    return any(part in ("", ".", "..") for part in path.removeprefix("/").split("/"))
+    return not _ODD_PARTS.isdisjoint(path.removeprefix("/").split("/"))
 
 
 def check_segment_name(path: str) -> str:
@@ -210,7 +215,7 @@ def check_segment_name(path: str) -> str:
 
 def has_control(path: str) -> bool:
     """Whether a path has a character that stands in no name: a line break or NUL."""
-    return any(character in path for character in "\n\r\0")
+    return not _CONTROLS.isdisjoint(path)
 
 
 def check_member_name(name: str) -> str:
@@ -243,6 +248,7 @@ def check_relative_name(path: str) -> str:
     return path
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def check_new_name(path: str) -> str:
     """`check_segment_name`, for a name that a user gives to something new.
 
@@ -261,6 +267,7 @@ def is_hidden(name: str) -> bool:
     return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name or name == REMOVED_NAME
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def is_reserved(path: str) -> bool:
     """Whether no segment, plain file or folder of a user can have this path."""
     return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME

@@ -58,7 +58,7 @@ def arrange(
         pending = []
         placed.append(item)
     rest = b"".join(pending)
-    if len(rest) <= policy.tail_bytes_max and not spill_all:
+    if len(rest) <= policy.inline_bytes and len(rest) <= policy.max_bytes and not spill_all:
         return placed, rest
     pieces = _split(rest, policy.max_bytes)
     keeps_last = len(pieces) > 1 and len(pieces[-1]) <= policy.tail_bytes_max and not spill_all

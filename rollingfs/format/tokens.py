@@ -30,12 +30,15 @@ SHOWN_CHARACTERS_MAX = 200
 """An error shows no more of a line."""
 TIMES_KEPT_MAX = 256
 """The texts of times are kept: a segment's headers have many in common."""
+WORDS_KEPT_MAX = 256
+"""So are escaped words, above all the ids of writers."""
 
 
 class Malformed(ValueError):
     """A line or a file breaks a rule of the format; the message says which."""
 
 
+@functools.lru_cache(WORDS_KEPT_MAX)
 def quote(text: str) -> str:
     """Escape the characters that end a word or a line, and ``%``."""
     return _TO_ESCAPE.sub(lambda match: f"%{ord(match[0]):02x}", text)

@@ -30,6 +30,7 @@ from rollingfs.format.header import (
     Header,
     Page,
     Phase,
+    changed,
 )
 from rollingfs.format.plain_file import PLAIN_INCARNATION, Adopted
 from rollingfs.policy import RollingPolicy
@@ -50,6 +51,10 @@ class Guard:
     def is_plain(self) -> bool:
         """Whether a plain file is meant, or the segment that was adopted from it."""
         return self.segment is not None and self.segment.startswith(PLAIN_INCARNATION)
+
+
+NO_GUARD = Guard()
+"""No condition."""
 
 
 class MergeFoundError(RollingError):
@@ -73,16 +78,9 @@ STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def stamp_bytes_max(carry: Carry | None) -> int:
-    """By how much `stamp` can lengthen a header's text."""
-    return STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
-
-
-def must_fold(header: Header, room: int = STAMP_BYTES_MAX) -> bool:
-    """Whether entries must move into index pages before the header is stamped, which adds at most `room` bytes."""
-    if placement.plan_fold(header.entries) is not None:
-        return True
-    return not is_surely_short(header, room) and excess_bytes(header, room) > 0
+def is_surely_flat(header: Header, room: int = STAMP_BYTES_MAX) -> bool:
+    """Whether no entry must move into an index page, and the text is surely short, before a stamp of `room` bytes."""
+    return placement.plan_fold(header.entries) is None and is_surely_short(header, room)
 
 
 def excess_bytes(header: Header, room: int = STAMP_BYTES_MAX) -> int:
@@ -91,24 +89,36 @@ def excess_bytes(header: Header, room: int = STAMP_BYTES_MAX) -> int:
 
 
 def stamp(
-    header: Header, base: Header | None, writer: str, number: int, now_ms: int, carry: Carry | None = None
+    header: Header,
+    base: Header | None,
+    writer: str,
+    number: int,
+    now_ms: int,
+    carry: Carry | None = None,
+    *,
+    is_short: bool = False,
 ) -> Header:
     """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back.
 
     Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
+
+    Parameters
+    ----------
+    is_short
+        The text surely has room for the stamp; otherwise the oldest commit lines go, as many as it is too long.
     """
     version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
     commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)
-    return commit_lines.within_text(
-        replace(
-            header,
-            version=version,
-            commits=commits,
-            evicted=evicted,
-            modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
-            asks=carry.floor if carry is not None else None,
-        )
+    is_short = is_short and (base is None or header.commits is base.commits)  # those of the base may be longer
+    stamped = changed(
+        header,
+        version=version,
+        commits=commits,
+        evicted=evicted,
+        modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
+        asks=carry.floor if carry is not None else None,
     )
+    return stamped if is_short else commit_lines.within_text(stamped)
 
 
 # -- checks --------------------------------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def live(header: Header | None, name: str, segment: str | None = None) -> Header
     FileNotFoundError
         There is none, or a tombstone, or another incarnation.
     """
-    if header is None or header.deleted:
+    if header is None or header.phase is Phase.DELETED:
         raise missing(name)
     if segment is not None and header.segment != segment:
         raise FileNotFoundError(2, "The segment is gone; another has its name", name)
@@ -164,20 +174,24 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
     MergeFoundError
         It is the source of a concat or rename under way.
     """
-    found = check_incarnation(live(header, name), guard.segment, name)
+    found = live(header, name)
+    if guard.segment is not None:
+        check_incarnation(found, guard.segment, name)
     if found.phase is Phase.MERGING:
         raise MergeFoundError(name, found)
-    _check_epoch(found, guard, name)
+    if guard.epoch is not None or found.owner is not None:
+        _check_epoch(found, guard, name)
     for key, expected in guard.expected_attrs.items():
         if found.attrs.get(key) != expected:
             raise AttributeMismatchError(
                 f"{name}: attribute {key!r} is {found.attrs.get(key)!r}, expected {expected!r}; nothing was written"
             )
-    length = found.length if length is None else length
-    if guard.expected_offset is not None and guard.expected_offset != length:
-        raise BadOffsetError(
-            f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
-        )
+    if guard.expected_offset is not None:
+        length = found.length if length is None else length
+        if guard.expected_offset != length:
+            raise BadOffsetError(
+                f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
+            )
     return found
 
 
@@ -293,15 +307,12 @@ def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -
     if tail == header.tail and not entries:
         return header
     grown = header.tail and not entries and tail.startswith(header.tail)
-    last_ms = _no_earlier(now_ms, header.written_ms)
+    before_ms = header.written_ms
+    last_ms = now_ms if before_ms is None else max(now_ms, before_ms)
     at_ms = header.tail_at_ms if grown else last_ms
-    entries = _in_order(header, entries)
+    entries = _in_order(header, entries) if entries else header.entries
     until_ms = last_ms if tail and last_ms > at_ms else None
-    return replace(header, entries=entries, tail=tail, tail_at_ms=at_ms if tail else 0, tail_until_ms=until_ms)
-
-
-def _no_earlier(at_ms: int, before_ms: int | None) -> int:
-    return at_ms if before_ms is None else max(at_ms, before_ms)
+    return changed(header, entries=entries, tail=tail, tail_at_ms=at_ms if tail else 0, tail_until_ms=until_ms)
 
 
 def _in_order(header: Header, more: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -310,7 +321,7 @@ def _in_order(header: Header, more: Iterable[Entry]) -> tuple[Entry, ...]:
         if isinstance(entry, Chunk):
             # the time of an adopted plain file, which has no checksum, is the date by which the file is known
             if entry.crc32c is not None:
-                entry = replace(entry, at_ms=_no_earlier(entry.at_ms, last_ms))
+                entry = replace(entry, at_ms=entry.at_ms if last_ms is None else max(entry.at_ms, last_ms))
             last_ms = entry.at_ms
         found.append(entry)
     return tuple(found)
@@ -326,7 +337,7 @@ def with_attrs(header: Header, attrs: Attrs, name: str = "the segment", offset: 
     """
     if callable(attrs):
         attrs = attrs(header.attrs, offset)
-    if not any(value is not None or key in header.attrs for key, value in attrs.items()):
+    if not attrs or not any(value is not None or key in header.attrs for key, value in attrs.items()):
         return header
     merged = {key: value for key, value in {**header.attrs, **attrs}.items() if value is not None}
     check_attrs(merged, name)

@@ -7,7 +7,7 @@ from functools import cached_property
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.core import Core
@@ -83,7 +83,7 @@ class Binding:
     def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
         """What must be true of the segment for a commit."""
         if expected_offset is None and expected_attrs is None:
-            return Guard(self.segment, self.held)
+            return NO_GUARD if self._current is None else Guard(self.segment, self.held)
         return arguments.guard(self.path, expected_offset, expected_attrs, segment=self.segment, epoch=self.held)
 
     # -- before and after a commit -------------------------------------------------------------------------

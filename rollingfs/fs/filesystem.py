@@ -330,6 +330,8 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         TypeError
             `open` has no such option.
         """
+        if mode == "rb" and compression is None:
+            return self._open(path, mode, block_size, cache_options=cache_options, **kwargs)
         return open_text(super().open, path, mode, block_size, cache_options, compression, kwargs)
 
     async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:

@@ -68,9 +68,11 @@ class Opener:
         **unknown: Any,
     ) -> ReadFile | WriteFile | BufferedReader:
         """Open a binary file; see `RollingFileSystem.open`."""
-        path = self.strip(path)
-        check_known(path, unknown)
-        tuning = self.tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
+        path, tuning = self.strip(path), self.tuning
+        if unknown:
+            check_known(path, unknown)
+        if max_concurrency is not None or prefetch is not None or max_memory is not None:
+            tuning = tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
         if mode in MODES:
             if tuning != self.tuning or verify or absolute or follow:
                 raise ValueError(

@@ -79,9 +79,9 @@ class ReadBuffer:
         self._data, self._start = b"", 0
         """What is buffered, and its segment offset."""
         self._fetched_end = self.snapshot.start
-        self._prefetch = self._new_prefetch()
+        self._prefetch = self._new_prefetch() if self._bridge.is_async else None
         try:
-            self._held_file = self._fetcher.hold(self.snapshot)
+            self._held_file = None if self.snapshot.header is not None else self._fetcher.hold(self.snapshot)
         except (FileNotFoundError, ConflictError):
             return False  # the first read raises its error
         return True
@@ -206,7 +206,8 @@ class ReadBuffer:
             start, end = self._widened(start, end)
         elif not self._bridge.is_async and start == self._fetched_end:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self.snapshot.length))
-        self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)))
+        tail = self._fetcher.at_hand(self.snapshot, start, end)
+        self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
 
     def _widened(self, start: int, end: int) -> tuple[int, int]:
         """A range with the rest of its chunks, which are read anyway: to be buffered, if memory allows."""

@@ -198,7 +198,8 @@ class ReadFile(io.BufferedIOBase):
         with self._held():
             if size == 0:
                 return b""
-            self._settle(size)
+            if self._buffer.is_unsure:
+                self._settle(size)
             data = self._buffer.first(lambda: self._buffer.read(*self._span(size)))
             self.loc += len(data)
             return data
@@ -270,7 +271,7 @@ class ReadFile(io.BufferedIOBase):
 
     def close(self) -> None:
         """Close the file and cancel its requests; closing it again does nothing."""
-        if self.closed:
+        if super().closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
             self._cache = None

@@ -65,7 +65,8 @@ async def append(
         It is not known whether the commit took place.
     """
     guard = at.guard(expected_offset, expected_attrs)
-    arguments.check_attrs(at.path, attrs)
+    if attrs is not None:
+        arguments.check_attrs(at.path, attrs)
     try:
         written = await at.client.segments.extend(at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:

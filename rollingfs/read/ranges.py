@@ -130,12 +130,9 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[Buffer | Exception]:
+        if len(requests) == 1 and (tail := self.at_hand(*requests[0])) is not None:
+            return [tail]
         limit, began_ns = limit or self.backend.requests_max, perf_counter_ns()
-        if len(requests) == 1:  # the last bytes of a log, read alone: nothing is to be planned
-            [(snapshot, start, end)] = requests
-            if (tail := snapshot.inline(start, end)) is not None:
-                self.meters.count(READ, began_ns, len(tail))
-                return [tail]
         try:
             jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
             todo = [job for job in jobs if job.error is None]
@@ -152,6 +149,14 @@ class Fetcher:
         tally = self.meters.count(READ, began_ns, sum(sizes))
         tally.errors += len(sizes) < len(results)
         return results
+
+    def at_hand(self, snapshot: Snapshot, start: int, end: int) -> bytes | None:
+        """The bytes ``[start, end)``, in segment offsets, if the header has them all, as the last bytes of a log."""
+        began_ns = perf_counter_ns()
+        tail = snapshot.inline(start, end)
+        if tail is not None:
+            self.meters.count(READ, began_ns, len(tail))
+        return tail
 
     async def complete(self, snapshot: Snapshot, checks: PieceChecks) -> None:
         """Verify all chunks that were read in part, by reading the rest of them.

@@ -146,13 +146,15 @@ class Lookup:
         """
         if names.is_reserved(path):
             raise transitions.missing(path)
-        loaded = await self.loaded(path, fresh=fresh)
-        if not loaded.live:
-            plain = await self.plain(path, loaded)
-            if plain is not None:
-                return Snapshot.of_plain(path, plain)
-            # another may have adopted the plain file between the two looks
-            loaded = await self.headers.load(path)
+        loaded = None if fresh else self.headers.recent(path)
+        loaded = loaded or await self.headers.load(path)
+        if loaded.live:
+            return Snapshot(path, loaded.header, loaded.token)
+        plain = await self.plain(path, loaded)
+        if plain is not None:
+            return Snapshot.of_plain(path, plain)
+        # another may have adopted the plain file between the two looks
+        loaded = await self.headers.load(path)
         return Snapshot(path, transitions.live(loaded.header, path), loaded.token)
 
     async def loaded(self, path: str, *, fresh: bool = False) -> Loaded:

@@ -59,6 +59,4 @@ class Tuning:
 
     def with_given(self, **given: Any) -> Tuning:
         """Other values for those that are given, and not None."""
-        if all(value is None for value in given.values()):
-            return self
         return replace(self, **{name: value for name, value in given.items() if value is not None})

@@ -74,9 +74,17 @@ class Bridge:
         RuntimeError
             The caller is on the loop on which the coroutine would have to run.
         """
-        self.check_process()
+        if self._process != os.getpid():
+            self.check_process()
         if not self.is_async or not waits:
-            return self._drive(coroutine, commits)
+            try:
+                return drive(coroutine)
+            except AppendInterrupted as interrupt:
+                raise _judged(interrupt, commits) from interrupt.__cause__
+            except KeyboardInterrupt as interrupt:
+                if commits is None:
+                    raise
+                raise interrupted(commits, "unknown") from interrupt  # the core did not see Ctrl-C in time to judge
         loop = self._other_loop(coroutine)
         call = _Call(coroutine, is_lasting=commits is not None)
         try:
@@ -91,16 +99,6 @@ class Bridge:
             raise
         finally:
             ending.settle()
-
-    def _drive(self, coroutine: Coroutine[Any, Any, T], commits: str | None) -> T:
-        try:
-            return drive(coroutine)
-        except AppendInterrupted as interrupt:
-            raise _judged(interrupt, commits) from interrupt.__cause__
-        except KeyboardInterrupt as interrupt:
-            if commits is None:
-                raise
-            raise interrupted(commits, "unknown") from interrupt  # the core did not see Ctrl-C in time to judge
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin a coroutine and do not wait for it, from any thread or loop; for async backends only."""

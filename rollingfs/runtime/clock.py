@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 Clock = Callable[[], float]
 """A function like `time.time`: seconds since 1970."""
 
 
-def boot_s() -> float:
-    """Seconds since boot, with the time asleep where the system counts it."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+boot_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+"""Seconds since boot, with the time asleep where the system counts it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,9 +106,10 @@ class _ThreadLock:
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
-        logs.check(self, self._name)
+        if logs.locks:
+            logs.check(self, self._name)
         try:
-            logs.enter(self)
+            logs.locks.add(self)
             with self._lock:
                 self._holder = logs
                 return await call()
@@ -118,6 +119,7 @@ class _ThreadLock:
 
 class _TaskLock:
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._holder: Keeper | None = None
         """The keeper of the last holder."""
@@ -128,8 +130,11 @@ class _TaskLock:
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop and not self._lock.locked():
+            self._loop, self._lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
         try:
-            logs.enter(self)
+            logs.locks.add(self)
             async with self._lock:
                 self._holder = logs
                 return await call()

@@ -27,15 +27,18 @@ class Held(Protocol):
 class Keeper:
     """Keeps back the log records of one holder of locks, a thread or a task."""
 
-    def __init__(self) -> None:
-        self._locks: set[Held] = set()
+    def __init__(self, before: Keeper | None) -> None:
+        self.locks: set[Held] = set()
+        """Those that it holds, or is about to take: records are kept back from then on."""
         self._records: list[logging.LogRecord] = []
+        if before is not None:  # Ctrl-C interrupted it before it handed its records over
+            self._records, before._records = before._records, []
 
     @property
     def is_holding(self) -> bool:
         """Whether this holder holds a lock now; a task that was started under a lock may outlive it."""
         # ask the locks themselves: Ctrl-C may have come before a released lock was taken out of the set
-        return any(lock.is_held_by(self) for lock in self._locks)
+        return any(lock.is_held_by(self) for lock in self.locks)
 
     def check(self, lock: Held, name: str) -> None:
         """Refuse a lock that this thread already holds.
@@ -45,19 +48,15 @@ class Keeper:
         RuntimeError
             The thread holds it.
         """
-        if lock in self._locks and lock.is_held_by(self):
+        if lock in self.locks and lock.is_held_by(self):
             raise RuntimeError(
                 f"{name}: nothing was written, because this thread is in the middle of another commit to it. A logging "
                 "handler must not change the segment whose commit made a library log the record"
             )
 
-    def enter(self, lock: Held) -> None:
-        """Keep records back from now on: this holder is about to take the lock."""
-        self._locks.add(lock)
-
     def leave(self, lock: Held) -> None:
         """Hand the records over to their handlers, if this was the holder's last lock."""
-        self._locks.discard(lock)
+        self.locks.discard(lock)
         if self._records and not self.is_holding:
             self._hand_over()
 
@@ -76,11 +75,6 @@ class Keeper:
         """Keep a record back."""
         self._records.append(record)
 
-    def take_over(self, other: Keeper | None) -> None:
-        """Take the records of an older keeper that Ctrl-C interrupted before it handed them over."""
-        if other is not None:
-            self._records, other._records = other._records, []
-
 
 _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=None)
 
@@ -90,8 +84,7 @@ def keeper() -> Keeper:
     known = _keeper.get()
     if known is not None and known.is_holding:
         return known
-    new = Keeper()
-    new.take_over(known)
+    new = Keeper(known)
     _keeper.set(new)
     return new
 

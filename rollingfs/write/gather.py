@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from rollingfs.commit.attempt import Attempt, Change, Committed, Plain
@@ -21,7 +21,7 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.format import asks, transitions
 from rollingfs.format.asks import ASK_BYTES_MAX
-from rollingfs.format.header import Header
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.write.grow import as_items, grow, size_of
@@ -63,7 +63,10 @@ class Append:
 
     @property
     def inline_size(self) -> int:
-        return sum(len(item) for item in self.data if isinstance(item, bytes))
+        size = 0
+        for item in self.data:
+            size += len(item) if isinstance(item, bytes) else 0
+        return size
 
     @property
     def is_plain(self) -> bool:
@@ -115,7 +118,7 @@ class Appender:
         self._lock = threading.RLock()
 
     async def append(self, path: str, append: Append) -> Written:
-        """Commit an append, alone or with others.
+        """Commit an append, alone or with others. The caller shields this from cancellation.
 
         Raises
         ------
@@ -124,21 +127,18 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        append.deadline_s = self._loop.deadline_s()
-        return await self._runtime.shield(self._lead(path, append))
-
-    async def _lead(self, path: str, append: Append) -> Written:
+        append.deadline_s = time.monotonic() + self._loop.timeout_s
         slot = self._loop.slots.of(path)
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
-            while append.outcome is None:
-                await self._lead_once(path, slot, append)
+            while append.group is None or append.outcome is None:
+                await self._lead(path, slot, append)
             return append.result()
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(path, append, error)
 
-    async def _lead_once(self, path: str, slot: Slot, append: Append) -> None:
+    async def _lead(self, path: str, slot: Slot, append: Append) -> None:
         try:
             await slot.lock.run(partial(self._commit_group, path, slot, append))
         except transitions.MergeFoundError as found:
@@ -175,23 +175,31 @@ class Appender:
             await self._runtime.sleep(linger_s * LINGER_STEP_SHARE)
 
     def _waiting(self, path: str) -> int:
-        with self._lock:
-            return len(self._queues.get(path, ()))
+        return len(self._queues.get(path, ()))
 
     async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
         """Commit for all that wait, unless another leader has committed the leader's append meanwhile."""
-        self._recover(path, leader)
-        if leader.outcome is not None:
-            return
-        await self._loop.wait_for_store(path, leader.deadline_s)
-        await self._linger(path, slot)
+        if leader.group is not None:
+            self._recover(path, leader)
+            if leader.outcome is not None:
+                return
+        if self._loop.pace.interval_s:
+            await self._loop.wait_for_store(path, leader.deadline_s)
+        if slot.turns.together > 1:
+            await self._linger(path, slot)
         group = _Group(path, leader)
         committed: Committed | None = None
         try:
             self._take(path, slot, group)
-            plain = group.plain if self._shares else None
-            change = Change(path, group.step, leader.deadline_s, group.is_large, uploads=group.uploads)
-            change = replace(change, prompt=group.is_prompt, plain=plain)
+            change = Change(
+                path,
+                group.step,
+                leader.deadline_s,
+                group.is_large,
+                uploads=group.uploads,
+                prompt=group.is_prompt,
+                plain=group.plain if self._shares else None,
+            )
             committed = await self._loop.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
@@ -217,14 +225,14 @@ class Appender:
             queue = self._queues.get(path, deque())
             while queue and len(group.members) < GROUP_APPENDS_MAX:
                 append = queue[0]
-                if append.outcome is None:
-                    size += append.inline_size
+                if append.group is None or append.outcome is None:
+                    if group.members or len(queue) > 1:
+                        size += append.inline_size
                     if group.members and size > size_max:
                         break
                     if shares and group.members and not append.joins(group.members[0]):
                         break
-                    group.members.append(append)
-                    append.group = group
+                    group.add(append)
                 queue.popleft()
             if not queue:
                 self._queues.pop(path, None)
@@ -233,6 +241,8 @@ class Appender:
         """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
+            if len(outcomes) == len(group.members):
+                return
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
             if waiting:
                 queue = self._queues.setdefault(path, deque())
@@ -278,29 +288,29 @@ class _Group:
         self.path = path
         self.leader = leader
         self.members: list[Append] = []
+        self.uploads: list[Uploads] = []
+        self.is_large = False
+        """Whether chunk files were uploaded for it.
+
+        Then its commit begins with the header as it is after the upload. If this header forbids the append, no attempt
+        has named the files, and they can be deleted. Beside an upload the request is cheap.
+        """
+        self.is_prompt = False
+        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
         self.outcomes: Mapping[Append, Outcome] | None = None
         self._attempt: Attempt | None = None
         self._offsets: dict[Append, int] = {}
         self._refused: dict[Append, Exception] = {}
         self._refused_behind: set[Append] = set()
 
-    @property
-    def is_large(self) -> bool:
-        """Whether chunk files were uploaded for it.
-
-        Then its commit begins with the header as it is after the upload. If this header forbids the append, no attempt
-        has named the files, and they can be deleted. Beside an upload the request is cheap.
-        """
-        return any(isinstance(item, Stored) for append in self.members for item in append.data)
-
-    @property
-    def uploads(self) -> list[Uploads]:
-        return [append.uploads for append in self.members if append.uploads]
-
-    @property
-    def is_prompt(self) -> bool:
-        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
-        return any(append.guard.expected_offset is not None for append in self.members)
+    def add(self, append: Append) -> None:
+        """Take an append in, which still is in the queue."""
+        self.members.append(append)
+        append.group = self
+        self.is_large = self.is_large or Stored in map(type, append.data)
+        self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
+        if append.uploads:
+            self.uploads.append(append.uploads)
 
     @property
     def plain(self) -> Plain | None:
@@ -335,11 +345,14 @@ class _Group:
         """The outcomes of a commit that took place, or that had nothing to do."""
         if committed.offset is not None:
             return self._carried(committed)
-        return {**self._refused, **self._written(committed.header)}
+        return self._written(committed.header)
 
     def _written(self, header: Header | None) -> dict[Append, Outcome]:
-        assert header is not None or not self._offsets
-        return {append: Written(offset, header) for append, offset in self._offsets.items() if header is not None}
+        outcomes: dict[Append, Outcome] = dict(self._refused)
+        for append, offset in self._offsets.items():
+            assert header is not None
+            outcomes[append] = Written(offset, header)
+        return outcomes
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that did not take place or whose outcome is unknown.
@@ -357,7 +370,7 @@ class _Group:
             assert self._attempt is not None
             if self._attempt.done is not None and self._attempt.done.offset is not None:
                 return self._carried(self._attempt.done)
-            return {**self._refused, **self._written(self._attempt.wanted)}
+            return self._written(self._attempt.wanted)
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return refused
@@ -370,10 +383,14 @@ class _Group:
         items: list[Item] = []
         self._attempt = attempt
         self._offsets, self._refused, self._refused_behind = {}, {}, set()
+        offset = header.length if header else 0
         for append in self.members:
-            offset = (header.length if header else 0) + sum(map(size_of, items))
             try:
-                admitted = self._admit(header, append, offset)
+                found = transitions.check(header, append.guard, self.path, length=offset)
+                if found.phase is Phase.SEALED:
+                    transitions.check_open(found, self.path)
+                attrs = append.attrs
+                admitted = transitions.with_attrs(found, attrs, self.path, offset) if attrs else found
                 added = await as_items(append.data, attempt)
             except transitions.MergeFoundError:
                 raise
@@ -386,6 +403,7 @@ class _Group:
                 continue
             header = admitted
             self._offsets[append] = offset
+            offset += sum(map(size_of, added))
             items += added
         if not self._offsets or header is None:
             return None
@@ -393,11 +411,6 @@ class _Group:
             return None
         if attempt.shared is not None and base.header is not None:
             chosen = asks.select(base.header, attempt.others, attempt.writer)
-            attempt.carry = asks.carry(base.header, chosen, base.header.length + sum(map(size_of, items)))
+            attempt.carry = asks.carry(base.header, chosen, offset)
             items += [ask.data for ask in chosen]
         return await grow(header, items, attempt)
-
-    def _admit(self, header: Header | None, append: Append, offset: int) -> Header:
-        found = transitions.check(header, append.guard, self.path, length=offset)
-        transitions.check_open(found, self.path)
-        return transitions.with_attrs(found, append.attrs, self.path, offset)

@@ -27,13 +27,13 @@ async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Ite
     """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
     items: list[Item] = []
     store_now = None
-    if any(isinstance(item, Stored) and item.staged for item in data):
-        store_now = await attempt.store.backend.now(attempt.path)
     for item in data:
         if isinstance(item, bytes):
             items += [item] if item else []
-        else:
-            items.append((await attempt.young(item, store_now)).chunk(attempt.path, 0))
+            continue
+        if item.staged and store_now is None:
+            store_now = await attempt.store.backend.now(attempt.path)
+        items.append((await attempt.young(item, store_now)).chunk(attempt.path, 0))
     return items
 
 

@@ -299,6 +299,8 @@ def as_bytes(data: Any) -> memoryview | None:
 
 def is_small(data: Any) -> bool:
     """Whether data stays in memory, so that taking it waits for nothing."""
+    if type(data) is bytes:
+        return len(data) <= SMALL_BYTES_MAX
     if isinstance(data, str):
         return True  # it will be refused at once
     view = as_bytes(data)

@@ -20,11 +20,12 @@ from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
-from rollingfs.format.transitions import Attrs, Guard
+from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.meters import APPEND, OVERWRITE
+from rollingfs.write import ingest
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
 from rollingfs.write.budget import Budget
 from rollingfs.write.delete import Deletes
@@ -125,7 +126,7 @@ class Segments:
         attrs: Attrs,
         guard: Guard,
         create_only: bool,
-        uploads: Uploads,
+        uploads: Uploads | None,
     ) -> Header:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             plain = None if base.live else await self.contents.room(path, base)
@@ -147,7 +148,7 @@ class Segments:
             return transitions.with_attrs(await grow(header, items, attempt), attrs, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
-        header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads]))
+        header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))
         try:
             with if_interrupted(path, "committed"):
                 await finish_drops(self.committer.loop, path, header)
@@ -262,8 +263,12 @@ class Segments:
             Or a function of the segment's attributes and the offset of the data, which is called at each attempt to
             commit. What it raises, as a `RollingError`, refuses the append.
         """
-        transitions.check_attrs(attrs or {}, path)
-        guard = guard or Guard()
+        if attrs:
+            transitions.check_attrs(attrs, path)
+        guard = guard or NO_GUARD
+        if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
+            call = self._extend(path, [data], attrs or {}, guard, create)
+            return await self.store.meters.measure(APPEND, self.store.runtime.shield(call), len(data))
         intake = await self.addition(path, guard, create=create).taking(data)
         items, uploads = await intake.finish(), intake.uploads
         call = self._extend(path, items, attrs or {}, guard, create, uploads)
@@ -276,7 +281,7 @@ class Segments:
         attrs: Attrs,
         guard: Guard,
         create: bool,
-        uploads: Uploads,
+        uploads: Uploads | None = None,
     ) -> Written:
         is_bound = False
         for _ in range(ADOPTIONS_MAX):

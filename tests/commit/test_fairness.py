@@ -189,7 +189,7 @@ def test_a_writer_alone_tries_on_its_own_last_commit(turns: Turns, monkeypatch: 
 
 
 def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fairness, "REMEMBERED_MAX", 3)
+    monkeypatch.setattr(fairness, "SLOTS_MAX", 3)
     client = Client(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
     for number in range(10):
         drive(client.segments.create(f"/folder/{number}"))

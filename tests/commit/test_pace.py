@@ -63,7 +63,7 @@ def replaces(site: Site) -> int:
 
 def test_a_client_takes_the_interval_from_the_backend() -> None:
     assert (
-        Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.merges.loop.pace._interval_s
+        Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.merges.loop.pace.interval_s
         == INTERVAL_S
     )
 

@@ -7,7 +7,7 @@ No error leaves while the ask may still be carried: it is withdrawn first. Speci
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -32,13 +32,13 @@ class Outcome:
     ----------
     attempt
         The attempts of the append.
-    next_number
-        A new operation number of this writer.
+    numbers
+        Gives new operation numbers of this writer.
     """
 
-    def __init__(self, attempt: Attempt, next_number: Callable[[], int]) -> None:
+    def __init__(self, attempt: Attempt, numbers: Iterator[int]) -> None:
         self._attempt = attempt
-        self._next_number = next_number
+        self._numbers = numbers
 
     async def so_far(self, found: Loaded) -> Committed | None:
         """The result, if a header shows that the append took place; None if the header is clean.
@@ -75,7 +75,7 @@ class Outcome:
                 current = await self._soon(attempt.store.headers.load_durable(attempt.path))
                 verdict = self._final(current, numbers)
                 if verdict is None:
-                    numbers.add(number := self._next_number())
+                    numbers.add(number := next(self._numbers))
                     await self._withdraw(current, number)
                     verdict = Verdict.NOT_MINE
             except Exception as error:  # noqa: BLE001 - whatever comes, another look says what is true now

@@ -232,4 +232,4 @@ class Sharing:
             if len(self._segments) > SLOTS_MAX:
                 self._segments.popitem(last=False)
         others, files = known
-        return Share(attempt, plain, others, files, Outcome(attempt, self._writer.next_number))
+        return Share(attempt, plain, others, files, Outcome(attempt, self._writer.numbers))

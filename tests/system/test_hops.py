@@ -1,0 +1,84 @@
+"""The hops of small verbs: how many functions of Python one call runs through, over memory, and of how many modules.
+
+`python -m tests.system.test_hops append` shows them one by one, and how often each module calls which. The numbers do
+not depend on the machine, but a little on the release of Python: before 3.12 a comprehension is a call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+
+BOUNDS = {
+    "append": (128, 34),
+    "handle": (134, 34),
+    "read": (64, 20),
+    "cat": (86, 20),
+    "info": (42, 18),
+    "seal": (118, 34),
+}
+"""Most calls and most modules of each verb."""
+
+
+def hops(verb: str) -> list[tuple[str, str]]:
+    """The calls of a verb on segments that the client knows, each with its module."""
+    fs = RollingFileSystem("memory")
+    if fs.exists("/hops"):
+        fs.rm("/hops", recursive=True)
+    for path in ("/hops/a", "/hops/b"):
+        fs.create(path)
+        for data in (b"first", b"second"):
+            fs.append(path, data)
+    segment = fs.segment("/hops/a")
+    calls: dict[str, Callable[[], Any]] = {
+        "append": lambda: fs.append("/hops/a", b"5byte"),
+        "handle": lambda: segment.append(b"5byte"),
+        "read": lambda: fs.open("/hops/a").read(),
+        "cat": lambda: fs.cat_file("/hops/a"),
+        "info": lambda: fs.info("/hops/a"),
+        "ls": lambda: fs.ls("/hops"),
+        "seal": lambda: fs.seal("/hops/b"),
+    }
+    for name in ("append", "handle", "read", "cat", "info", "ls"):
+        calls[name]()  # what is made once is there
+    found: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        if event == "call":
+            found.append((str(frame.f_globals.get("__name__")), getattr(frame.f_code, "co_qualname", "")))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        calls[verb]()
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("verb", BOUNDS)
+def test_a_small_verb_takes_few_hops(verb: str) -> None:
+    found, (calls_max, modules_max) = hops(verb), BOUNDS[verb]
+    modules = {module for module, _ in found if module.startswith("rollingfs")}
+    assert len(found) <= calls_max, Counter(module for module, _ in found).most_common()
+    assert len(modules) <= modules_max, sorted(modules)
+
+
+def main() -> None:
+    verb = sys.argv[1] if len(sys.argv) > 1 else "append"
+    found = hops(verb)
+    print("\n".join(f"{module}.{function}" for module, function in found))
+    for module, count in Counter(module for module, _ in found).most_common():
+        print(f"{count:5} {module}")
+    print(f"{len(found):5} calls")
+
+
+if __name__ == "__main__":
+    main()
