@@ -8,11 +8,9 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
-from rollingfs.commit.loop import CommitLoop
-from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.erase import Eraser
@@ -85,20 +83,19 @@ class Client:
         self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages, self.meters)
         self.contents = Contents(backend, runtime, headers, self.lookup)
         self.offload_policy = offload_policy
-        self.merges = Merges(CommitLoop(self.store, commit_timeout_s, share_commits=share_commits))
-        self.committer = Committer(self.merges)
+        self.commits = Commits(self.store, commit_timeout_s, share_commits=share_commits)
+        self.merges = self.commits.merges
         budget = Budget(runtime, check_write_memory(max_write_memory))
-        self.segments = Segments(self.committer, self.lookup, self.contents, policy or RollingPolicy(), budget)
-        self.concats = Concats(self.committer, self.segments, self.fetcher)
-        self.collector = Collector(self.committer, self.lookup, self.merges)
-        self.eraser = Eraser(self.committer, self.segments, self.fetcher, self.collector)
-        self.rebuilder = Rebuilder(self.committer, self.segments)
+        self.segments = Segments(self.commits, self.lookup, self.contents, policy or RollingPolicy(), budget)
+        self.concats = Concats(self.commits, self.segments, self.fetcher)
+        self.collector = Collector(self.commits, self.lookup, self.merges)
+        self.eraser = Eraser(self.commits, self.segments, self.fetcher, self.collector)
+        self.rebuilder = Rebuilder(self.commits, self.segments)
         self.exporter = Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""
         self.store.after_fork()
-        self.committer.slots.after_fork()
-        self.committer.loop.after_fork()
+        self.commits.after_fork()
         self.segments.appender.after_fork()
         self.segments.budget.after_fork()

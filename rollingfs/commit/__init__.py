@@ -4,8 +4,7 @@ In: a path, and a step that makes the next header from the present one. Out: wha
 says whether anything was written.
 
 `store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files
-(`chunk_files`). `loop` commits, and `lost_answers` judges what is not confirmed. In the room `sharing`, several writers
-share one commit; the loop makes three calls there. `recovery` resolves merges by the
-loop; `committer` resolves those that a commit meets, and most operations commit by it.
+(`chunk_files`). `commits` commits, and settles by `recovery` the merges that are in the way; `lost_answers` judges what
+is not confirmed. In the room `sharing`, several writers share one commit; `commits` makes three calls there.
 Must not be here: what an operation means; that is in `rollingfs.write` and `rollingfs.maintenance`.
 """

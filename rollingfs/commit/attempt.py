@@ -1,37 +1,27 @@
-"""What a commit is made of: the change that is wanted, the attempts to commit it, and the result."""
+"""The change that is wanted, and the attempts to commit it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.new_files import NewFiles
+from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError
-from rollingfs.format.asks import Ask, Carry, is_void
-from rollingfs.format.header import AGE_S_MAX, Entry, Header, Page
-from rollingfs.format.verdict import Verdict, judge
-from rollingfs.runtime.clock import Moment
+from rollingfs.format.asks import Ask, Carry
+from rollingfs.format.header import AGE_S_MAX, Header
+from rollingfs.format.verdict import Verdict
 
 LAST_LOOK_S = 1.0
 """A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
 REQUEST_SHARE = 1 / 3
 """The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What a commit found and left."""
-
-    base: Header | None
-    header: Header | None
-    offset: int | None = None
-    """Where the data begins, if another writer's commit has carried it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,77 +73,48 @@ class Shared(Protocol):
         """The result, if a header shows it; without a header, None says that the append never will take place."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
-    """The attempts to commit one change, one after another, and the files that were written for them.
+    """The attempts to commit one operation, one after another.
 
     It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
     """
 
+    operation: Operation
     store: Store
-    path: str
-    deadline_s: float
-    uploads: Sequence[Uploads]
-    """The files that the caller has written for this change."""
+    files: NewFiles
     turns: Turns
-    writer: str
-    """The id of the client that commits."""
-    number: int
-    """The operation's number, by this writer's count."""
     timeout_s: float
-    began: Moment
-    fresh: bool = False
-    """Whether the base that `step` is given was read for this commit."""
-    base: Loaded | None = None
-    """The header that the newest attempt is based on."""
-    wanted: Header | None = None
-    """The header that the newest attempt would make."""
-    is_open: bool = False
-    """Whether an attempt was sent that took place, or that may still take place."""
     prompt: bool = False
     """Whether it never waits for a turn."""
+    sent: Sent = NOTHING_SENT
+    """What was sent so far."""
+    done: Committed | None = None
+    """The result, if a look shows that the operation took place."""
+    fresh: bool = False
+    """Whether the base that `step` is given was read for this commit."""
     shared: Shared | None = None
     """For a plain append of a client that shares commits."""
     others: Sequence[Ask] = ()
     """The asks of others that were read for the next attempt."""
     carry: Carry | None = None
     """What the next attempt adds to its header as a plain append; None for any other commit."""
-    asked: Ask | None = None
-    """The ask for this operation, from before it is sent until nobody can carry it any more."""
-    seen: Loaded | None = None
-    """The newest header that shows that the operation has not taken place so far; None: `base` is."""
-    done: Committed | None = None
-    """The result, if a look shows that the operation took place."""
-    written: dict[tuple[bytes, int], Stored] = field(default_factory=dict)
-    """Chunks written for this commit, by their bytes and which of several equal ones they are."""
-    pages: dict[tuple[Entry, ...], Page] = field(default_factory=dict)
-    """Index pages written for this commit, by the entries that they stand for."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
     request_s: float = 0.0
     """How long the newest of them took that was confirmed."""
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
-    own: Uploads | None = None
-    """The files that the commit itself has written, if any."""
-    _renewed: dict[Stored, Stored] = field(default_factory=dict)
 
-    def send(self, base: Loaded, wanted: Header, files: Set[str]) -> None:
-        """Note an attempt before it is sent: the header it is based on, the header it would make, its files."""
-        for uploads in self.uploads:
-            uploads.name(files)
-        if self.own is not None:
-            self.own.name(files)
-        self.base, self.wanted, self.is_open, self.seen = base, wanted, True, None
-
-    def ask(self, base: Loaded, ask: Ask) -> None:
-        """Note an ask before it is sent, and the header in which the operation was judged not to have taken place."""
-        self.asked, self.seen = ask, base
+    @property
+    def path(self) -> str:
+        """The segment."""
+        return self.operation.path
 
     @property
     def is_out(self) -> bool:
         """Whether an attempt or an ask was sent that took place, or that may still take place."""
-        return self.is_open or self.asked is not None or self.done is not None
+        return self.sent.is_open or self.sent.asked is not None or self.done is not None
 
     def judge(self, current: Loaded, *, may_be_gone: bool = True) -> Verdict:
         """What a look at the header says of the newest attempt, and of an ask.
@@ -163,68 +124,21 @@ class Attempt:
         may_be_gone
             Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
         """
-        since = self.seen or self.base
-        assert since is not None
-        if self.asked is not None and self.began.age_s(self.store.clock) > AGE_S_MAX:
+        if self.sent.asked is not None and self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
             return Verdict.UNKNOWN
-        is_same = current.token == since.token
-        is_asked = self.asked is not None
-        verdict = judge(since.header, is_same, current.header, self.writer, self.number, asked=is_asked)
         may_be_gone = may_be_gone and self.store.backend.removes_whole
-        if verdict is Verdict.NOT_MINE and may_be_gone and self._is_another(current.header):
-            return Verdict.UNKNOWN  # the segment of the attempt may have been moved, or deleted, with the commit's line
-        return verdict
-
-    def _is_another(self, found: Header | None) -> bool:
-        """Whether a header is of another segment than the attempt replaces, and than the attempt makes."""
-        before = [loaded.header for loaded in (self.base, self.seen) if loaded is not None]
-        ours = {header.segment for header in (*before, self.wanted) if header is not None}
-        return found is not None and found.segment not in ours
-
-    def clean(self, current: Loaded) -> None:
-        """Note a header that shows that the operation has not taken place so far."""
-        if self.base is not None and current.token != self.base.token:
-            self.is_open = False
-        self.seen = current
-        if self.asked is not None and current.header is not None and is_void(self.asked, current.header):
-            self.asked = None
-
-    # -- files -------------------------------------------------------------------------------------------------
-
-    def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
-        """Keep a chunk that was written for this commit, for the attempts to come."""
-        if self.written.get(key) is not stored:
-            self._add(stored)
-        self.written[key] = stored
-        return stored
-
-    async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
-        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
-        known = self._renewed.get(stored, stored)
-        renewed = await self.store.chunks.young(known, store_now)
-        if renewed is not known:
-            self._renewed[stored] = renewed
-            if not renewed.staged:  # only collection deletes staged files
-                self._add(renewed)
-        return renewed
-
-    def _add(self, stored: Stored) -> None:
-        if self.own is None:
-            self.own = Uploads(self.store.chunks, self.path)
-        self.own.add([stored])
-
-    # -- time --------------------------------------------------------------------------------------------------
+        return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""
-        if self.began.age_s(self.store.clock) > AGE_S_MAX:
+        if self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
             return 0.0
-        return self.deadline_s - time.monotonic()
+        return self.operation.deadline_s - time.monotonic()
 
     def share_s(self) -> float:
         """The seconds that one request may take; the first may take its whole share, however slow its chunks were."""
         share_s = self.timeout_s * REQUEST_SHARE
-        is_first = self.count == 1 and self.began.age_s(self.store.clock) <= AGE_S_MAX
+        is_first = self.count == 1 and self.operation.began.age_s(self.store.clock) <= AGE_S_MAX
         return share_s if is_first else min(self.left_s(), share_s)
 
     async def load(self) -> Loaded:

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from functools import partial
 
 from rollingfs.backend.tiers import check_tiers
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.commit.loop import CommitLoop
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
 
 
-async def finish_drops(loop: CommitLoop, path: str, header: Header) -> None:
+async def finish_drops(commits: Commits, path: str, header: Header) -> None:
     """Delete the files in the segment's own folder that the drop lines of a committed header name.
 
     The next commit clears the lines. Hints are left to the collection of the folders that they name.
     """
-    store, slots = loop.store, loop.slots
+    store, slots = commits.store, commits.slots
     done, now_ms = slots.of(path).done_drops, store.now_ms()
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
     try:

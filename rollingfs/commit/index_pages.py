@@ -11,12 +11,13 @@ from functools import partial
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names, placement
+from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
-from rollingfs.format.header import Chunk, Entry, Header, Page
+from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.labels import Label
-from rollingfs.format.transitions import STAMP_BYTES_MAX, excess_bytes
+from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
@@ -147,7 +148,7 @@ class Pages:
         """
         while plan := placement.plan_fold(header.entries):
             header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while (over := excess_bytes(header, room)) > 0:
+        while (over := len(format_text(header)) + room - TEXT_BYTES_MAX) > 0:
             squeeze = placement.plan_squeeze(header.entries)
             if squeeze is None:
                 return shed_drops(header, over)

@@ -9,8 +9,9 @@ import errno
 import itertools
 import logging
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, check_time, unknown
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, check_time, unknown
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
 from rollingfs.errors import (
     AppendInterrupted,
     ConflictError,
@@ -65,12 +66,12 @@ class LostAnswers:
             The store refuses the request for good, or the bucket does not exist.
         """
         attempt = self._attempt
-        assert attempt.base is not None
+        assert attempt.sent.base is not None
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
         self._is_certain = self._is_certain and self._is_refused
         has_bucket = not isinstance(cause, NoBucketError)
         pause_s = self._pause_s(cause)
-        looks_first = not self._is_certain and is_crowded(attempt.base.header)
+        looks_first = not self._is_certain and is_crowded(attempt.sent.base.header)
         if not looks_first and has_bucket:
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
@@ -80,7 +81,7 @@ class LostAnswers:
             self._check_bucket(cause)
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
             raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
-        if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.asked is None):
+        if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.sent.asked is None):
             raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
         if verdict is Verdict.UNKNOWN:
             verdict = Verdict.NOT_MINE
@@ -102,8 +103,8 @@ class LostAnswers:
         if attempt.prompt and isinstance(cause, ConflictError):
             return 0.0
         pause_s = backoff_s(attempt.count)
-        if isinstance(cause, ConflictError) and attempt.base is not None:
-            pause_s = attempt.turns.pause_s(attempt.base.header, attempt.count)
+        if isinstance(cause, ConflictError) and attempt.sent.base is not None:
+            pause_s = attempt.turns.pause_s(attempt.sent.base.header, attempt.count)
         return min(pause_s, max(attempt.left_s(), 0))
 
     async def _look(self, cause: Exception) -> Loaded:
@@ -127,7 +128,7 @@ class LostAnswers:
 
     def _check_bucket(self, cause: Exception) -> None:
         """Raise for a bucket that does not exist: nothing is written, unless an earlier request may still arrive."""
-        if self._doubts or self._refusals or self._attempt.asked is not None:
+        if self._doubts or self._refusals or self._attempt.sent.asked is not None:
             raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         raise cause
 
@@ -178,8 +179,8 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     logger.info("%s: committed, although %r came after the request", attempt.path, error)
     if attempt.done is not None:
         return attempt.done
-    assert attempt.base is not None
-    return Committed(attempt.base.header, attempt.wanted)
+    assert attempt.sent.base is not None
+    return Committed(attempt.sent.base.header, attempt.sent.wanted)
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:
@@ -189,7 +190,7 @@ async def _looked_once(attempt: Attempt) -> Verdict:
     if attempt.done is not None:
         return Verdict.MINE
     try:
-        if attempt.shared is not None and attempt.asked is not None:
+        if attempt.shared is not None and attempt.sent.asked is not None:
             return Verdict.NOT_MINE if await attempt.shared.judge() is None else Verdict.MINE
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known

@@ -11,22 +11,21 @@ folder than the source's, unless a pin in the target's chunk folder shows that a
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Change, Committed, Step
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.fairness import Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.commit.loop import CommitLoop
+from rollingfs.commit.operation import Committed
 from rollingfs.commit.shadowing import delete_shadowed, let_pass
-from rollingfs.errors import CommitTimeoutError, if_interrupted
+from rollingfs.commit.store import Store
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Mark, Merge, Phase
 from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, parse_pin, pin_path
-from rollingfs.format.transitions import MarksFullError
 
 logger = logging.getLogger("rollingfs")
 
@@ -37,37 +36,18 @@ SOURCES_AT_ONCE_MAX = 8
 
 
 class Merges:
-    """Commits, and resolves the marks that concat and rename leave while they are under way."""
+    """Resolves the marks that concat and rename leave while they are under way.
 
-    def __init__(self, loop: CommitLoop) -> None:
-        self.loop = loop
-        self.store = loop.store
+    Parameters
+    ----------
+    commit
+        `Commits.commit`.
+    """
 
-    async def commit(self, change: Change) -> Committed:
-        """Commit a change; where the step asks for it, settle the segment's marks first.
-
-        Raises
-        ------
-        MergeFoundError
-            The segment is the source of a merge, which the caller is to `resolve`.
-        """
-        return await self.store.runtime.shield(self._commit(change))
-
-    async def _commit(self, change: Change) -> Committed:
-        path = change.path
-        while True:
-            try:
-                return await self.loop.commit(change)
-            except MarksFullError as full:
-                if time.monotonic() >= change.deadline_s:
-                    within = f"nothing was written within {self.loop.timeout_s} s"
-                    raise CommitTimeoutError(f"{path}: {full}; {within}") from full
-                with if_interrupted(path, "not committed"):
-                    await self.settle(path)
-                change = replace(change, fresh=True)
-
-    async def _change(self, path: str, step: Step, *, fresh: bool = False) -> Committed:
-        return await self.commit(Change(path, step, self.loop.deadline_s(), fresh))
+    def __init__(self, store: Store, slots: Slots, commit: Callable[..., Awaitable[Committed]]) -> None:
+        self.store = store
+        self._slots = slots
+        self._commit = commit
 
     # -- one source ----------------------------------------------------------------------------------------
 
@@ -141,7 +121,7 @@ class Merges:
             found = with_hints(found, await pinned(), self.store.now_ms())
             return merging.with_aborted(found, mark)
 
-        await self._change(target, step, fresh=True)
+        await self._commit(target, step, fresh=True)
         return not took_place
 
     async def reset(self, source: str, txn: str) -> None:
@@ -151,7 +131,7 @@ class Merges:
             found = base.header
             return merging.unmark(found) if found is not None and is_merging(found, txn) else None
 
-        await self._change(source, step)
+        await self._commit(source, step)
 
     async def finish(self, source: str, txn: str) -> None:
         """Turn a source into a tombstone, after its transaction took place."""
@@ -161,10 +141,10 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.store.pages.hints(source, found.entries)
-            await let_pass(self.store, source, found.adopted, attempt.deadline_s)
+            await let_pass(self.store, source, found.adopted, attempt.operation.deadline_s)
             return with_hints(merging.bury(found, txn), hints, self.store.now_ms())
 
-        header = (await self._change(source, step)).header
+        header = (await self._commit(source, step)).header
         if header is not None and header.merged == txn:
             await delete_shadowed(self.store, source, header.adopted)
 
@@ -178,7 +158,7 @@ class Merges:
         merges = [partial(self._settle, target, header.segment, mark, True) for mark in header.merges]
         aborts = [partial(self._settle, target, header.segment, mark, False) for mark in header.aborts]
         await self.store.runtime.gather([*merges, *aborts], SOURCES_AT_ONCE_MAX)
-        self.loop.slots.remember(target, marks=[*header.merges, *header.aborts])
+        self._slots.remember(target, marks=[*header.merges, *header.aborts])
 
     async def _settle(self, target: str, segment: str, mark: Mark, took_place: bool) -> None:
         """Bring the source of a line to what the line says, if its own mark names this target and incarnation.

@@ -16,14 +16,12 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format import commit_lines, placement
+from rollingfs.format import commit_lines
 from rollingfs.format.asks import Carry
-from rollingfs.format.codec import format_text, is_surely_short
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
-    TEXT_BYTES_MAX,
     Chunk,
     Commit,
     Entry,
@@ -78,16 +76,6 @@ STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def is_surely_flat(header: Header, room: int = STAMP_BYTES_MAX) -> bool:
-    """Whether no entry must move into an index page, and the text is surely short, before a stamp of `room` bytes."""
-    return placement.plan_fold(header.entries) is None and is_surely_short(header, room)
-
-
-def excess_bytes(header: Header, room: int = STAMP_BYTES_MAX) -> int:
-    """By how much the text of a header is too long to be stamped; negative if there is room."""
-    return len(format_text(header)) + room - TEXT_BYTES_MAX
-
-
 def stamp(
     header: Header,
     base: Header | None,
@@ -101,11 +89,7 @@ def stamp(
     """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back.
 
     Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
-
-    Parameters
-    ----------
-    is_short
-        The text surely has room for the stamp; otherwise the oldest commit lines go, as many as it is too long.
+    Unless the text surely `is_short` enough for the stamp, the oldest commit lines go, as many as it is too long.
     """
     version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
     commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)

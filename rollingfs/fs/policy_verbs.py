@@ -14,7 +14,6 @@ from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import check_policy, policies_of
-from rollingfs.write.set_policies import set_policies
 
 
 async def set_policy(
@@ -65,7 +64,7 @@ async def set_policy(
         await _set_of_folder(at, change)
         return
     await _check(at, change.offload)
-    await set_policies(at.client.segments, at.path, change, at.guard())
+    await at.client.segments.change(at.path, change.of, at.guard())
     await at.refresh()
 
 

@@ -66,7 +66,7 @@ async def offload(
     chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
     await _check_retention(at.client, at.path, Asked(tier, chosen, lag_s))
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.committer)
+    offloader = Offloader(at.client.commits)
     try:
         return await offloader.offload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
     finally:
@@ -85,7 +85,7 @@ async def onload(
     """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.committer)
+    offloader = Offloader(at.client.commits)
     try:
         return await offloader.onload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
     finally:
@@ -120,7 +120,7 @@ async def roll(at: Binding) -> int:
 
 async def rolled(client: Client, path: str, segment: str | None = None) -> int:
     """Roll a segment, perhaps only of one incarnation; a plain file has nothing inline."""
-    roller = Roller(client.committer)
+    roller = Roller(client.commits)
     try:
         return await roller.roll(path, segment)
     except FileNotFoundError:
@@ -187,7 +187,7 @@ async def consolidate(
     header = (await at.current.look()).header
     if header is None:
         return Consolidated()  # a plain file is one chunk
-    consolidator = Consolidator(at.client.committer, at.client.fetcher)
+    consolidator = Consolidator(at.client.commits, at.client.fetcher)
     tell = begin(callback, header.size, progress)
     result = await consolidator.consolidate(
         at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell

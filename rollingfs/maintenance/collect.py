@@ -20,7 +20,7 @@ from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases, check_root, list_folder
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -44,9 +44,9 @@ LOOKS_MAX = 16
 class Collector:
     """Collects the garbage of segments."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, merges: Merges) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits, lookup: Lookup, merges: Merges) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.lookup = lookup
         self.merges = merges
         self.backend = self.store.backend
@@ -145,7 +145,7 @@ class Collector:
             return header, Collected()
         await self.store.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.store.now_ms())
-        await finish_drops(self.committer.loop, path, header)
+        await finish_drops(self.commits, path, header)
         if any(has_protected(drop, self.store.now_ms()) for drop in header.drops):
             header = await self._without_done_drops(path) or header
         return header, report(dropped, DROPPED)
@@ -158,7 +158,7 @@ class Collector:
                 return None  # its mover relies on the header that the mark has made
             return base.header
 
-        return (await self.committer.commit(path, step)).header
+        return (await self.commits.commit(path, step)).header
 
     # -- one folder ----------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Collector:
                 raise transitions.MergeFoundError(segment, base.header)
             return base.header
 
-        await self.committer.commit(segment, step)
+        await self.commits.commit(segment, step)
         return agrees
 
     async def _delete(self, garbage: Garbage) -> None:
@@ -269,14 +269,14 @@ class Collector:
         settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
         if not done and not settled:
             return
-        self.committer.slots.remember(path, drops=done)
+        self.commits.slots.remember(path, drops=done)
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and base.header.phase is Phase.MERGING:
                 return None  # its mover relies on the header that the mark has made
             return base.header
 
-        await self.committer.commit(path, step)
+        await self.commits.commit(path, step)
 
     async def _is_waiting(self, path: str, folder: str) -> bool:
         """Whether a foreign folder still has a pin that names this segment, or files that a tombstone keeps."""

@@ -14,7 +14,7 @@ from functools import partial
 
 from rollingfs.backend.contract import Part
 from rollingfs.commit.chunk_files import Stored, checksum
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CorruptChunkError, SegmentTruncatedError
@@ -70,9 +70,9 @@ class Consolidated:
 class Consolidator:
     """Joins the small chunks of segments."""
 
-    def __init__(self, committer: Committer, fetcher: Fetcher) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits, fetcher: Fetcher) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.fetcher = fetcher
         self.backend = self.store.backend
 
@@ -127,7 +127,7 @@ class Consolidator:
         return await self._consolidate(path, header, BY_ITSELF, grace_s, Steps(header.size, None))
 
     async def _consolidate(self, path: str, header: Header, rule: Rule, grace_s: float, steps: Steps) -> Consolidated:
-        await finish_drops(self.committer.loop, path, header)
+        await finish_drops(self.commits, path, header)
         start = header.start
         known: Header | None = header
         result, position, is_last = Consolidated(), 0, False
@@ -167,7 +167,7 @@ class Consolidator:
             raise
         uploads.add(swap.stored for swap in swaps)
         if swaps:
-            swapper = Swapper(self.committer, path, header.segment, grace_s, rewrites=True)
+            swapper = Swapper(self.commits, path, header.segment, grace_s, rewrites=True)
             done = await uploads.settle(swapper.commit(swaps, uploads))
         result = Consolidated()
         for swap in done:

@@ -16,7 +16,7 @@ from functools import partial
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, TierStored, checksum
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed
@@ -86,9 +86,9 @@ def _places(one: Remains) -> tuple[str, str]:
 class Eraser:
     """Erases the heads of segments."""
 
-    def __init__(self, committer: Committer, segments: Segments, fetcher: Fetcher, collector: Collector) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits, segments: Segments, fetcher: Fetcher, collector: Collector) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.backend = self.store.backend
         self.segments = segments
         self.fetcher = fetcher
@@ -133,7 +133,7 @@ class Eraser:
         for _ in range(LOOKS_MAX):
             found = (await self.store.headers.load(run.path)).header
             if found is not None and (found.merges or found.aborts):
-                await self.committer.merges.settle(run.path)
+                await self.commits.merges.settle(run.path)
             header = await self._cut(run, await live(self.store, run.path, None))
             parts = erasing.to_rewrite(await self._parts(run, header))
             for part in parts:
@@ -159,7 +159,7 @@ class Eraser:
             header = erasing.without_lags(header)
             return None if header == found else header
 
-        committed = await self.committer.commit(run.path, step, uploads=[run.uploads], slow=True)
+        committed = await self.commits.commit(run.path, step, uploads=[run.uploads], slow=True)
         assert committed.base is not None
         assert committed.header is not None
         return committed.base, committed.header
@@ -184,7 +184,7 @@ class Eraser:
         return parts
 
     async def _new(self, run: _Run, part: Chunk, attempt: Attempt) -> Chunk:
-        return (await attempt.young(run.written[part])).chunk(run.path, part.start)
+        return (await attempt.files.young(run.written[part])).chunk(run.path, part.start)
 
     async def _parts(self, run: _Run, header: Header) -> list[Chunk]:
         """The retained chunks that are used in part, in the whole map."""
@@ -240,7 +240,7 @@ class Eraser:
         if not part.tier:
             name = names.new_chunk_name(part.start)
             return Stored(f"{folder}/{name}", part.length, None, part.at_ms, began)
-        line = await young_line(self.committer, run.path, header, part.tier)
+        line = await young_line(self.commits, run.path, header, part.tier)
         name = names.new_tier_name(line.key, part.start)
         return TierStored(f"{folder}/{name}", part.length, None, part.at_ms, began, tier=part.tier)
 
@@ -266,7 +266,7 @@ class Eraser:
         own = {names.locate(path, chunk.file, chunk.tier) for chunk in erasing.deletable(run.gone)}
         if own:
             await self.backend.delete(sorted(own))
-        await finish_drops(self.committer.loop, path, header)
+        await finish_drops(self.commits, path, header)
         await delete_shadowed(self.store, path, header.adopted)
         await self._delete_asks(path)
         await self._collect(path, folders)
@@ -323,7 +323,7 @@ class Eraser:
             return with_hints(found, hints, self.store.now_ms()) if hints else None
 
         if folders - {names.chunks_folder(path)}:
-            await self.committer.commit(path, step)
+            await self.commits.commit(path, step)
 
     async def _delete_asks(self, path: str) -> None:
         """Delete the asks, which hold bytes of appends; a writer that still waits competes instead."""

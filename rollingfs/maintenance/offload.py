@@ -15,7 +15,7 @@ from functools import partial
 
 from rollingfs.backend.tiers import can_copy, check_aliases, check_tier
 from rollingfs.commit.chunk_files import Stored, TierStored, checksum
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import BadOffsetError, CorruptChunkError, StagedExpiredError
@@ -124,9 +124,9 @@ class Offloaded:
 class Offloader:
     """Moves chunks of segments between the hot store and tiers."""
 
-    def __init__(self, committer: Committer) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.backend = self.store.backend
 
     async def offload(
@@ -201,7 +201,7 @@ class Offloader:
             raise ValueError(f"{path}: deletion_lag is {lag_s} s: it must be at least 0; nothing was moved")
         header = await live(self.store, path, segment)
         chosen.check(path, header)
-        await finish_drops(self.committer.loop, path, header)
+        await finish_drops(self.commits, path, header)
         start, steps = header.start, Steps(header.size, progress)
         result, position, is_last = Offloaded(), chosen.start, False
         while not is_last:
@@ -239,7 +239,7 @@ class Offloader:
         self, path: str, header: Header, tier: str, files: Sequence[Sequence[Chunk]], lag_s: float
     ) -> Offloaded:
         await self.store.abilities(path)
-        line = await young_line(self.committer, path, header, tier) if tier else None
+        line = await young_line(self.commits, path, header, tier) if tier else None
         swaps: list[Swap] = []
         uploads = Uploads(self.store.chunks, path)
         calls = [partial(self._copied, path, header, line, chunks, uploads, swaps) for chunks in files]
@@ -251,7 +251,7 @@ class Offloader:
         if not swaps:
             await uploads.discard()
             return Offloaded()
-        swapper = Swapper(self.committer, path, header.segment, lag_s, protects=True, tier=line)
+        swapper = Swapper(self.commits, path, header.segment, lag_s, protects=True, tier=line)
         done = await uploads.settle(swapper.commit(swaps, uploads))
         moved = {swap.stored.path: swap for swap in done}.values()
         server_bytes = sum(swap.stored.size for swap in moved if self._can_copy(path, swap))

@@ -18,7 +18,7 @@ from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, read_checksum
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
@@ -92,10 +92,10 @@ class Rebuilt:
 class Rebuilder:
     """Makes segments of chunk files."""
 
-    def __init__(self, committer: Committer, segments: Segments) -> None:
-        self.committer = committer
+    def __init__(self, commits: Commits, segments: Segments) -> None:
+        self.commits = commits
         self.segments = segments
-        self.store = committer.store
+        self.store = commits.store
         self.backend = self.store.backend
         self.references = References(self.store.pages)
 
@@ -265,11 +265,11 @@ class Rebuilder:
             if base.live or await self.segments.contents.room(to, base) is not None:
                 raise transitions.exists(to)
             header = self.segments.adoption.new(base.header, self.segments.policy)
-            young = [await attempt.young(one) for one in stored]
+            young = [await attempt.files.young(one) for one in stored]
             entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, found.pieces, strict=True))
             return replace(header, start=found.start, entries=entries)
 
-        await self.committer.commit(to, step, fresh=True, uploads=[uploads])
+        await self.commits.commit(to, step, fresh=True, uploads=[uploads])
 
     async def _copied(self, to: str, piece: Piece, uploads: Uploads, stored: dict[Piece, Stored]) -> None:
         began = Moment.now(self.store.clock)

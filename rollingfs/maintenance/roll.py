@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
@@ -13,8 +13,8 @@ from rollingfs.write.grow import grow
 class Roller:
     """Rolls segments. No byte changes, so it rolls those that are sealed or held by an owner, too."""
 
-    def __init__(self, committer: Committer) -> None:
-        self.committer = committer
+    def __init__(self, commits: Commits) -> None:
+        self.commits = commits
 
     async def roll(self, path: str, segment: str | None = None) -> int:
         """Make the inline tail a chunk; returns the offset before which all bytes lie in chunks then.
@@ -36,8 +36,8 @@ class Roller:
             found = transitions.check_incarnation(transitions.live(base.header, path), segment, path)
             if found.phase is Phase.MERGING:
                 raise transitions.MergeFoundError(path, found)
-            return await grow(found, (), attempt, spill_all=True) if found.tail else None
+            return await grow(found, (), attempt.files, spill_all=True) if found.tail else None
 
-        committed = await self.committer.commit(path, step)
+        committed = await self.commits.commit(path, step)
         assert committed.header is not None
         return committed.header.length

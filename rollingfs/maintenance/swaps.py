@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
@@ -142,7 +142,7 @@ class Swapper:
 
     def __init__(
         self,
-        committer: Committer,
+        commits: Commits,
         path: str,
         segment: str,
         grace_s: float,
@@ -151,8 +151,8 @@ class Swapper:
         tier: Tier | None = None,
         rewrites: bool = False,
     ) -> None:
-        self.committer = committer
-        self.store = committer.store
+        self.commits = commits
+        self.store = commits.store
         self.path = path
         self.segment = segment
         self.grace_s = grace_s
@@ -183,9 +183,9 @@ class Swapper:
             )
             return merging.with_tiers(changed, self.tiers)
 
-        committed = await self.committer.commit(self.path, step, uploads=[uploads])
+        committed = await self.commits.commit(self.path, step, uploads=[uploads])
         if done and committed.header is not None:
-            await finish_drops(self.committer.loop, self.path, committed.header)
+            await finish_drops(self.commits, self.path, committed.header)
         return done
 
     async def _swapped(
@@ -204,7 +204,7 @@ class Swapper:
             begin = end - len(swap.run)
             if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
                 continue
-            stored = await attempt.young(swap.stored)
+            stored = await attempt.files.young(swap.stored)
             kept += [*chunks[position:begin], *swap.entries(self.path, stored)]
             gone += chunks[begin:end]
             position = end
@@ -231,9 +231,9 @@ class Swapper:
             return drops + [replace(model, file=chunk.file, tier=chunk.tier) for chunk in listed]
         for first in range(0, len(listed), LARGE_PAGE_CHUNKS):
             placed = placement.place(listed[first : first + LARGE_PAGE_CHUNKS], 0)
-            if placed not in attempt.pages:
-                attempt.pages[placed] = await self.store.pages.write(self.path, _as_chunks(placed))
-            page = attempt.pages[placed]
+            if placed not in attempt.files.pages:
+                attempt.files.pages[placed] = await self.store.pages.write(self.path, _as_chunks(placed))
+            page = attempt.files.pages[placed]
             drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
         return drops
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from rollingfs.backend.tiers import check_root, mark_root
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
 from rollingfs.maintenance.tier_failures import failing
 
 
-async def young_line(committer: Committer, path: str, header: Header, tier: str) -> Tier:
+async def young_line(commits: Commits, path: str, header: Header, tier: str) -> Tier:
     """The line of a tier in the header of a segment; it is committed if it is missing or old.
 
     Raises
@@ -25,7 +25,7 @@ async def young_line(committer: Committer, path: str, header: Header, tier: str)
     TierFailedError
         The tier's store failed.
     """
-    backend, now_ms = committer.store.backend, committer.store.now_ms()
+    backend, now_ms = commits.store.backend, commits.store.now_ms()
 
     def is_young(line: Tier | None) -> bool:
         return line is not None and 0 <= now_ms - line.at_ms <= AGE_S_MAX * 1000
@@ -50,5 +50,5 @@ async def young_line(committer: Committer, path: str, header: Header, tier: str)
         others = tuple(one for one in found.tiers if one.alias != tier)
         return replace(found, tiers=(*others, new))
 
-    await committer.commit(path, step)
+    await commits.commit(path, step)
     return new

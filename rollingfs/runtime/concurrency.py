@@ -130,8 +130,9 @@ class _TaskLock:
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop and not self._lock.locked():
+        loop, before = asyncio.get_running_loop(), self._loop
+        is_free = before is None or not (before.is_running() or self._lock.locked())
+        if before is not loop and is_free:
             self._loop, self._lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
         try:
             logs.locks.add(self)

@@ -52,8 +52,8 @@ class Followed:
         self._tier = tier
         self._rule = rule or BlockRule()
         self._lag_s = lag_s
-        self._offloader = Offloader(client.committer)
-        self._roller = Roller(client.committer)
+        self._offloader = Offloader(client.commits)
+        self._roller = Roller(client.commits)
         self._hot: Hot | None = None
         self._token: str | None = None
         """Of the header that `_hot` shows."""

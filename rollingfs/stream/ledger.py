@@ -83,7 +83,7 @@ class Ledgers:
             It is not known whether the change took place. It may be made again.
         """
         path = names.ledger_path(folder)
-        deadline_s = self.client.committer.loop.deadline_s()
+        deadline_s = self.client.commits.deadline_s()
         attempt = 0
         while True:
             ledger, segment = await self._load(path)

@@ -56,7 +56,7 @@ async def offload_by_policy(client: Client, path: str, header: Header, ledger: L
 
 async def offload_as_asked(client: Client, path: str, header: Header, asked: Asked) -> Offloaded:
     """Offload a segment of this incarnation."""
-    offloader = Offloader(client.committer)
+    offloader = Offloader(client.commits)
     return await offloader.offload(path, asked.tier, asked.chosen, segment=header.segment, lag_s=asked.lag_s)
 
 

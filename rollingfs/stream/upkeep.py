@@ -225,7 +225,7 @@ class Upkeep:
         loaded = await self.client.headers.load(path)
         if not loaded.live or loaded.header is None:
             return Upkept(path, is_stream=False)
-        consolidator = Consolidator(self.client.committer, self.client.fetcher)
+        consolidator = Consolidator(self.client.commits, self.client.fetcher)
         did = await consolidator.keep(path, loaded.header, self.readers_grace_s)
         seen = self.client.headers.seen(path)
         if not did.replaced or seen is None or seen.header is None:

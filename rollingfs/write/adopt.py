@@ -24,7 +24,7 @@ from dataclasses import replace
 from rollingfs.backend.contract import FileInfo
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, shadow
 from rollingfs.commit.uploads import Uploads
@@ -53,9 +53,9 @@ def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
 class Adoption:
     """Gives plain files headers, or removes them."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, policy: RollingPolicy) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits, lookup: Lookup, policy: RollingPolicy) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.lookup = lookup
         self.policy = policy
 
@@ -99,7 +99,7 @@ class Adoption:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return transitions.tombstone(self.new(None, self.policy)) if base.header is None else None
 
-        claim = (await self.committer.commit(path, step, fresh=True)).header
+        claim = (await self.commits.commit(path, step, fresh=True)).header
         assert claim is not None
         return claim
 
@@ -116,10 +116,10 @@ class Adoption:
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header
-            renewed = await attempt.young(stored)
+            renewed = await attempt.files.young(stored)
             return replace(header, entries=(renewed.chunk(path, 0),))
 
-        await uploads.settle(self.committer.commit(path, step, fresh=True, uploads=[uploads]))
+        await uploads.settle(self.commits.commit(path, step, fresh=True, uploads=[uploads]))
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""
@@ -196,7 +196,7 @@ class Adoption:
         if (await self.store.headers.load(path)).header is None:
             return True
         try:
-            now = (await self.committer.commit(path, step, fresh=True)).header
+            now = (await self.commits.commit(path, step, fresh=True)).header
         except CommitTimeoutError as error:
             why = "the plain file is deleted; whether another client has adopted it before is unknown"
             raise AppendOutcomeUnknown(f"{path}: {why}: delete it again") from error

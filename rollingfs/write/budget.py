@@ -5,6 +5,8 @@
    The others write their own as chunks, and wait behind it.
 3. Where nothing can be written (all the rest is on its way already), it waits until something has arrived.
 4. A part is kept back for one of those who hold nothing. So somebody always goes on.
+
+A short `bytes` that is appended does not count: its caller holds it already.
 """
 
 from __future__ import annotations

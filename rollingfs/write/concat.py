@@ -14,7 +14,7 @@ from functools import partial
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import shadow
@@ -41,12 +41,12 @@ BATCH_PATH_BYTES_MAX = 24 * 1024
 class Concats:
     """Moves entries between segments."""
 
-    def __init__(self, committer: Committer, segments: Segments, fetcher: Fetcher) -> None:
-        self.committer = committer
+    def __init__(self, commits: Commits, segments: Segments, fetcher: Fetcher) -> None:
+        self.commits = commits
         self.fetcher = fetcher
-        self.store = committer.store
+        self.store = commits.store
         self.segments = segments
-        self.moves = Moves(committer, segments)
+        self.moves = Moves(commits, segments)
 
     # -- concat --------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Concats:
             try:
                 found = transitions.check(loaded.header, guard, target)
             except transitions.MergeFoundError as merge:
-                await self.committer.merges.resolve(target, merge.header)
+                await self.commits.merges.resolve(target, merge.header)
                 continue
             transitions.check_open(found, target)
             return found
@@ -223,7 +223,7 @@ class Concats:
                 footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
                 items += [footer] if footer else []
             found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
-            grown = await grow(found, items, attempt, joint=True)
+            grown = await grow(found, items, attempt.files, joint=True)
             modified_ms = max((header.modified_ms for header in frozen), default=0)
             joined = merging.with_merged(grown, marks, modified_ms)
             left = zip((source.path for source in sources), frozen, strict=True)
@@ -307,7 +307,7 @@ class Concats:
         header = await self.moves.commit_target(target, marked, step, deadline_s)
         try:
             with if_interrupted(target, "committed"):
-                await finish_drops(self.committer.loop, target, header)
+                await finish_drops(self.commits, target, header)
         except OSError as error:
             logger.info("%s: renamed, but files of the replaced segment could not be deleted yet: %s", target, error)
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import dropped_files, finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
@@ -59,9 +59,9 @@ async def _noted(call: Call, buried: list[Buried]) -> None:
 class Deletes:
     """Deletes what paths name."""
 
-    def __init__(self, committer: Committer, lookup: Lookup, adoption: Adoption) -> None:
-        self.committer = committer
-        self.store = committer.store
+    def __init__(self, commits: Commits, lookup: Lookup, adoption: Adoption) -> None:
+        self.commits = commits
+        self.store = commits.store
         self.lookup = lookup
         self.adoption = adoption
 
@@ -148,17 +148,17 @@ class Deletes:
             drops = drop_all(found, self.store.now_ms())
             hints = await self.store.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.store, path, grave.adopted, attempt.deadline_s)
+            await let_pass(self.store, path, grave.adopted, attempt.operation.deadline_s)
             return with_hints(grave, hints, self.store.now_ms())
 
-        committed = await self.committer.commit(path, step, seen=seen)
+        committed = await self.commits.commit(path, step, seen=seen)
         assert committed.base is not None
         assert committed.header is not None
         with if_interrupted(path, "committed"):
             return await self._buried(path, committed.base, committed.header, own)
 
     async def _buried(self, path: str, before: Header, header: Header, own: Iterable[str]) -> Buried:
-        done, now_ms = self.committer.slots.of(path).done_drops, self.store.now_ms()
+        done, now_ms = self.commits.slots.of(path).done_drops, self.store.now_ms()
         due = tuple(drop for drop in header.drops if is_due(drop, now_ms) and drop not in done)
         try:
             chunks, pages = await dropped_files(self.store.pages, path, due)
@@ -200,7 +200,7 @@ class Deletes:
             for one in buried:
                 if one.is_gone:
                     continue
-                self.committer.slots.remember(one.path, drops=one.drops, header=one.header)
+                self.commits.slots.remember(one.path, drops=one.drops, header=one.header)
                 await delete_shadowed(self.store, one.path, one.header.adopted)
                 await self._leave_nothing(one.path, one.header)
 
@@ -245,5 +245,5 @@ class Deletes:
         now = await self.store.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
         if now.live or now.header is None:
             return False  # a plain file was adopted meanwhile: this segment is to be deleted
-        await finish_drops(self.committer.loop, path, now.header)
+        await finish_drops(self.commits, path, now.header)
         return True

@@ -12,16 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Change, Committed, Plain
+from rollingfs.commit.attempt import Attempt, Change, Plain
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.recovery import Merges
+from rollingfs.commit.operation import Committed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.format import asks, transitions
 from rollingfs.format.asks import ASK_BYTES_MAX
-from rollingfs.format.header import Header, Phase
+from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.write.grow import as_items, grow, size_of
@@ -63,10 +64,7 @@ class Append:
 
     @property
     def inline_size(self) -> int:
-        size = 0
-        for item in self.data:
-            size += len(item) if isinstance(item, bytes) else 0
-        return size
+        return sum(len(item) for item in self.data if isinstance(item, bytes))
 
     @property
     def is_plain(self) -> bool:
@@ -85,14 +83,6 @@ class Append:
         outcomes = self.group.outcomes if self.group is not None else None
         return outcomes.get(self) if outcomes is not None else None
 
-    def result(self) -> Written:
-        """Its outcome, returned or raised."""
-        outcome = self.outcome
-        if isinstance(outcome, Exception):
-            raise outcome
-        assert outcome is not None, "this append has no outcome yet"
-        return outcome
-
     @property
     def is_waiting(self) -> bool:
         """Whether no attempt to commit it is under way, and none has taken place."""
@@ -103,11 +93,10 @@ class Append:
 class Appender:
     """Gathers appends, one queue for each segment."""
 
-    def __init__(self, merges: Merges) -> None:
-        self._merges = merges
-        self._loop = merges.loop
-        self._runtime = merges.store.runtime
-        self._shares = merges.loop.sharing is not None
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._runtime = commits.store.runtime
+        self._shares = commits.sharing is not None
         self._queues: dict[str, deque[Append]] = {}
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
@@ -127,14 +116,16 @@ class Appender:
         RollingError, FileNotFoundError
             Its guard, or the segment's state, forbids it; nothing was written.
         """
-        append.deadline_s = time.monotonic() + self._loop.timeout_s
-        slot = self._loop.slots.of(path)
+        append.deadline_s = time.monotonic() + self._commits.timeout_s
+        slot = self._commits.slots.of(path)
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
-            while append.group is None or append.outcome is None:
+            outcome = None
+            while outcome is None:
                 await self._lead(path, slot, append)
-            return append.result()
+                outcome = append.outcome
+            return _told(outcome)
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(path, append, error)
 
@@ -142,7 +133,7 @@ class Appender:
         try:
             await slot.lock.run(partial(self._commit_group, path, slot, append))
         except transitions.MergeFoundError as found:
-            await self._merges.resolve(path, found.header)
+            await self._commits.settle(path, found, append.deadline_s)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; takes it out of the queue.
@@ -162,7 +153,7 @@ class Appender:
         if isinstance(error, KeyboardInterrupt):
             raise interrupted(path, _verdict(outcome, is_waiting)) from error
         if outcome is not None:
-            return append.result()
+            return _told(outcome)
         if is_waiting and isinstance(error, Exception):
             raise error
         raise _unknown(path, error) from error
@@ -183,24 +174,17 @@ class Appender:
             self._recover(path, leader)
             if leader.outcome is not None:
                 return
-        if self._loop.pace.interval_s:
-            await self._loop.wait_for_store(path, leader.deadline_s)
+        if self._commits.pace.interval_s:
+            await self._commits.wait_for_store(path, leader.deadline_s)
         if slot.turns.together > 1:
             await self._linger(path, slot)
         group = _Group(path, leader)
         committed: Committed | None = None
         try:
             self._take(path, slot, group)
-            change = Change(
-                path,
-                group.step,
-                leader.deadline_s,
-                group.is_large,
-                uploads=group.uploads,
-                prompt=group.is_prompt,
-                plain=group.plain if self._shares else None,
-            )
-            committed = await self._loop.commit_held(slot, change)
+            plain, deadline_s, uploads = group.plain if self._shares else None, leader.deadline_s, group.uploads
+            change = Change(path, group.step, deadline_s, group.is_large, None, uploads, False, group.is_prompt, plain)
+            committed = await self._commits.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
             self._finish(path, group, {})
@@ -211,7 +195,7 @@ class Appender:
             if not group.members or not isinstance(error, Exception):
                 raise
         finally:
-            slot.turns.together = len(group.members) + self._waiting(path)
+            slot.turns.together = len(group.members) + len(self._queues.get(path, ()))
 
     def _take(self, path: str, slot: Slot, group: _Group) -> None:
         """Move appends from the queue into a group.
@@ -259,6 +243,13 @@ class Appender:
                 self._queues.setdefault(path, deque()).appendleft(append)
 
 
+def _told(outcome: Outcome) -> Written:
+    """An outcome, returned or raised."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
 def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
     why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
     return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
@@ -290,11 +281,8 @@ class _Group:
         self.members: list[Append] = []
         self.uploads: list[Uploads] = []
         self.is_large = False
-        """Whether chunk files were uploaded for it.
-
-        Then its commit begins with the header as it is after the upload. If this header forbids the append, no attempt
-        has named the files, and they can be deleted. Beside an upload the request is cheap.
-        """
+        """Whether chunk files were uploaded for it: then its commit begins with a fresh header. If that forbids the
+        append, no attempt has named the files, and they can go; beside an upload the request is cheap."""
         self.is_prompt = False
         """Whether one of its appends is meant for one offset, which others reach meanwhile."""
         self.outcomes: Mapping[Append, Outcome] | None = None
@@ -370,7 +358,7 @@ class _Group:
             assert self._attempt is not None
             if self._attempt.done is not None and self._attempt.done.offset is not None:
                 return self._carried(self._attempt.done)
-            return self._written(self._attempt.wanted)
+            return self._written(self._attempt.sent.wanted)
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return refused
@@ -386,12 +374,11 @@ class _Group:
         offset = header.length if header else 0
         for append in self.members:
             try:
-                found = transitions.check(header, append.guard, self.path, length=offset)
-                if found.phase is Phase.SEALED:
-                    transitions.check_open(found, self.path)
-                attrs = append.attrs
-                admitted = transitions.with_attrs(found, attrs, self.path, offset) if attrs else found
-                added = await as_items(append.data, attempt)
+                admitted = transitions.check(header, append.guard, self.path, length=offset)
+                transitions.check_open(admitted, self.path)
+                if append.attrs:
+                    admitted = transitions.with_attrs(admitted, append.attrs, self.path, offset)
+                added = await as_items(append.data, attempt.files)
             except transitions.MergeFoundError:
                 raise
             except (RollingError, FileNotFoundError, ValueError) as error:
@@ -403,14 +390,15 @@ class _Group:
                 continue
             header = admitted
             self._offsets[append] = offset
-            offset += sum(map(size_of, added))
+            if len(self.members) > 1 or attempt.shared is not None:
+                offset += sum(map(size_of, added))
             items += added
         if not self._offsets or header is None:
             return None
         if not items and header is base.header:
             return None
         if attempt.shared is not None and base.header is not None:
-            chosen = asks.select(base.header, attempt.others, attempt.writer)
+            chosen = asks.select(base.header, attempt.others, attempt.operation.writer)
             attempt.carry = asks.carry(base.header, chosen, offset)
             items += [ask.data for ask in chosen]
-        return await grow(header, items, attempt)
+        return await grow(header, items, attempt.files)

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.new_files import NewFiles
 from rollingfs.format import placement, transitions
 from rollingfs.format.header import Chunk, Entry, Header, Page
 from rollingfs.format.labels import Last
@@ -23,7 +23,7 @@ def size_of(item: Item) -> int:
     return len(item) if isinstance(item, bytes) else item.length
 
 
-async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Item]:
+async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
     """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
     items: list[Item] = []
     store_now = None
@@ -32,20 +32,20 @@ async def as_items(data: Sequence[bytes | Stored], attempt: Attempt) -> list[Ite
             items += [item] if item else []
             continue
         if item.staged and store_now is None:
-            store_now = await attempt.store.backend.now(attempt.path)
-        items.append((await attempt.young(item, store_now)).chunk(attempt.path, 0))
+            store_now = await files.store.backend.now(files.path)
+        items.append((await files.young(item, store_now)).chunk(files.path, 0))
     return items
 
 
 async def grow(
-    header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False, spill_all: bool = False
+    header: Header, items: Sequence[Item], files: NewFiles, *, joint: bool = False, spill_all: bool = False
 ) -> Header:
     """Put items behind a header's content, writing as chunks what does not stay inline; with `spill_all`, nothing does.
 
     Several pieces that are shorter than a chunk share a file. They lie between entries, as the tails of a concat's
     sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share one too.
     """
-    now_ms = attempt.store.now_ms()
+    now_ms = files.store.now_ms()
     policy = header.policy
     # a tail that is dated ahead by so much was begun by a wrong clock: its age is not known
     aged = policy.max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > policy.max_age * 1000
@@ -54,32 +54,32 @@ async def grow(
         return transitions.extend(header, (), tail, now_ms)
     spills = [item.data for item in placed if isinstance(item, Spill)]
     if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
-        written = iter(await _joint(spills, policy.max_bytes, attempt))
+        written = iter(await _joint(spills, policy.max_bytes, files))
     else:
-        written = iter(await _each(header, placed, attempt))
+        written = iter(await _each(header, placed, files))
     entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
     return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
 
 
-async def _each(header: Header, placed: Sequence[Spill | Entry], attempt: Attempt) -> list[Chunk]:
+async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles) -> list[Chunk]:
     """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
     seen: Counter[bytes] = Counter()
-    start, incarnation = header.tail_start, _incarnation(header, attempt)
+    start, incarnation = header.tail_start, _incarnation(header, files)
     last = Last.of(header) if incarnation is not None else None
     calls: list[Callable[[], Awaitable[Chunk | None]]] = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
-            calls.append(partial(_written, item.data, seen[item.data], start, attempt, incarnation, last))
+            calls.append(partial(_written, item.data, seen[item.data], start, files, incarnation, last))
         start += len(item.data) if isinstance(item, Spill) else item.length
     if not any(isinstance(item, Page) for item in placed):
-        fold_ahead = attempt.store.pages.fold_ahead
-        calls.append(partial(fold_ahead, attempt.path, header.entries, len(placed), attempt.pages))
-    written = await attempt.store.runtime.gather(calls, UPLOADS_MAX)
+        fold_ahead = files.store.pages.fold_ahead
+        calls.append(partial(fold_ahead, files.path, header.entries, len(placed), files.pages))
+    written = await files.store.runtime.gather(calls, UPLOADS_MAX)
     return [chunk for chunk in written if chunk is not None]
 
 
-async def _joint(spills: Sequence[bytes], size_max: int, attempt: Attempt) -> list[Chunk]:
+async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
     """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
     entries: list[Chunk] = []
     groups: list[list[bytes]] = [[]]
@@ -89,35 +89,35 @@ async def _joint(spills: Sequence[bytes], size_max: int, attempt: Attempt) -> li
         groups[-1].append(data)
     for nth, group in enumerate(groups):
         data = b"".join(group)
-        stored = await _once(data, -nth - 1, partial(attempt.store.chunks.write_shared, attempt.path, data), attempt)
-        whole, offset = stored.chunk(attempt.path, 0), 0
+        stored = await _once(data, -nth - 1, partial(files.store.chunks.write_shared, files.path, data), files)
+        whole, offset = stored.chunk(files.path, 0), 0
         for piece in group:
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
             offset += len(piece)
     return entries
 
 
-def _incarnation(header: Header, attempt: Attempt) -> str | None:
+def _incarnation(header: Header, files: NewFiles) -> str | None:
     """The incarnation, if it is there already: each attempt of an overwrite has a new one."""
-    seen = attempt.store.headers.seen(attempt.path)
+    seen = files.store.headers.seen(files.path)
     is_there = seen is not None and seen.header is not None and seen.header.segment == header.segment
     return header.segment if is_there else None
 
 
 async def _written(
-    data: bytes, nth: int, start: int, attempt: Attempt, incarnation: str | None, last: Last | None
+    data: bytes, nth: int, start: int, files: NewFiles, incarnation: str | None, last: Last | None
 ) -> Chunk:
     """Write bytes as a chunk.
 
     Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
     truncation of one would delete the other's bytes.
     """
-    write = partial(attempt.store.chunks.write, attempt.path, data, start, incarnation, last)
-    return (await _once(data, nth, write, attempt)).chunk(attempt.path, start)
+    write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
+    return (await _once(data, nth, write, files)).chunk(files.path, start)
 
 
-async def _once(data: bytes, nth: int, write: Callable[[], Awaitable[Stored]], attempt: Attempt) -> Stored:
+async def _once(data: bytes, nth: int, write: Callable[[], Awaitable[Stored]], files: NewFiles) -> Stored:
     """Write a file once for all attempts of a commit, but again when it has grown too old."""
-    stored = attempt.written.get((data, nth))
-    stored = await write() if stored is None else await attempt.store.chunks.young(stored, None)
-    return attempt.keep((data, nth), stored)
+    stored = files.written.get((data, nth))
+    stored = await write() if stored is None else await files.store.chunks.young(stored, None)
+    return files.keep((data, nth), stored)

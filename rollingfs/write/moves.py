@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.commit.attempt import Attempt, Step
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.shadowing import check_passes, shadow
@@ -83,10 +83,10 @@ class Marked:
 class Moves:
     """Takes sources through a move."""
 
-    def __init__(self, committer: Committer, segments: Segments) -> None:
-        self.committer = committer
-        self.store = committer.store
-        self.merges = committer.merges
+    def __init__(self, commits: Commits, segments: Segments) -> None:
+        self.commits = commits
+        self.store = commits.store
+        self.merges = commits.merges
         self.segments = segments
 
     async def until_marks_hold(self, path: str, move: Callable[[float], Awaitable[T]], otherwise: str) -> T:
@@ -99,7 +99,7 @@ class Moves:
         otherwise
             What is true after the last try.
         """
-        deadline_s = self.committer.loop.deadline_s()
+        deadline_s = self.commits.deadline_s()
         for attempt in itertools.count(1):
             try:
                 return await move(deadline_s)
@@ -158,7 +158,7 @@ class Moves:
                 return None
             merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
-            await check_passes(self.store, source.path, found.adopted, attempt.deadline_s)
+            await check_passes(self.store, source.path, found.adopted, attempt.operation.deadline_s)
             if not is_evident:  # not before: a source that is refused leaves no folder at the target
                 await self._witness(source)
                 is_evident = True
@@ -167,7 +167,7 @@ class Moves:
             return merging.mark_merging(found, merge)
 
         try:
-            committed = await self.committer.commit(source.path, step, deadline_s=deadline_s)
+            committed = await self.commits.commit(source.path, step, deadline_s=deadline_s)
         except FileNotFoundError:
             if sealed:
                 await self._refuse_plain(source.path)
@@ -175,7 +175,7 @@ class Moves:
             await check_passes(self.store, source.path, shadow(plain), deadline_s)
             if not await self.segments.adopt(source.path):
                 raise
-            committed = await self.committer.commit(source.path, step, fresh=True, deadline_s=deadline_s)
+            committed = await self.commits.commit(source.path, step, fresh=True, deadline_s=deadline_s)
         assert committed.header is not None
         await self._pin(source, committed.header)
         return committed.header
@@ -239,7 +239,7 @@ class Moves:
         """
         sources = marked.sources
         try:
-            committed = await self.committer.commit(target, step, slow=True, deadline_s=deadline_s)
+            committed = await self.commits.commit(target, step, slow=True, deadline_s=deadline_s)
         except AppendOutcomeUnknown:
             raise  # the marks stay; the next client that meets them resolves them
         except (OSError, ValueError):
@@ -251,7 +251,7 @@ class Moves:
             bury = [partial(self._bury, *one) for one in zip(sources, marked.headers, strict=True)]
             buried = await self.store.each([*bury, *forget])
         done = [source.mark for source, is_buried in zip(sources, buried, strict=False) if is_buried]
-        self.committer.slots.remember(target, marks=done)
+        self.commits.slots.remember(target, marks=done)
         assert committed.header is not None
         return committed.header
 

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
-from rollingfs.commit.attempt import Attempt, Committed, Step
+from rollingfs.commit.attempt import Attempt, Step
 from rollingfs.commit.chunk_files import Staged, Stored
-from rollingfs.commit.committer import Committer
+from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
@@ -45,14 +46,14 @@ class Segments:
     """Changes segments, one commit each."""
 
     def __init__(
-        self, committer: Committer, lookup: Lookup, contents: Contents, policy: RollingPolicy, budget: Budget
+        self, commits: Commits, lookup: Lookup, contents: Contents, policy: RollingPolicy, budget: Budget
     ) -> None:
         self.budget = budget
-        self.committer = committer
-        self.store = committer.store
-        self.appender = Appender(committer.merges)
-        self.adoption = Adoption(committer, lookup, policy)
-        self.deletes = Deletes(committer, lookup, self.adoption)
+        self.commits = commits
+        self.store = commits.store
+        self.appender = Appender(commits)
+        self.adoption = Adoption(commits, lookup, policy)
+        self.deletes = Deletes(commits, lookup, self.adoption)
         self.lookup = lookup
         self.contents = contents
         self.policy = policy
@@ -82,7 +83,7 @@ class Segments:
                 raise transitions.exists(path)
             return self.adoption.new(base.header, policy or self.policy)
 
-        return _header(await self.committer.commit(path, step))
+        return _header(await self.commits.commit(path, step))
 
     async def overwrite(
         self,
@@ -144,14 +145,14 @@ class Segments:
                 check_aliases(self.store.backend, base.header.tiers, path)
                 hints = await self.store.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.store.now_ms())
-            items = await as_items(data, attempt)
-            return transitions.with_attrs(await grow(header, items, attempt), attrs, path)
+            items = await as_items(data, attempt.files)
+            return transitions.with_attrs(await grow(header, items, attempt.files), attrs, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
-        header = _header(await self.committer.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))
+        header = _header(await self.commits.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))
         try:
             with if_interrupted(path, "committed"):
-                await finish_drops(self.committer.loop, path, header)
+                await finish_drops(self.commits, path, header)
         except OSError as error:
             # the new content is there; the drop lines stay in the header until their work is done
             logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
@@ -357,7 +358,7 @@ class Segments:
 
         committed = await self._commit(path, step, guard)
         with if_interrupted(path, "committed"):
-            await finish_drops(self.committer.loop, path, _header(committed))
+            await finish_drops(self.commits, path, _header(committed))
         return committed
 
     async def renew(self, path: str, data: Data, guard: Guard) -> Header:
@@ -374,11 +375,13 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
             transitions.check_open(found, path)
-            return await grow(await self._beheaded(path, found, found.length), await as_items(items, attempt), attempt)
+            return await grow(
+                await self._beheaded(path, found, found.length), await as_items(items, attempt.files), attempt.files
+            )
 
         committed = await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads]))
         with if_interrupted(path, "committed"):
-            await finish_drops(self.committer.loop, path, _header(committed))
+            await finish_drops(self.commits, path, _header(committed))
         return _header(committed)
 
     async def _beheaded(self, path: str, found: Header, offset: int) -> Header:
@@ -407,13 +410,13 @@ class Segments:
 
     async def _commit(self, path: str, step: Step, guard: Guard | None, uploads: Sequence[Uploads] = ()) -> Committed:
         try:
-            return await self.committer.commit(path, step, uploads=uploads)
+            return await self.commits.commit(path, step, uploads=uploads)
         except FileNotFoundError:
             with if_interrupted(path, "not committed"):
                 is_adopted = await self.adopt(path, guard.segment if guard is not None else None)
             if not is_adopted:
                 raise
-        return await self.committer.commit(path, step, fresh=True, uploads=uploads)
+        return await self.commits.commit(path, step, fresh=True, uploads=uploads)
 
 
 def _header(committed: Committed) -> Header:

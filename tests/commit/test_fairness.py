@@ -195,7 +195,7 @@ def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: p
         drive(client.segments.create(f"/folder/{number}"))
         drive(client.segments.append(f"/folder/{number}", b"x" * 30))
         drive(client.segments.delete(f"/folder/{number}"))
-    assert len(client.committer.slots._slots) == 3
+    assert len(client.commits.slots._slots) == 3
     drive(client.segments.create("/folder/9"))
     drive(client.segments.create("/folder/0"))
     assert drive(client.segments.append("/folder/0", b"again")) == 0

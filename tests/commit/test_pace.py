@@ -46,7 +46,7 @@ def clock() -> Clock:
 @pytest.fixture
 def site(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Site:
     site = Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "")
-    site.client.merges.loop.pace = Pace(INTERVAL_S, clock)
+    site.client.commits.pace = Pace(INTERVAL_S, clock)
     with monkeypatch.context() as patch:
         patch.setattr(race.time, "sleep", lambda _: None)  # the probe keeps the pace as well
         site.create()
@@ -63,8 +63,7 @@ def replaces(site: Site) -> int:
 
 def test_a_client_takes_the_interval_from_the_backend() -> None:
     assert (
-        Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.merges.loop.pace.interval_s
-        == INTERVAL_S
+        Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.commits.pace.interval_s == INTERVAL_S
     )
 
 

@@ -70,7 +70,7 @@ class World:
     def client(self, role: str, *, share_commits: bool = True, **options: Any) -> tuple[Client, Scripted]:
         way = Scripted(self.store)
         client = Client(way, share_commits=share_commits, **options)
-        self.roles[client.committer.slots.writer.id] = role
+        self.roles[client.commits.slots.writer.id] = role
         return client, way
 
     def ask(self, data: bytes = b"mine") -> int:
@@ -93,7 +93,7 @@ class World:
 
     def compete(self) -> None:
         """Let the asker wait for nobody."""
-        self.roles[self.asker.committer.slots.writer.id] = "competes"
+        self.roles[self.asker.commits.slots.writer.id] = "competes"
 
     @property
     def header(self) -> Header:
@@ -154,14 +154,14 @@ def test_two_appends_of_one_ask_get_an_offset_each(world: World) -> None:
     from rollingfs.write.gather import Append
 
     waiting = Append([b"second"])
-    waiting.deadline_s = world.asker.committer.loop.deadline_s()
+    waiting.deadline_s = world.asker.commits.deadline_s()
     first = Append([b"first;"])
     with appender._lock:
         appender._queues.setdefault(PATH, __import__("collections").deque()).append(first)
     first.deadline_s = waiting.deadline_s
     offset = drive(appender.append(PATH, waiting)).offset
     assert world.content == b"...carrier'sfirst;second"
-    assert (first.result().offset, offset) == (12, 18)
+    assert (first.outcome.offset, offset) == (12, 18)
 
 
 def test_a_writer_alone_sends_one_request_for_each_append() -> None:
@@ -299,7 +299,7 @@ def test_a_carrier_whose_answer_is_lost_repeats_the_very_same_bytes(world: World
     sent: list[bytes] = []
 
     def lost_and_another_ask() -> None:
-        path = ask_path(PATH, world.asker.committer.slots.writer.id)
+        path = ask_path(PATH, world.asker.commits.slots.writer.id)
         world.store.fs.store.pop(path)
         fail()
 
@@ -322,7 +322,7 @@ def test_asks_that_cannot_be_read_are_left_out(world: World) -> None:
 
 @pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300])
 def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
-    path = ask_path(PATH, world.asker.committer.slots.writer.id)
+    path = ask_path(PATH, world.asker.commits.slots.writer.id)
     world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
     world.is_quiet = True
     assert world.ask() == 12
@@ -331,9 +331,9 @@ def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
 
 def test_an_ask_in_the_file_of_another_writer_is_ignored(world: World) -> None:
     def forge() -> None:
-        data = drive(world.store.read(ask_path(PATH, world.asker.committer.slots.writer.id))).data
-        drive(world.store.put(ask_path(PATH, world.other.committer.slots.writer.id), data))
-        drive(world.store.delete([ask_path(PATH, world.asker.committer.slots.writer.id)]))
+        data = drive(world.store.read(ask_path(PATH, world.asker.commits.slots.writer.id))).data
+        drive(world.store.put(ask_path(PATH, world.other.commits.slots.writer.id), data))
+        drive(world.store.delete([ask_path(PATH, world.asker.commits.slots.writer.id)]))
 
     world.while_it_waits(forge, world.carry)
     world.is_quiet = True
@@ -371,7 +371,7 @@ def out_of_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the asker's time be over when it looks the next time."""
     from rollingfs.commit.attempt import Attempt
 
-    monkeypatch.setattr(Attempt, "left_s", lambda attempt: -1.0 if attempt.asked is not None else 10.0)
+    monkeypatch.setattr(Attempt, "left_s", lambda attempt: -1.0 if attempt.sent.asked is not None else 10.0)
 
 
 def test_a_timeout_says_that_nothing_was_written_and_nobody_writes_it_later(world: World, monkeypatch: Any) -> None:
@@ -491,7 +491,7 @@ def test_an_append_that_was_overwritten_and_not_carried_goes_on_by_its_line_of_b
 def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:
     def others_are_first() -> None:
         world.carry()
-        world.roles[world.asker.committer.slots.writer.id] = "asks"
+        world.roles[world.asker.commits.slots.writer.id] = "asks"
 
     def carried_and_overwritten() -> None:
         world.carry()
@@ -591,7 +591,7 @@ def test_a_slow_listing_beside_a_commit_does_not_count_as_the_time_of_the_commit
     listing: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else pauses, which are multiples of that time, would grow with each listing."""
-    now_s, turns = [1000.0], listing.carrier.committer.slots.of(PATH).turns
+    now_s, turns = [1000.0], listing.carrier.commits.slots.of(PATH).turns
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     turns.commit_s = 0.0
 
@@ -630,14 +630,14 @@ def test_ctrl_c_in_a_listing_beside_a_commit_tells_that_it_took_place(listing: W
 @pytest.fixture
 def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """The carrier reads asks beside each commit, and does not find that of its first look."""
-    monkeypatch.setattr(world.carrier.committer.store.runtime, "is_async", True, raising=False)
+    monkeypatch.setattr(world.carrier.commits.store.runtime, "is_async", True, raising=False)
     world.carrying.plan("read", is_askers(world), before=fail)
     world.carrying.clear()
     return world
 
 
 def is_askers(world: World) -> Callable[[str], bool]:
-    path = ask_path(PATH, world.asker.committer.slots.writer.id)
+    path = ask_path(PATH, world.asker.commits.slots.writer.id)
     return lambda read: read == path
 
 
@@ -668,7 +668,7 @@ def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(
     ahead.is_quiet = True
     ahead.ask()
     assert ahead.content == b"...carrier'sguardednextmine"
-    line = ahead.header.commit_of(ahead.asker.committer.slots.writer.id)
+    line = ahead.header.commit_of(ahead.asker.commits.slots.writer.id)
     assert line is not None
     assert line.offset is None, "it was not carried, but has competed"
 

@@ -164,7 +164,7 @@ def test_a_crash_at_any_call_of_the_writing_harms_nothing(store):
         plan = fs._backend.plan(
             ("create", "replace", "write", "delete"), lambda path: "$listing" in path, skips=nth // 2, times=None, **how
         )
-        fs._client.committer.loop.timeout_s = 0.05
+        fs._client.commits.timeout_s = 0.05
         assert shown(fs) == found
         assert shown(client(world)) == found
         assert shown(client(world)) == found

@@ -617,7 +617,7 @@ def test_a_chunk_that_moved_is_read_where_it_is_now(world):
             entry = dataclasses.replace(base.header.entries[0], file=names.relate(world.path, moved))
             return dataclasses.replace(base.header, entries=(entry, *base.header.entries[1:]))
 
-        world.there.run(world.other.committer.commit(world.path, step))
+        world.there.run(world.other.commits.commit(world.path, step))
         world.delete(first)
         assert file.read() == letters(500)
 

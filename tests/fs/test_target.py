@@ -330,7 +330,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
     fs.pipe_file(f"{tmp_path}/x", b"data")
     other = pickle.loads(pickle.dumps(fs))
     assert other is not fs
-    assert other._client.committer.slots.writer.id != fs._client.committer.slots.writer.id
+    assert other._client.commits.slots.writer.id != fs._client.commits.slots.writer.id
     assert other._client.segments.policy.max_bytes == 100
     assert other.cat_file(f"{tmp_path}/x") == b"data"
 
@@ -338,7 +338,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
 def _append(fs, path, count):
     for _ in range(count):
         fs.append(path, b"0123456789")
-    return fs._client.committer.slots.writer.id
+    return fs._client.commits.slots.writer.id
 
 
 def test_spawned_processes_are_writers_of_their_own(tmp_path):
@@ -347,7 +347,7 @@ def test_spawned_processes_are_writers_of_their_own(tmp_path):
     fs.create(path)
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         writers = list(pool.map(_append, [fs] * 4, [path] * 4, [5] * 4))
-    assert fs._client.committer.slots.writer.id not in writers
+    assert fs._client.commits.slots.writer.id not in writers
     assert fs.cat_file(path) == b"0123456789" * 20
 
 

@@ -110,7 +110,7 @@ def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(client):
     async def hint(base, attempt):
         return with_hints(base.header, ["../victim/s$chunks/"], 1)
 
-    drive(client.committer.commit(forged, hint))
+    drive(client.commits.commit(forged, hint))
     assert collect(client, forged).files == ()
     assert under_way.rpartition("/")[2] in files(client, victim)
     assert collect(client, victim).files == (under_way,)

@@ -32,7 +32,7 @@ def world(request):
 
 
 def consolidate(world, path=LOG, **options):
-    return drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(path, **options))
+    return drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(path, **options))
 
 
 def rows(world, path=LOG):

@@ -58,7 +58,7 @@ def retain(world):
 
 def consolidate(world):
     for path in (A, B, C):
-        drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(path))
+        drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(path))
 
 
 def collect(world):

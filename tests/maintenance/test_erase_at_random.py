@@ -116,16 +116,16 @@ class Course:
 
     def offload(self, path: str, life: Life) -> None:
         tier = self.random.choice(["cold", "warm"])
-        drive(Offloader(self.client.committer).offload(path, tier, lag_s=self.random.choice(LAGS_S)))
+        drive(Offloader(self.client.commits).offload(path, tier, lag_s=self.random.choice(LAGS_S)))
 
     def onload(self, path: str, life: Life) -> None:
-        drive(Offloader(self.client.committer).onload(path, lag_s=self.random.choice(LAGS_S)))
+        drive(Offloader(self.client.commits).onload(path, lag_s=self.random.choice(LAGS_S)))
 
     def consolidate(self, path: str, life: Life) -> None:
         self.world.consolidate(path)
 
     def roll(self, path: str, life: Life) -> None:
-        drive(Roller(self.client.committer).roll(path))
+        drive(Roller(self.client.commits).roll(path))
 
     def move(self, path: str, life: Life) -> None:
         target = self.random.choice([one for one in PATHS if one != path])

@@ -405,7 +405,7 @@ def consolidate(world: World) -> None:
     """Its old chunks go at once."""
     from rollingfs.maintenance.consolidate import Consolidator
 
-    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(LOG, grace_s=0.0))
+    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(LOG, grace_s=0.0))
 
 
 def collect(world: World) -> None:

@@ -50,11 +50,11 @@ def fill(store: Store) -> World:
 
 
 def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
-    return drive(Offloader(world.client.committer).offload(path, "cold", Chosen(**chosen), lag_s=lag_s))  # type: ignore[arg-type]
+    return drive(Offloader(world.client.commits).offload(path, "cold", Chosen(**chosen), lag_s=lag_s))  # type: ignore[arg-type]
 
 
 def onload(world: World, path: str = A, *, lag_s: float = LAG_S) -> Offloaded:
-    return drive(Offloader(world.client.committer).onload(path, lag_s=lag_s))
+    return drive(Offloader(world.client.commits).onload(path, lag_s=lag_s))
 
 
 def collect(world: World, path: str = A, grace_s: float = 0) -> None:
@@ -285,7 +285,7 @@ def test_an_overwrite_and_a_delete_free_the_tier_and_the_new_incarnation_may_use
 def test_consolidation_joins_no_chunks_across_tiers():
     world = fill(TieredStore())
     offload(world, upto=200)
-    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(A))
+    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A))
     tiers = tiers_of(world)
     assert tiers[:10] == ["cold"] * 10
     assert 0 < len(tiers) - 10 < 15

@@ -45,11 +45,11 @@ def made() -> Careless:
 
 
 def offload(world: World) -> None:
-    drive(Offloader(world.client.committer).offload(A, "cold", lag_s=0))
+    drive(Offloader(world.client.commits).offload(A, "cold", lag_s=0))
 
 
 def consolidate(world: World) -> None:
-    drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(A, grace_s=0))
+    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A, grace_s=0))
 
 
 def erase(world: World) -> None:

@@ -43,7 +43,7 @@ def fill(store: Store) -> World:
 
 
 def roll(world: World) -> int:
-    return drive(Roller(world.client.committer).roll(A))
+    return drive(Roller(world.client.commits).roll(A))
 
 
 def is_whole(world: World) -> bool:
@@ -111,7 +111,7 @@ def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled():
     old = world.header(A).segment
     drive(world.client.segments.overwrite(A, [b"new"]))
     with pytest.raises(FileNotFoundError):
-        drive(Roller(world.client.committer).roll(A, old))
+        drive(Roller(world.client.commits).roll(A, old))
     assert world.header(A).tail == b"new"
     drive(world.client.segments.delete(A))
     with pytest.raises(FileNotFoundError):

@@ -493,7 +493,7 @@ def flip(world: World, index: int, at: int, path: str = LOG) -> str:
 
 
 def consolidate(world: World) -> Any:
-    return drive(Consolidator(world.client.committer, world.client.fetcher).consolidate(LOG))
+    return drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(LOG))
 
 
 def rows(world: World, path: str = LOG) -> Any:

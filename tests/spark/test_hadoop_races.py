@@ -89,7 +89,7 @@ def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_go
         new = [*chunks[:3], moved.chunk(path, 150), *chunks[4:]]
         return transitions.replace(base.header, entries=tuple(new))
 
-    place.run(place.client.committer.commit(path, step, fresh=True))
+    place.run(place.client.commits.commit(path, step, fresh=True))
     place.run(place.client.backend.delete([names.resolve(path, old)]))
     stream.seek(170)
     assert bytes(stream.readNBytes(20)) == b"0123456789" * 2

@@ -22,7 +22,6 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.upkeep import CONSOLIDATE, Upkeep, Upkept, total
-from rollingfs.write.set_policies import set_policies
 from tests.support.cli import COMMAND, environment
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import Turned, World, pieces_of
@@ -81,13 +80,13 @@ def test_few_chunks_wait_and_a_policy_can_forbid_it():
     world.create(GROWN)
     grow(world, GROWN, DATA[: 31 * 26])
     assert upkeep(world).consolidated.replaced == 0
-    drive(set_policies(world.client.segments, GROWN, PolicyChange(consolidate=False)))
+    drive(world.client.segments.change(GROWN, PolicyChange(consolidate=False).of))
     grow(world, GROWN, DATA)
     world.seal(GROWN)
     assert upkeep(world).consolidated.replaced == 0
     assert len(sizes(world, GROWN)) == 31 + 40
     assert world.consolidate(GROWN).written == 1, "who asks for it gets it"
-    drive(set_policies(world.client.segments, GROWN, PolicyChange(consolidate=True)))
+    drive(world.client.segments.change(GROWN, PolicyChange(consolidate=True).of))
     assert world.header(GROWN).policy == POLICY
 
 

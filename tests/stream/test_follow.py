@@ -372,12 +372,12 @@ def test_after_any_fault_of_any_call_the_follower_itself_goes_on(fault):
 
 
 def _offload(world: World) -> None:
-    drive(Offloader(world.client.committer).offload(A, "cold", Chosen(), lag_s=0))
+    drive(Offloader(world.client.commits).offload(A, "cold", Chosen(), lag_s=0))
 
 
 def _onload(world: World) -> None:
     _offload(world)
-    drive(Offloader(world.client.committer).onload(A, lag_s=0))
+    drive(Offloader(world.client.commits).onload(A, lag_s=0))
 
 
 def _concat(world: World) -> None:
@@ -400,7 +400,7 @@ OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
     "append inline": (lambda world: world.append(A, b"more"), WHOLE + b"more"),
     "truncate all": (lambda world: world.truncate(A, 64), b""),
     "one step of another follower": (lambda world: step(followed(world)), WHOLE),
-    "roll": (lambda world: drive(Roller(world.client.committer).roll(A)), WHOLE),
+    "roll": (lambda world: drive(Roller(world.client.commits).roll(A)), WHOLE),
     "offload": (_offload, WHOLE),
     "offload and onload": (_onload, WHOLE),
     "concat": (_concat, WHOLE + b"s" * 20),

@@ -18,7 +18,6 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import COLLECT, OFFLOAD, RETAIN, Upkeep, Upkept, total
-from rollingfs.write.set_policies import set_policies
 from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
@@ -51,7 +50,7 @@ def fill(store: Store) -> World:
     drive(verbs(world).set_retention(RetentionPolicy.by_size(KEPT_BYTES, every=0)))
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
     change = PolicyChange(OffloadPolicy("cold", after_bytes=100, deletion_lag=0))
-    drive(set_policies(world.client.segments, LONE, change))
+    drive(world.client.segments.change(LONE, change.of))
     drive(verbs(world).retain())  # it takes a cut at the end; the next drops up to it what is more than is kept
     for path in (A, B):
         for piece in pieces_of(DATA, [20] * 10):
@@ -163,7 +162,7 @@ def _retain(world: World) -> None:
 
 
 def _offload(world: World) -> None:
-    drive(Offloader(world.client.committer).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
+    drive(Offloader(world.client.commits).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
 
 
 OTHERS: dict[str, Callable[[World], object]] = {
@@ -214,7 +213,7 @@ def test_another_client_between_any_two_calls_of_a_round_and_a_crash_lose_nothin
 def test_a_policy_is_set_as_a_whole_or_not_at_all_whatever_call_a_crash_comes_at(crash):
     new = OffloadPolicy("cold", after_age=7, deletion_lag=0)
     setters: dict[str, Callable[[World], object]] = {
-        "segment": lambda world: drive(set_policies(world.client.segments, A, PolicyChange(new, max_bytes=7))),
+        "segment": lambda world: drive(world.client.segments.change(A, PolicyChange(new, max_bytes=7).of)),
         "folder": lambda world: drive(verbs(world).set_offload_policy(new)),
     }
     for name, act in setters.items():
@@ -252,7 +251,7 @@ def again(hot: Store, cold: Store) -> World:
 
 def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
     hot, cold, world = two_stores()
-    drive(Offloader(world.client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader(world.client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
     assert "/archive/$tier" in cold.files()
     drive(world.client.segments.delete(LONE))
     crowd = {path: bytes(file) for path, file in cold.snapshot().items()}
@@ -276,17 +275,17 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
 
 def test_an_offload_to_a_tier_whose_root_is_not_what_it_was_moves_nothing():
     hot, cold, world = two_stores()
-    offloader = Offloader(world.client.committer)
+    offloader = Offloader(world.client.commits)
     drive(offloader.offload(LONE, "cold", Chosen(upto=100), lag_s=0))
     kept = cold.snapshot()
     cold.fs.store.clear()
     hot.lapse(GRACE_S)
     with pytest.raises(OSError, match=r"'cold' lacks the file '\$tier'.*nothing was changed"):
-        drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+        drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
     assert cold.files() == set()
     for path, data in kept.items():
         cold.fs.pipe_file(path, data)
-    drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
 
 
@@ -297,11 +296,11 @@ def test_a_failing_tier_is_named_with_the_segment_and_nothing_is_lost(fault):
     slow.prepare(always=fault)
     failing = World(TieredBackend(hot, {"cold": TierStore(slow, "/archive")}), SMALL, CLOCK.time)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed.*nothing is lost.*injected"):
-        drive(Offloader(failing.client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+        drive(Offloader(failing.client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
-    drive(Offloader(again(hot, cold).client.committer).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
     slow.prepare(always=fault)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed"):
-        drive(Offloader(failing.client.committer).onload(LONE, lag_s=0))
+        drive(Offloader(failing.client.commits).onload(LONE, lag_s=0))
     assert again(hot, cold).content(LONE) == DATA

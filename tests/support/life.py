@@ -63,7 +63,7 @@ class World:
         drive(self.client.segments.truncate(path, offset))
 
     def consolidate(self, path: str) -> Consolidated:
-        return drive(Consolidator(self.client.committer, self.client.fetcher).consolidate(path))
+        return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path))
 
     def header(self, path: str) -> Header:
         header = drive(self.client.headers.load(path)).header

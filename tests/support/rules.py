@@ -287,7 +287,7 @@ class Rules:
         path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 9)
         op = Op(
             self.call(model.collect, path),
-            lambda client: Consolidator(client.committer, client.fetcher).consolidate(path),
+            lambda client: Consolidator(client.commits, client.fetcher).consolidate(path),
         )
         # a plain file, or another incarnation by now; a source whose merge took place, but is not finished
         return also(also(op, FileNotFoundError), None)
@@ -298,7 +298,7 @@ class Rules:
         lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
         op = Op(
             self.call(model.collect, path),
-            lambda client: Offloader(client.committer).offload(path, "cold", Chosen(upto), lag_s=lag_s),
+            lambda client: Offloader(client.commits).offload(path, "cold", Chosen(upto), lag_s=lag_s),
         )
         return also(
             also(also(op, FileNotFoundError), BadOffsetError), None
@@ -309,13 +309,13 @@ class Rules:
         lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
         op = Op(
             self.call(model.collect, path),
-            lambda client: Offloader(client.committer).onload(path, None, Chosen(upto), lag_s=lag_s),
+            lambda client: Offloader(client.commits).onload(path, None, Chosen(upto), lag_s=lag_s),
         )
         return also(also(also(op, FileNotFoundError), BadOffsetError), None)
 
     def roll(self, choose: Chooser) -> Op:
         path = self.path(choose, lambda seg: seg is not None and len(seg.data) > 0)
-        op = Op(self.call(model.collect, path), lambda client: Roller(client.committer).roll(path))
+        op = Op(self.call(model.collect, path), lambda client: Roller(client.commits).roll(path))
         return also(also(op, FileNotFoundError), None)  # as `consolidate`
 
     def _upto(self, choose: Chooser, path: str) -> int | None:

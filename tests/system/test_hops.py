@@ -17,7 +17,7 @@ import pytest
 from rollingfs import RollingFileSystem
 
 BOUNDS = {
-    "append": (128, 34),
+    "append": (126, 34),
     "handle": (134, 34),
     "read": (64, 20),
     "cat": (86, 20),

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-COMMIT = ("loop", "attempt", "lost_answers", "fairness", "store", "uploads")
+COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
 PARTS = (*(f"commit/{name}" for name in COMMIT), "runtime/concurrency", "write/gather", "write/grow")
 CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
 DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk")))
@@ -149,7 +149,7 @@ def test_ctrl_c_as_an_owner_gives_the_segment_back_says_that_what_was_written_is
 
 def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed(site):
     site.create()
-    site.client.committer.loop.timeout_s = 0.2
+    site.client.commits.timeout_s = 0.2
     file = site.open("ab", owner="me")
     file.write(b"there")
     site.backend.plan("replace", HEADER)

@@ -283,7 +283,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     data = content(maker, target)
     joined = b"".join(b"%02d;" % n for n in range(60))
     assert data == b"." * offset + joined + b"." * (appended - offset)
-    assert asked_first.count(mover.committer.slots.writer.id) >= 1, "it has lost, and asked"
+    assert asked_first.count(mover.commits.slots.writer.id) >= 1, "it has lost, and asked"
     assert not any(asked_second), "others do not carry the wish on"
     assert header(maker, target).turn is None
     assert all(gone(maker, source) for source in sources)
@@ -295,7 +295,7 @@ def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_
     async def ask(base, attempt):
         return dataclasses.replace(base.header, turn="a dead writer")
 
-    drive(Client(client.backend).committer.commit(target, ask))
+    drive(Client(client.backend).commits.commit(target, ask))
     slept = []
 
     async def sleep(seconds):
@@ -327,7 +327,7 @@ def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free
         make(client, "target", b"t", sealed=False)
     for _ in range(MARKS_MAX + 10):
         dying = Client(store, clock=clock)
-        sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.committer.loop.deadline_s()
+        sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.commits.deadline_s()
         drive(dying.concats.moves.mark_all(sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1
     drive(client.concats.rename(source, target))

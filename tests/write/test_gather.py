@@ -113,7 +113,7 @@ def silence(site):
 
 
 def test_an_append_is_unknown_when_the_store_falls_silent_and_its_uploads_stay(site, data):
-    site.client.committer.loop.timeout_s = 0.2
+    site.client.commits.timeout_s = 0.2
     site.backend.plan("replace", HEADER, before=silence(site))
     with pytest.raises(AppendOutcomeUnknown, match="did not answer in time"):
         site.append(data)
@@ -121,7 +121,7 @@ def test_an_append_is_unknown_when_the_store_falls_silent_and_its_uploads_stay(s
 
 
 def test_an_append_that_always_loses_is_not_committed_and_says_so(site):
-    site.client.committer.loop.timeout_s = 0.1
+    site.client.commits.timeout_s = 0.1
     lost = []
 
     def lose():
@@ -341,7 +341,7 @@ def _aged(chunk):
 
 
 def test_all_of_a_group_learn_that_the_outcome_is_unknown(site):
-    site.client.committer.loop.timeout_s = 0.3
+    site.client.commits.timeout_s = 0.3
     calls = [partial(site.append, b"%d" % index) for index in range(3)]
     queues = site.client.segments.appender._queues
 

@@ -29,10 +29,11 @@ from tests.support.site import Site
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
+COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
 APPENDING = (
     "rollingfs/write/gather.py",
     "rollingfs/write/grow.py",
-    *(f"rollingfs/commit/{name}.py" for name in ("loop", "attempt", "lost_answers", "fairness", "store", "uploads")),
+    *(f"rollingfs/commit/{name}.py" for name in COMMIT),
 )
 WAIT_S = 20.0
 BLOCKED_S = 0.01
@@ -243,7 +244,7 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
     follower = Follower(site, b"young")
     follower.start()
     assert follower.queued.wait(WAIT_S)
-    site.client.committer.loop.timeout_s = 0.05
+    site.client.commits.timeout_s = 0.05
 
     def lose():
         drive(site.other().segments.append(site.path, b"."))

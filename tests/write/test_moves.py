@@ -154,7 +154,7 @@ def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
 
 
 def test_a_burial_that_fails_stops_no_other_one(site):
-    first, site.mover.committer.loop.timeout_s = SOURCES[0], 0.3
+    first, site.mover.commits.timeout_s = SOURCES[0], 0.3
     site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
     site.concat()
     assert site.content() == b"t" + JOINED

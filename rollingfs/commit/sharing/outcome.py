@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, unknown
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, unknown
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
 from rollingfs.format import names, transitions
 from rollingfs.format.codec import format_header
 from rollingfs.format.verdict import Verdict
@@ -49,7 +50,7 @@ class Outcome:
             The header does not tell.
         """
         attempt = self._attempt
-        if attempt.asked is None:
+        if attempt.sent.asked is None:
             return None
         verdict = attempt.judge(found)
         if verdict is Verdict.MINE:
@@ -57,7 +58,7 @@ class Outcome:
             return self._took_place(found)
         if verdict is Verdict.UNKNOWN:
             raise unknown(attempt.path, "the header was replaced so often that no trace is left")
-        attempt.clean(found)
+        attempt.sent = attempt.sent.cleaned(found)
         return None
 
     async def for_good(self) -> Committed | None:
@@ -84,7 +85,7 @@ class Outcome:
             if verdict is Verdict.MINE:
                 return self._took_place(current)
             if verdict is Verdict.NOT_MINE:
-                attempt.asked, attempt.is_open = None, False
+                attempt.sent = replace(attempt.sent, asked=None, is_open=False)
                 return None
             break
         raise unknown(attempt.path, "another client may still commit it")
@@ -98,35 +99,36 @@ class Outcome:
             It took place, and nothing says where its bytes begin.
         """
         attempt, header = self._attempt, current.header
+        sent = attempt.sent
         assert header is not None
-        line = header.commit_of(attempt.writer)
-        place = line.offset if line is not None and attempt.asked is not None else None
-        if place is not None and attempt.asked is not None:
+        line = header.commit_of(attempt.operation.writer)
+        place = line.offset if line is not None and sent.asked is not None else None
+        if place is not None and sent.asked is not None:
             # of a segment that is gone, what was there before: a result is neither a tombstone nor another incarnation
-            clean = attempt.seen or attempt.base
-            before, is_gone = clean.header if clean is not None else None, header.segment != attempt.asked.segment
+            clean = sent.seen or sent.base
+            before, is_gone = clean.header if clean is not None else None, header.segment != sent.asked.segment
             attempt.done = Committed(before, before if is_gone or header.deleted else header, place)
             attempt.turns.carried(header)
-        elif attempt.wanted is not None:
+        elif sent.wanted is not None:
             # the result is what this commit made: others may have gone on from it before the look
-            attempt.done = Committed(attempt.base.header if attempt.base is not None else None, attempt.wanted)
+            attempt.done = Committed(sent.base.header if sent.base is not None else None, sent.wanted)
         else:
             raise unknown(attempt.path, "it took place, but nothing says where its bytes begin")
-        attempt.asked = None
+        attempt.sent = replace(sent, asked=None)
         return attempt.done
 
     def _final(self, current: Loaded, withdrawals: set[int]) -> Verdict | None:
         """What a header says for good; None if the append may still take place."""
         attempt = self._attempt
-        mine = current.header.commit_of(attempt.writer) if current.header is not None else None
+        mine = current.header.commit_of(attempt.operation.writer) if current.header is not None else None
         if mine is not None and mine.number in withdrawals:
             return Verdict.NOT_MINE  # each withdrawal replaced a header that was judged
         verdict = attempt.judge(current)
         if verdict in (Verdict.MINE, Verdict.UNKNOWN):
             return verdict
-        is_dead = not attempt.is_open or verdict is Verdict.NOT_MINE
-        attempt.clean(current)
-        return Verdict.NOT_MINE if attempt.asked is None and is_dead else None
+        is_dead = not attempt.sent.is_open or verdict is Verdict.NOT_MINE
+        attempt.sent = attempt.sent.cleaned(current)
+        return Verdict.NOT_MINE if attempt.sent.asked is None and is_dead else None
 
     async def _withdraw(self, current: Loaded, number: int) -> None:
         """Commit no bytes, under a higher number, on a header that was judged: then the ask is too old for ever."""
@@ -135,7 +137,7 @@ class Outcome:
         assert header is not None
         assert token is not None
         now_ms = attempt.store.now_ms()
-        wanted = transitions.stamp(replace(header, turn=None), header, attempt.writer, number, now_ms)
+        wanted = transitions.stamp(replace(header, turn=None), header, attempt.operation.writer, number, now_ms)
         began = headers.begin()
         call = attempt.store.backend.replace(names.header_path(attempt.path), format_header(wanted), token)
         headers.keep(attempt.path, Loaded(wanted, await self._soon(call)), began, is_own=True)

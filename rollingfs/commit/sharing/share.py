@@ -7,11 +7,13 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Committed, Plain, check_time
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Plain, check_time
 from rollingfs.commit.fairness import SLOTS_MAX, Writer
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
 from rollingfs.commit.sharing.files import AskFiles
 from rollingfs.commit.sharing.others import LOSSES_MAX, PASSED_VERSIONS_MAX, Others
 from rollingfs.commit.sharing.outcome import Outcome
@@ -68,7 +70,7 @@ class Share:
             found = await self._wait(base)
         elif self._leads and header is not None:
             found = base
-            if others.newcomers or not asks.select(header, self._files.young(), attempt.writer):
+            if others.newcomers or not asks.select(header, self._files.young(), attempt.operation.writer):
                 await self._read(header)
         else:
             found = await turn(base)
@@ -81,10 +83,10 @@ class Share:
         attempt, others, header = self._attempt, self._others, base.header
         carried = {line.writer for line in attempt.carry.lines} if attempt.carry is not None else set()
 
-        async def replace() -> str:
+        async def send() -> str:
             return await call
 
-        calls: list[Callable[[], Awaitable[str | None]]] = [replace]
+        calls: list[Callable[[], Awaitable[str | None]]] = [send]
         if header is not None and others.must_list:
             calls.append(partial(self._aside, partial(self._list, header)))
         if header is not None and self._runtime.is_async and self._leads:
@@ -95,7 +97,7 @@ class Share:
             others.lost()
             raise
         others.committed(len(carried))
-        attempt.asked = None
+        attempt.sent = replace(attempt.sent, asked=None)
         assert token is not None
         return token
 
@@ -130,19 +132,19 @@ class Share:
         attempt, others = self._attempt, self._others
         if header.asks is None or others.leads(header):
             return False
-        is_outrun = attempt.asked is not None or attempt.count >= LOSSES_MAX
+        is_outrun = attempt.sent.asked is not None or attempt.count >= LOSSES_MAX
         return is_outrun or (bool(self._goes_on) and others.are_carrying(header))
 
     async def _ask(self, base: Loaded) -> bool:
         """Ask others to carry the bytes; False if they cannot be asked for. The base was judged."""
         attempt, header, plain = self._attempt, base.header, self._plain
-        if attempt.asked is not None:
+        if attempt.sent.asked is not None:
             return True
         is_meant = header is not None and (plain.segment is None or plain.segment in header.incarnations)
         if plain.data is None or header is None or not is_meant or not asks.takes_plain(header):
             return False
-        ask = Ask(attempt.writer, attempt.number, header.segment, header.version, plain.data)
-        attempt.ask(base, ask)  # before it is sent: it may be carried from then on
+        ask = Ask(attempt.operation.writer, attempt.operation.number, header.segment, header.version, plain.data)
+        attempt.sent = attempt.sent.asking(base, ask)  # before it is sent: it may be carried from then on
         return await self._files.write(ask)
 
     async def _wait(self, base: Loaded) -> Loaded | Committed:

@@ -1,6 +1,6 @@
 """Commits of one client: what may happen while the slot of a segment is held, and who waits for it how long.
 
-Other modules of the package are tested elsewhere: `recovery` and `committer` in `tests/write/test_concat.py`, `uploads`
+Other modules of the package are tested elsewhere: `recovery` in `tests/write/test_concat.py`, `uploads`
 in `tests/write/test_gather.py`, `index_pages` and `drop_files` in `tests/write/test_segment_operations.py` and
 `tests/maintenance`, `shadowing` in `tests/system/test_shadowing.py`, `store` in `tests/backend/test_probe.py`.
 """
@@ -188,7 +188,7 @@ def test_a_handler_that_appends_is_never_called_within_itself(site: Site) -> Non
     logger, appending = logging.getLogger("rollingfs"), Appending()
     logger.addHandler(appending)
     try:
-        drive(site.client.committer.slots.of(site.path).lock.run(tell))
+        drive(site.client.commits.slots.of(site.path).lock.run(tell))
     finally:
         logger.removeHandler(appending)
     assert appending.depth_max == 1

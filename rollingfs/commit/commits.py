@@ -1,10 +1,10 @@
-"""The commit loop: the only way in which a header is replaced.
+"""`Commits`: the only way in which a header is replaced.
 
 Load the header, compute the next one, replace it on condition that nobody else replaced it first. If that is not
 confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol.md``; checked there by
 explicit-state model checking.
 
-The loop knows nothing of merges: an error of a step that asks for one to be resolved goes to the caller.
+A commit that finds a merge in its way has it settled (`recovery`), and begins again.
 """
 
 from __future__ import annotations
@@ -12,30 +12,36 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 
-from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Committed, check_time
+from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Step, check_time
 from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
+from rollingfs.commit.new_files import NewFiles
+from rollingfs.commit.operation import Committed, Operation, Sent
 from rollingfs.commit.pace import Pace
+from rollingfs.commit.recovery import Merges
 from rollingfs.commit.sharing import Sharing
 from rollingfs.commit.store import Store
+from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
     TELLING,
     AppendOutcomeUnknown,
     CommitTimeoutError,
     CorruptHeaderError,
     RollingError,
+    if_interrupted,
     not_committed,
 )
-from rollingfs.format import names, transitions
-from rollingfs.format.codec import format_header
+from rollingfs.format import names, placement, transitions
+from rollingfs.format.codec import format_header, is_surely_short
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, FILE, Header
+from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
@@ -50,8 +56,12 @@ BELIEVED_S_MAX = 60.0
 """No commit is based on a header of many writers that is older than this: too many may have committed since."""
 
 
-class CommitLoop:
-    """Replaces headers, one commit in flight per segment.
+IN_THE_WAY = (MergeFoundError, MarksFullError)
+"""A step that raises one of these asks for merges to be settled first."""
+
+
+class Commits:
+    """Replaces headers, one commit in flight per segment; settles the merges that are found under way.
 
     Parameters
     ----------
@@ -67,9 +77,11 @@ class CommitLoop:
         self.slots = Slots(store.runtime)
         self.pace = Pace(store.backend.commit_interval_s)
         self.sharing = Sharing(store, self.slots.writer) if share_commits else None
+        self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
-        """In a child process: nobody holds a lock, and nothing is known of other writers."""
+        """In a child process: another writer, who holds no lock, and knows nothing of others."""
+        self.slots.after_fork()
         self.pace.after_fork()
         if self.sharing is not None:
             self.sharing.after_fork()
@@ -78,16 +90,59 @@ class CommitLoop:
         """When an operation that begins now gives up, by the monotonic clock."""
         return time.monotonic() + self.timeout_s
 
-    async def commit(self, change: Change) -> Committed:
-        """Commit a change, once no other commit of this client to its segment is in flight.
+    async def commit(
+        self,
+        path: str,
+        step: Step,
+        *,
+        fresh: bool = False,
+        seen: Loaded | None = None,
+        uploads: Sequence[Uploads] = (),
+        slow: bool = False,
+        deadline_s: float | None = None,
+    ) -> Committed:
+        """Commit what `step` makes of the header of a segment; the other arguments are those of `Change`.
+
+        Parameters
+        ----------
+        deadline_s
+            By default, the time for a commit begins now.
 
         Raises
         ------
-        MergeFoundError, MarksFullError
-            The step asks for merges to be resolved first.
+        AppendOutcomeUnknown
+            Whether it took place cannot be said.
+        CommitTimeoutError
+            It did not take place within the time allowed.
         """
-        slot = self.slots.of(change.path)
-        return await slot.lock.run(partial(self._in_time, slot, change, time.monotonic()))
+        deadline_s = self.deadline_s() if deadline_s is None else deadline_s
+        return await self.store.runtime.shield(self._commit(Change(path, step, deadline_s, fresh, seen, uploads, slow)))
+
+    async def _commit(self, change: Change) -> Committed:
+        while True:
+            try:
+                slot = self.slots.of(change.path)
+                return await slot.lock.run(partial(self._in_time, slot, change, time.monotonic()))
+            except IN_THE_WAY as found:
+                await self.settle(change.path, found, change.deadline_s)
+                change = replace(change, fresh=True)
+
+    async def settle(self, path: str, found: MergeFoundError | MarksFullError, deadline_s: float) -> None:
+        """Settle the merges that a step has found in the way of a commit, whose caller does not hold the slot.
+
+        Raises
+        ------
+        CommitTimeoutError
+            There are more and more of them.
+        """
+        if isinstance(found, MarksFullError) and time.monotonic() >= deadline_s:
+            within = f"nothing was written within {self.timeout_s} s"
+            raise CommitTimeoutError(f"{path}: {found}; {within}") from found
+        with if_interrupted(path, "not committed"):
+            if isinstance(found, MergeFoundError):
+                await self.merges.resolve(path, found.header)
+            else:
+                await self.merges.settle(path)
 
     async def _in_time(self, slot: Slot, change: Change, queued_s: float) -> Committed:
         """Commit, unless the time has passed while it waited for the slot: the times of many that wait would add up."""
@@ -103,7 +158,13 @@ class CommitLoop:
             await self.store.runtime.sleep(pause_s)
 
     async def commit_held(self, slot: Slot, change: Change) -> Committed:
-        """`commit`, by a caller that holds the slot."""
+        """Commit a change, by a caller that holds the slot, is not cancelled, and settles what is in the way.
+
+        Raises
+        ------
+        MergeFoundError, MarksFullError
+            The step asks for merges to be settled first.
+        """
         attempt = self._attempt(slot.turns, change, Moment(self.store.clock(), boot_s()))
         slot.turns.begin()
         try:
@@ -113,8 +174,8 @@ class CommitLoop:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
-                if attempt.own is not None:
-                    await attempt.own.discard()
+                if attempt.files.own is not None:
+                    await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
             raise await after_interrupt(attempt) from interrupt
         except OSError as error:
@@ -132,10 +193,10 @@ class CommitLoop:
         except AppendOutcomeUnknown:
             raise
         except Exception:
-            if attempt.asked is not None and (done := await attempt.shared.judge()) is not None:
+            if attempt.sent.asked is not None and (done := await attempt.shared.judge()) is not None:
                 return done
             raise
-        return result if attempt.asked is None else await attempt.shared.judge() or result
+        return result if attempt.sent.asked is None else await attempt.shared.judge() or result
 
     async def _counted(self, call: Awaitable[Committed]) -> Committed:
         meters, began_ns = self.store.meters, perf_counter_ns()
@@ -154,17 +215,17 @@ class CommitLoop:
         return committed
 
     def _attempt(self, turns: Turns, change: Change, began: Moment) -> Attempt:
-        path, uploads, writer = change.path, change.uploads, self.slots.writer
-        number = next(writer.numbers)
-        attempt = Attempt(self.store, path, change.deadline_s, uploads, turns, writer.id, number, self.timeout_s, began)
-        attempt.prompt = change.prompt
+        path, writer = change.path, self.slots.writer
+        operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
+        files = NewFiles(self.store, path, change.uploads)
+        attempt = Attempt(operation, self.store, files, turns, self.timeout_s, change.prompt)
         if self.sharing is not None and change.plain is not None:
             attempt.shared = self.sharing.of(attempt, change.plain)
             change.plain.begin(attempt)
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
-        path, headers = attempt.path, self.store.headers
+        path, headers = attempt.operation.path, self.store.headers
         seen = None if change.fresh else self._believed(attempt, change.seen)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
@@ -201,7 +262,8 @@ class CommitLoop:
             await self.store.verdicts.abilities(
                 path
             )  # not before: where the probe makes folders, a refusal leaves none
-            attempt.send(base, wanted, named)
+            attempt.files.name(named)
+            attempt.sent = Sent(base, wanted, True, attempt.sent.asked)
             found = await self._try(base, wanted, data, attempt)
             if isinstance(found, Committed):
                 if found.offset is None:
@@ -211,7 +273,7 @@ class CommitLoop:
                         self.pace.committed(path)
                 return found
             self.store.meters.note(CONFLICT)
-            attempt.is_open = False
+            attempt.sent = replace(attempt.sent, is_open=False)
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True
             if change.slow and attempt.count >= LOSSES_BEFORE_CLAIM and base.live:
@@ -223,11 +285,11 @@ class CommitLoop:
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed.
         """
-        path = attempt.path
+        path = attempt.operation.path
         seen = self.store.headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
-        is_alone = all(line.writer == attempt.writer for line in seen.header.commits)
+        is_alone = all(line.writer == attempt.operation.writer for line in seen.header.commits)
         is_first = seen is given and attempt.turns.believed_s == math.inf  # none of its own lines can go
         if not (is_alone or is_first) and self.store.headers.recent(path, attempt.turns.believed_s) is None:
             return None
@@ -241,7 +303,7 @@ class CommitLoop:
     async def _in_turn(self, base: Loaded, attempt: Attempt) -> Loaded:
         """The header to base an attempt on, once it is this writer's turn."""
         turns, sleep = attempt.turns, self.store.runtime.sleep
-        if base.header is not None and base.header.turn == attempt.writer:
+        if base.header is not None and base.header.turn == attempt.operation.writer:
             return base
         while turns.is_claimed(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
             await sleep(turns.claimed_pause_s)
@@ -266,22 +328,23 @@ class CommitLoop:
 
         async def step(found: Loaded, claim: Attempt) -> Header | None:
             is_free = found.live and found.header is not None and found.header.merge is None
-            return replace(found.header, turn=claim.writer) if is_free and found.header is not None else None
+            return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
 
-        change = Change(attempt.path, step, attempt.deadline_s)
-        claim = self._attempt(slot.turns, change, attempt.began)
-        attempt.number = next(self.slots.writer.numbers)  # the judge takes a line with a higher one as unknown
+        change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
+        claim = self._attempt(slot.turns, change, attempt.operation.began)
+        # the judge takes a line with a higher number as unknown
+        attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
-            logger.debug("%s: the turn could not be claimed: %s", attempt.path, error)
-        await self.wait_for_store(attempt.path, attempt.deadline_s)
+            logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
+        await self.wait_for_store(attempt.operation.path, attempt.operation.deadline_s)
         check_time(attempt, is_void=True)
-        return self.store.headers.seen(attempt.path) or await attempt.load()
+        return self.store.headers.seen(attempt.operation.path) or await attempt.load()
 
     async def _without_page(self, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:
         """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
-        path = attempt.path
+        path = attempt.operation.path
         current = await self.store.headers.load(path)
         attempt.gone += attempt.fresh and current.token == base.token
         if attempt.gone >= GONE_MAX:
@@ -293,10 +356,10 @@ class CommitLoop:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
         now_ms, carry = self.store.now_ms(), attempt.carry
         room = transitions.STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
-        is_short = transitions.is_surely_flat(wanted, room)
+        is_short = placement.plan_fold(wanted.entries) is None and is_surely_short(wanted, room)
         if not is_short:
-            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.pages, now_ms, room)
-        number, writer = attempt.number, attempt.writer
+            wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.pages, now_ms, room)
+        number, writer = attempt.operation.number, attempt.operation.writer
         return transitions.stamp(wanted, base.header, writer, number, now_ms, carry, is_short=is_short)
 
     async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | Committed:
@@ -321,12 +384,12 @@ class CommitLoop:
                     return Committed(base.header, wanted)
             else:
                 attempt.turns.took(attempt.request_s, wanted)
-                headers.keep(attempt.path, Loaded(wanted, token), began, is_own=True)
+                headers.keep(attempt.operation.path, Loaded(wanted, token), began, is_own=True)
                 return Committed(base.header, wanted)
 
     async def _send(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
         """Send the request; note how long it took alone: what goes on beside it may take longer."""
-        header, backend = attempt.path + names.HEADER_SUFFIX, self.store.backend
+        header, backend = attempt.operation.path + names.HEADER_SUFFIX, self.store.backend
         call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
         began_s = time.monotonic()
         token = await self.store.runtime.limit(call, attempt.share_s())
