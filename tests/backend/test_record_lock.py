@@ -198,3 +198,16 @@ def test_no_descriptor_is_left_open(backend: LocalBackend, header: str, tmp_path
     everything()
     assert opened_below(tmp_path) == []
     assert record_lock._held == set()
+
+
+def test_a_holder_removes_its_own_file_and_no_other(tmp_path):
+    path, elsewhere = tmp_path / "lock", tmp_path / "elsewhere"
+    lock = record_lock.record_lock(str(path))
+    with lock:
+        path.rename(elsewhere)
+        path.touch()  # another process's
+        lock.remove_file()
+        assert path.exists()
+        lock.path = str(elsewhere)
+        lock.remove_file()
+        assert not elsewhere.exists()

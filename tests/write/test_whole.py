@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from rollingfs.backend.local import record_lock as record_locks
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.client import Client
-from rollingfs.errors import AppendOutcomeUnknown, ConflictError
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header, Mark, Phase
@@ -141,6 +142,85 @@ def test_many_are_removed_in_one_call_each_by_its_own_token(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["1$chunks", "1$header", "2$chunks"]
     assert before is None or len(os.listdir("/proc/self/fd")) == before
     assert not record_locks._held
+
+
+@pytest.fixture
+def headers(tmp_path) -> list[tuple[str, str]]:
+    """Three headers whose chunk folders are empty, with their tokens."""
+    paths = [f"{tmp_path}/{name}$header" for name in "abc"]
+    return [(path, drive(LocalBackend().create(path, b"content"))) for path in paths]
+
+
+def at_each_look(monkeypatch, do: Callable[[str], None]) -> None:
+    """Call `do` with each chunk folder into which a call looks under the segment's lock."""
+    look = removing.holds_only_lock
+    monkeypatch.setattr("rollingfs.backend.local.backend.holds_only_lock", lambda folder: (do(folder), look(folder))[1])
+
+
+def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
+    backend = LocalBackend()
+    if verb == "remove":
+        return drive(backend.remove_whole(headers))
+    return drive(backend.move_whole([(path, token, path.replace("$", "-new$")) for path, token in headers]))
+
+
+@pytest.mark.skipif(removing._renameat2() is None, reason="no rename that replaces nothing")
+@pytest.mark.parametrize("verb", ["remove", "move"])
+def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_path, monkeypatch, headers, verb):
+    files: list[tuple[str, int]] = []
+
+    def look(folder: str) -> None:
+        lock = f"{folder}/lock"
+        files.append((folder, os.stat(lock).st_ino))
+        assert [os.path.exists(names.lock_path(header)) for header, _ in headers].count(True) == 1
+        with pytest.raises(LockedError), record_lock(lock, 0.0):
+            pass
+
+    at_each_look(monkeypatch, look)
+    assert whole(verb, headers) == [True, True, True]
+    assert [folder for folder, _ in files] == [f"{tmp_path}/{name}$chunks" for name in "abc"]
+    assert len({inode for _, inode in files}) == 1
+    assert sorted(os.listdir(tmp_path)) == ([] if verb == "remove" else [f"{name}-new$header" for name in "abc"])
+    assert not record_locks._held
+
+
+@pytest.mark.parametrize("verb", ["remove", "move"])
+def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, monkeypatch, headers, verb):
+    """Two calls that wait for each other's lock would never end."""
+    waits, pause = threading.Event(), record_locks._Wait.pause
+    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
+    (first, token), second = headers[0], names.lock_path(headers[1][0])
+    (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")  # so it stays
+    answers: list[bool] = []
+    with record_lock(second):
+        caller = threading.Thread(target=lambda: answers.extend(whole(verb, headers)))
+        caller.start()
+        waits.wait()
+        with record_lock(names.lock_path(first), 0.0):
+            pass
+        drive(LocalBackend().replace(first, b"newer", token))
+    caller.join()
+    assert answers == [False, True, True]
+    assert Path(first).read_bytes() == b"newer"
+
+
+@pytest.mark.parametrize("verb", ["remove", "move"])
+def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_rest_of_the_call(tmp_path, monkeypatch, headers, verb):
+    waits, pause = threading.Event(), record_locks._Wait.pause
+    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
+    (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")
+    writer = threading.Thread(target=lambda: drive(LocalBackend().replace(headers[0][0], b"newer", headers[0][1])))
+
+    def look(folder: str) -> None:
+        if folder.endswith("a$chunks"):
+            writer.start()
+            waits.wait()
+        else:
+            writer.join()
+
+    at_each_look(monkeypatch, look)
+    assert whole(verb, headers) == [False, True, True]
+    assert Path(headers[0][0]).read_bytes() == b"newer"
 
 
 def test_a_recursive_delete_or_move_opens_a_header_twice_and_calls_the_backend_once_for_all(fs, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, gives_locks_back, record_lock
-from rollingfs.backend.local.removing import Closer, holds_only_lock, rename_to_free, take_away
+from rollingfs.backend.local.removing import CarriedLock, Closer, holds_only_lock, rename_to_free, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -203,14 +203,14 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        with Closer() as closer:
+        with Closer() as closer, CarriedLock(closer.take) as lock:
 
             def remove(header: str) -> bool:
                 closer.take(os.open(header, os.O_RDONLY | nofollow.NO_FOLLOW))
                 os.unlink(header)
                 return True
 
-            return [self._if_alone(header, token, remove, closer.take) for header, token in headers]
+            return [self._if_alone(header, token, remove, lock, closer.take) for header, token in headers]
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -223,18 +223,24 @@ class LocalBackend(Backend):
             disk.date_anew(header)
             return rename_to_free(header, target)
 
-        with Closer() as closer:
+        with Closer() as closer, CarriedLock(closer.take) as lock:
             return [
-                self._if_alone(header, token, partial(move, target), closer.take) for header, token, target in headers
+                self._if_alone(header, token, partial(move, target), lock, closer.take)
+                for header, token, target in headers
             ]
 
-    def _if_alone(self, header: str, token: str, take: Callable[[str], bool], close: Close) -> bool:
+    def _if_alone(self, header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, close: Close) -> bool:
         """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
 
         A process that waits for the lock finds another file in its place, or none, and looks for the header before it
         makes one.
         """
         folder = names.chunks_folder(names.segment_of_header(header))
+        if lock.bring(header):
+            with contextlib.suppress(ConflictError):
+                disk.expect_header(header, token)
+                lock.is_over = holds_only_lock(folder) and take(header)
+            return lock.is_over
         with contextlib.suppress(ConflictError), self._locked(header, token, close):
             if holds_only_lock(folder) and take(header):
                 nofollow.unlink(names.lock_path(header))

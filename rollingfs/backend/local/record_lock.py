@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from rollingfs.backend.local.nofollow import open_file
+from rollingfs.backend.local import nofollow
 from rollingfs.errors import LockedError
 
 try:
@@ -124,7 +124,7 @@ class record_lock:  # noqa: N801 - used as a function
     """Hold the exclusive lock of the file at `path`. A missing file is made.
 
     Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
-    the lock may unlink the file; the processes that wait then begin again.
+    the lock may unlink or rename the file; the processes that wait then begin again.
 
     Parameters
     ----------
@@ -174,13 +174,18 @@ class record_lock:  # noqa: N801 - used as a function
                 raise self._wait.over()
             self._mutex = mutex
         while True:
-            self._descriptor = open_file(self.path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
+            self._descriptor = nofollow.open_file(self.path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
             _held.add(self._descriptor)
-            while not _locks(self._descriptor):
+            while not (is_locked := _locks(self._descriptor)) and _is_still(self._descriptor, self.path):
                 self._wait.pause()
-            if _is_still(self._descriptor, self.path):
+            if is_locked and _is_still(self._descriptor, self.path):
                 return
             self._close()
+
+    def remove_file(self) -> None:
+        """Remove the file of the held lock, unless another file, or none, has its name by now."""
+        if self._descriptor is not None and _is_still(self._descriptor, self.path):
+            nofollow.unlink(self.path)
 
     def release(self) -> None:
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""

@@ -12,10 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
 from rollingfs.backend.local import disk
-from rollingfs.backend.local.nofollow import place_of
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, close_locks
+from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, record_lock
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
+from rollingfs.runtime.concurrency import until_s
 
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
@@ -97,6 +98,80 @@ class Closer:
             self._parts.popleft().result()
 
 
+class CarriedLock:
+    """The lock of many segments in turn that have no lock file: one file, renamed from chunk folder to chunk folder.
+
+    So no file is made, locked and freed for each. The file stays locked, so it holds a segment from the moment when it
+    gets there until it goes on. It is given up before anything else is waited for.
+    """
+
+    def __init__(self, close: Close) -> None:
+        self._close = close
+        self._lock: record_lock | None = None
+        self._folder: int | None = None
+        self._can_rename = _renameat2() is not None
+        self.is_over = False
+        """The segment is gone, and its folder goes once the lock leaves it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._drop()
+
+    def bring(self, header: str) -> bool:
+        """Hold the lock of a header; False: nothing is held, and the usual way to its lock is open."""
+        path = names.lock_path(header)
+        folder = _opened_folder(os.path.dirname(path)) if self._can_rename else None
+        try:
+            if folder is not None and self._comes(path, folder):
+                self._folder, folder = folder, None
+                return True
+        finally:
+            if folder is not None:
+                os.close(folder)
+        self._drop()
+        return False
+
+    def _comes(self, path: str, folder: int) -> bool:
+        if self._lock is None or self._folder is None:
+            lock = record_lock(path, until_s(), self._close)
+            try:
+                lock.acquire()
+            except FileNotFoundError:  # another process is removing the folder
+                return False
+            self._lock = lock
+            return True
+        code = _rename(names.LOCK_NAME, names.LOCK_NAME, self._folder, folder)
+        self._can_rename = code in (0, errno.EEXIST, errno.ENOENT)
+        if code:
+            return False
+        before, self._lock.path = self._lock.path, path
+        self._leave(before)
+        return True
+
+    def _leave(self, path: str) -> None:
+        if self.is_over:
+            disk.remove_folder_if_empty(os.path.dirname(path))
+        folder, self._folder, self.is_over = self._folder, None, False
+        if folder is not None:
+            self._close(folder)
+
+    def _drop(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.remove_file()
+            self._leave(lock.path)
+            lock.release()
+
+
+def _opened_folder(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW)
+    except OSError:  # missing, a link, or refused, as the usual way to the lock says
+        return None
+
+
 def rename_to_free(path: str, target: str) -> bool:
     """Rename a file in one step, unless something has the target's name; False: nothing was renamed.
 
@@ -104,15 +179,19 @@ def rename_to_free(path: str, target: str) -> bool:
     that header would then replace the renamed one unseen. Where the system or the filesystem has no such step, nothing
     is renamed.
     """
+    code = _rename(path, target)
+    if code and code not in _CANNOT_RENAME:
+        raise OSError(code, os.strerror(code), path, None, target)
+    return not code
+
+
+def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _HERE) -> int:
+    """Rename a file in one step to a free name; returns the number of the error, or 0."""
     rename = _renameat2()
     if rename is None:
-        return False
-    if not rename(_HERE, os.fsencode(path), _HERE, os.fsencode(target), _NO_REPLACE):
-        return True
-    code = _last_error()
-    if code in _CANNOT_RENAME:
-        return False
-    raise OSError(code, os.strerror(code), path, None, target)
+        return errno.ENOSYS
+    failed = rename(folder, os.fsencode(path), target_folder, os.fsencode(target), _NO_REPLACE)
+    return _last_error() if failed else 0
 
 
 @functools.cache
