@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs.backend.contract import Backend, Link
 from rollingfs.backend.local import backend as local
-from rollingfs.backend.local import record_lock
+from rollingfs.backend.local import disk, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
@@ -364,3 +364,19 @@ def test_files_that_cannot_be_deleted_are_told_after_the_others_are(backend: Loc
     with pytest.raises(OSError, match=r"1 of 2 files could not be deleted.*folder"):
         run(backend, backend.delete([f"{tmp_path}/folder", f"{tmp_path}/file"]))
     assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_folder_that_another_process_removes_while_it_is_looked_for_is_made(tmp_path, monkeypatch):
+    folder, mkdir = tmp_path / "s$chunks", os.mkdir
+    folder.mkdir()
+
+    def refused(path: str) -> None:
+        monkeypatch.setattr(os, "mkdir", mkdir)
+        try:
+            mkdir(path)
+        finally:
+            folder.rmdir()
+
+    monkeypatch.setattr(os, "mkdir", refused)
+    disk.make_folders(str(folder), True)
+    assert folder.is_dir()

@@ -258,7 +258,12 @@ def make_folders(path: str, sync: bool) -> None:
             os.mkdir(path)
         _flushed.discard(path)  # an entry there is of an earlier folder with this name
     except FileExistsError:
-        if not os.path.isdir(path):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:  # another process has just removed it
+            make_folders(path, sync)
+            return
+        if not stat.S_ISDIR(mode) and not os.path.isdir(path):
             raise
     if sync:
         with contextlib.suppress(FileNotFoundError):  # another process has just removed it: `open_new` makes it again
