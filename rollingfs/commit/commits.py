@@ -259,9 +259,7 @@ class Commits:
                 # errors and "nothing to do" are judged by a fresh header only
                 base, attempt.fresh = await headers.load(path), True
                 continue
-            await self.store.verdicts.abilities(
-                path
-            )  # not before: where the probe makes folders, a refusal leaves none
+            await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
             attempt.files.name(named)
             attempt.sent = Sent(base, wanted, True, attempt.sent.asked)
             found = await self._try(base, wanted, data, attempt)

@@ -138,7 +138,7 @@ def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_th
     assert f"{path}: bytes " in caplog.text
     assert "are not a whole Arrow IPC message; they are not read" in caplog.text
     fs.seal(str(path))
-    with pytest.raises(MalformedStreamError, match=r"/s: bytes \d+ to \d+ are no whole .*, and no more can come"):
+    with pytest.raises(MalformedStreamError, match=r"/s: bytes \d+ to \d+ are not a whole .*, and no more can come"):
         read(path, NUMBERS, format="arrow")
     assert read(path, NUMBERS, format="arrow", onCorrupt="skip") == [*range(500), *range(200)]
     assert "are skipped (onCorrupt=skip)" in caplog.text

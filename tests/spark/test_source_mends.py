@@ -274,9 +274,9 @@ def test_a_query_that_cannot_become_a_subscriber_reads_nothing(fs, tmp_path, mon
     source = reader(tmp_path / "f", subscriber="me")
     at = saved(reader(tmp_path / "f").initialOffset())
     monkeypatch.setattr(Stream, "publish", refused)
-    with pytest.raises(ConflictError, match="no subscriber 'me' yet"):
+    with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
         source.initialOffset()
-    with pytest.raises(ConflictError, match="no subscriber 'me' yet"):
+    with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
         reader(tmp_path / "f", subscriber="me").latestOffset(at, ALL)
 
 

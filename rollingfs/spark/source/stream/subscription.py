@@ -123,7 +123,7 @@ class Subscription:
             logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
         except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
             raise type(error)(
-                f"{folder}: the query is not a subscriber {self.name!r} yet, so retention may delete unread bytes; "
+                f"{folder}: the query is not subscriber {self.name!r} yet, so retention may delete unread bytes; "
                 f"nothing was read. Start it again: {error}"
             ) from error
         else:
