@@ -43,10 +43,14 @@ TAIL_BYTES = 8
 
 _SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
 _COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
-_META, _COLUMN_OFFSETS = 3, (2, 4, 6)
-"""Fields of a column chunk: its metadata; the offsets of itself, of its offset index, of its column index."""
+_META, _COLUMN_OFFSET = 3, 2
+"""Fields of a column chunk: its metadata; the offset of itself."""
+_PAGE_INDEXES = (4, 5, 6, 7)
+"""Fields of a column chunk that name its offset index and its column index."""
 _META_OFFSETS = (9, 10, 11, 14)
 """Fields of the metadata: the offsets of data page, index page, dictionary page and bloom filter."""
+_PAGE_OFFSETS = (9, 11)
+"""Those of the first data page and of the dictionary page."""
 _OFFSET_INDEX_BYTES, _INDEX_BYTES = 5, 7
 """Fields of a column chunk: the sizes of its offset index and of its column index."""
 _CHUNK_BYTES, _BLOOM_BYTES = 7, 15
@@ -54,6 +58,8 @@ _CHUNK_BYTES, _BLOOM_BYTES = 7, 15
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
+_ENCRYPTION = frozenset({8, 9})
+"""Fields of a footer that tell of encryption: the algorithm and the key; of a column chunk, its key and metadata."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
 SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
@@ -216,6 +222,30 @@ def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
             )
 
 
+def check_within(footer: bytes, body: int) -> None:
+    """Refuse a footer that names bytes which its file does not have: the head was truncated, or the footer is damaged.
+
+    Parameters
+    ----------
+    body
+        The number of bytes before the footer.
+
+    Raises
+    ------
+    MalformedFooterError
+        It does, or columns are encrypted: they can be read only at their own place in their own file.
+    """
+    table = _table(footer)
+    chunks = [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
+    if any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks)):
+        raise MalformedFooterError("the file is encrypted")
+    for chunk in chunks:
+        meta = chunk[_META][1]
+        starts = [meta[field][1] for field in _PAGE_OFFSETS if field in meta and meta[field][1]]
+        if starts and not len(MAGIC) <= min(starts) <= min(starts) + meta[_CHUNK_BYTES][1] <= body:
+            raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
+
+
 def group_rows(footer: bytes) -> list[int]:
     """The number of rows of each row group that has rows."""
     return [group[_GROUP_ROWS][1] for group in _groups(_table(footer))]
@@ -283,9 +313,9 @@ def _moved(group: Fields, shift: int) -> Fields:
 
 
 def _moved_column(column: Fields, shift: int) -> Fields:
-    moved = dict(column)
-    for field in _COLUMN_OFFSETS:
-        _move(moved, field, shift)
+    # an offset index has offsets in the file itself, and readers with a filter would read others' pages by it
+    moved = {number: value for number, value in column.items() if not shift or number not in _PAGE_INDEXES}
+    _move(moved, _COLUMN_OFFSET, shift)
     if _META in moved:
         meta = dict(moved[_META][1])
         for field in _META_OFFSETS:

@@ -44,6 +44,8 @@ class Guard:
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None
     expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
+    expected_start: int | None = None
+    """Where the retained bytes begin; with the length, it says that the very bytes are there that were seen."""
 
     @property
     def is_plain(self) -> bool:
@@ -176,6 +178,11 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
             raise BadOffsetError(
                 f"{name}: expected offset {guard.expected_offset}, but its length is {length}; nothing was written"
             )
+    if guard.expected_start is not None and guard.expected_start != found.start:
+        raise BadOffsetError(
+            f"{name}: expected its bytes to begin at {guard.expected_start}, but they begin at {found.start}; nothing "
+            "was written"
+        )
     return found
 
 

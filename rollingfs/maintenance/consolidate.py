@@ -131,6 +131,7 @@ class Consolidator:
         start = header.start
         known: Header | None = header
         result, position, is_last = Consolidated(), 0, False
+        damaged: list[CorruptChunkError] = []
         while not is_last:
             bytes_max = max(BATCH_BYTES, 2 * header.policy.max_bytes)
             found = await window(self.store, path, header.segment, position, bytes_max, known)
@@ -140,9 +141,12 @@ class Consolidator:
             if runs:
                 head = runs[0][0]
                 runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
-                result, known = result.plus(await self._join_and_swap(path, header, runs, grace_s, steps)), None
+                joined = await self._join_and_swap(path, header, runs, grace_s, steps, damaged)
+                result, known = result.plus(joined), None
             steps.reach(position - start)
         steps.reach(steps.total)
+        if damaged:
+            raise damaged[0]
         return result
 
     async def _is_plain(self, path: str) -> bool:
@@ -152,13 +156,26 @@ class Consolidator:
     # -- new chunks ----------------------------------------------------------------------------------------
 
     async def _join_and_swap(
-        self, path: str, header: Header, runs: Sequence[tuple[Chunk, ...]], grace_s: float, steps: Steps
+        self,
+        path: str,
+        header: Header,
+        runs: Sequence[tuple[Chunk, ...]],
+        grace_s: float,
+        steps: Steps,
+        damaged: list[CorruptChunkError],
     ) -> Consolidated:
         await self.store.abilities(path)
         swaps: list[Swap] = []
         uploads = Uploads(self.store.chunks, path)
         done: list[Swap] = []
-        calls = [partial(self._joined, path, header, run, swaps, steps) for run in runs]
+
+        async def joined(run: tuple[Chunk, ...]) -> None:
+            try:
+                await self._joined(path, header, run, swaps, steps)
+            except CorruptChunkError as error:  # the other runs are joined; else each round wrote them in vain
+                damaged.append(error)
+
+        calls = [partial(joined, run) for run in runs]
         try:
             await self.store.runtime.gather(calls, RUNS_AT_ONCE_MAX)
         except BaseException:

@@ -19,7 +19,7 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
-from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Drop, Entry, Header, Page, Phase, Tier
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
 from rollingfs.maintenance.runs import PARTS_MAX, size_of
 
 DROP_LINES_MAX = 16
@@ -178,9 +178,8 @@ class Swapper:
             after_ms = now_ms + round(self.grace_s * 1000) if self.grace_s else 0
             drops = await self._drops(gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
             anew = sum(swap.stored.size for swap in done) if self.rewrites else 0
-            changed = replace(
-                found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=found.rewritten + anew
-            )
+            rewritten = min(found.rewritten + anew, OFFSET_MAX)
+            changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=rewritten)
             return merging.with_tiers(changed, self.tiers)
 
         committed = await self.commits.commit(self.path, step, uploads=[uploads])

@@ -42,6 +42,9 @@ WASTED_BYTES_MIN = 64 * 1024
 REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file above which an append leaves that to `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
+LOST_MAX = 1024
+_LOST: dict[str, int] = {}
+"""Wasted bytes of the files that could not be rewritten; a next try waits for twice as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,8 @@ def commit(
 def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
     """The condition that a segment has the very bytes that were seen: the incarnation, and its length."""
     segment = view.incarnations[0] if view is not None and view.incarnations else None
-    return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {})
+    start = None if view is None else view.start
+    return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {}, start)
 
 
 def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
@@ -290,9 +294,13 @@ def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: 
     if not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
         return
     wasted = size - live_bytes(files.footer_in(data[-1]))
-    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size):
+    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size) or wasted < 2 * _LOST.get(path, 0):
         return
     try:
         rewrite(fs, path)
+        _LOST.pop(path, None)
     except (OSError, ValueError) as error:  # the rows are appended, which the caller must know
+        if len(_LOST) >= LOST_MAX:
+            _LOST.clear()
+        _LOST[path] = wasted  # others append meanwhile: each append would write the whole file in vain
         logger.info("%s: %d bytes of old footers stay in it until the next append: %s", path, wasted, error)

@@ -103,6 +103,9 @@ class Concats:
         transitions.check_attrs(attrs or {}, target)
         if not as_bytes and not as_parquet:
             await self._check_joinable(sources)
+        elif as_parquet and len(sources) > 1:  # before any is joined: more than 128 take several commits
+            views = await self.store.each([partial(self.segments.lookup.view, path) for path in sources])
+            await one_footer(self.fetcher, views)
         guard = guard or Guard()
         batches = _batches(target, sources)
         offset = -1

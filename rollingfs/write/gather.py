@@ -70,8 +70,8 @@ class Append:
     def is_plain(self) -> bool:
         """Whether it has no condition but the incarnation, and no attributes: then clients may share its commit."""
         guard = self.guard
-        is_guarded = guard.epoch is not None or guard.expected_offset is not None or guard.expected_attrs
-        return not (is_guarded or self.attrs)
+        offsets = guard.expected_offset, guard.expected_start
+        return not (guard.epoch is not None or offsets != (None, None) or guard.expected_attrs or self.attrs)
 
     def joins(self, other: Append) -> bool:
         """Whether both may be asked for as one: the bytes of an ask stay together."""

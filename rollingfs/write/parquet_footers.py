@@ -11,6 +11,7 @@ from rollingfs.format.parquet_footer import (
     Part,
     body_size,
     check_same,
+    check_within,
     columns,
     ended,
     join,
@@ -28,14 +29,25 @@ async def footer_of(fetcher: Fetcher, view: Snapshot) -> bytes:
     Raises
     ------
     MalformedFooterError
-        The segment does not end as a Parquet file does.
+        The segment does not end as a Parquet file does, or its head was truncated.
     """
-    near = max(view.start, view.length - FOOTER_READ_BYTES, min(_last_run(view), view.length - TAIL_BYTES))
-    last = await fetcher.read(view, near, view.length)
+    near = _near(view)
+    return await _cut_out(fetcher, view, await fetcher.read(view, near, view.length), near)
+
+
+def _near(view: Snapshot) -> int:
+    """Where the first read for a footer begins."""
+    return max(view.start, view.length - FOOTER_READ_BYTES, min(_last_run(view), view.length - TAIL_BYTES))
+
+
+async def _cut_out(fetcher: Fetcher, view: Snapshot, last: bytes, near: int) -> bytes:
+    """The footer in the last bytes of a file, which begin at `near`; what is missing of it is read."""
     first, stop = (view.start + offset for offset in body_size(last[-TAIL_BYTES:], view.size))
     if first < near:
         last, near = await fetcher.read(view, first, near) + last, first
-    return last[first - near : stop - near]
+    footer = last[first - near : stop - near]
+    check_within(footer, first - view.start)
+    return footer
 
 
 def _last_run(view: Snapshot) -> int:
@@ -56,11 +68,13 @@ async def one_footer(fetcher: Fetcher, files: Sequence[Snapshot]) -> bytes:
     """
     parts: list[Part] = []
     at = 0
-    for view in files:
-        if not view.size:
-            continue
+    views = [view for view in files if view.size]
+    ends = await fetcher.read_many([(view, _near(view), view.length) for view in views])
+    for view, last in zip(views, ends, strict=True):
+        if isinstance(last, Exception):
+            raise last
         with _refused(view.path):
-            parts.append(Part(await footer_of(fetcher, view), at))
+            parts.append(Part(await _cut_out(fetcher, view, last, _near(view)), at))
             check_same(columns(parts[0].footer), columns(parts[-1].footer))
         at += view.size
     return ended(join(parts)) if len(parts) > 1 else b""

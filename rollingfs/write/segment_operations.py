@@ -380,8 +380,11 @@ class Segments:
             )
 
         committed = await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads]))
-        with if_interrupted(path, "committed"):
-            await finish_drops(self.commits, path, _header(committed))
+        try:
+            with if_interrupted(path, "committed"):
+                await finish_drops(self.commits, path, _header(committed))
+        except OSError as error:  # it is committed: the caller must not hear otherwise
+            logger.info("%s: renewed, but not all of the old chunks could be deleted yet: %s", path, error)
         return _header(committed)
 
     async def _beheaded(self, path: str, found: Header, offset: int) -> Header:

@@ -179,3 +179,58 @@ def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit(folde
         fs.seal(path)
     fs.concat(f"{root}/all", sources, as_format="parquet")
     assert numbers(fs, f"{root}/all") == [*range(5)]
+
+
+def sealed(fs: RollingFileSystem, path: str, table: pa.Table, **options: Any) -> str:
+    packed = io.BytesIO()
+    pq.write_table(table, packed, **options)
+    fs.pipe_file(path, packed.getvalue())
+    fs.seal(path)
+    return path
+
+
+def test_page_indexes_of_joined_files_are_left_out_because_their_offsets_are_of_the_old_files() -> None:
+    fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    tables = [pa.table({"n": list(range(part * 5000, part * 5000 + 5000))}) for part in range(3)]
+    sources = [
+        sealed(fs, f"{root}/{nth}", table, write_page_index=True, data_page_size=1024, use_dictionary=False)
+        for nth, table in enumerate(tables)
+    ]
+    assert pq.read_metadata(io.BytesIO(fs.cat_file(sources[0]))).row_group(0).column(0).has_offset_index
+    fs.create(f"{root}/all")
+    fs.concat(f"{root}/all", sources, as_format="parquet")
+    data = io.BytesIO(fs.cat_file(f"{root}/all"))
+    metadata = pq.read_metadata(data)
+    indexed = [metadata.row_group(nth).column(0) for nth in range(3)]
+    assert [(one.has_offset_index, one.has_column_index) for one in indexed] == [
+        (True, True),
+        (False, False),
+        (False, False),
+    ]
+    assert pq.read_table(data).equals(pa.concat_tables(tables))
+    for low in (100, 7000, 14995):
+        found = pq.read_table(data, filters=[("n", ">=", low), ("n", "<", low + 5)])
+        assert found["n"].to_pylist() == list(range(low, low + 5))
+
+
+def test_a_source_whose_head_is_gone_is_refused_and_all_stay() -> None:
+    fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    fs.truncate(sealed(fs, f"{root}/cut", pa.table({"a": list(range(5000))})), 1000)
+    whole = sealed(fs, f"{root}/whole", pa.table({"a": [1]}))
+    fs.create(f"{root}/all")
+    with pytest.raises(MalformedFooterError, match="its head was truncated"):
+        fs.concat(f"{root}/all", [whole, f"{root}/cut"], as_format="parquet")
+    assert fs.info(f"{root}/all")["size"] == 0
+    assert fs.info(whole)["sealed"]
+
+
+def test_of_more_sources_than_one_commit_takes_none_is_joined_if_one_does_not_fit() -> None:
+    fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    table = pa.table({"a": [1]})
+    sources = [sealed(fs, f"{root}/{nth:03}", table) for nth in range(concats.MARKS_MAX + 1)]
+    sources.append(sealed(fs, f"{root}/other", pa.table({"b": [1]})))
+    fs.create(f"{root}/all")
+    with pytest.raises(MalformedFooterError, match="other"):
+        fs.concat(f"{root}/all", sources, as_format="parquet")
+    assert fs.info(f"{root}/all")["size"] == 0
+    assert all(fs.exists(source) for source in sources)

@@ -273,6 +273,49 @@ def test_an_append_to_a_file_that_is_written_anew_while_its_footer_is_read_is_re
     assert [row["n"] for row in rows(fs, path)] == [*range(6)]
 
 
+@pytest.mark.parametrize("verb", ["append", "rewrite"])
+def test_rows_that_are_truncated_away_meanwhile_do_not_come_back(fs, tmp_path, monkeypatch, verb):
+    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+    for n in range(3):
+        append(fs, path, {"n": [n] * 10})
+    guard_of = grow.guard_of
+
+    def after_truncation(*given: Any) -> Any:
+        monkeypatch.setattr(grow, "guard_of", guard_of)
+        other.truncate(path, other.segment(path).length)
+        return guard_of(*given)
+
+    monkeypatch.setattr(grow, "guard_of", after_truncation)
+    if verb == "append":
+        append(fs, path, {"n": [7]})
+        assert rows(fs, path) == [{"n": 7}]
+    else:
+        with pytest.raises(BadOffsetError, match="begin at"):
+            rewrite(fs, path)
+        assert fs.cat_file(path) == b""
+
+
+def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, tmp_path, monkeypatch):
+    path, tries = str(tmp_path / "t"), []
+
+    def late(*given: Any) -> None:
+        tries.append(given)
+        raise BadOffsetError("late")
+
+    monkeypatch.setattr(grow, "rewrite", late)
+    monkeypatch.setattr(grow, "WASTED_BYTES_MIN", 0)
+    for n in range(40):
+        append(fs, path, {"n": [n]})
+    assert 1 <= len(tries) <= 10  # after each loss once the waste has doubled
+
+
+def test_a_duration_of_another_unit_is_refused(fs, tmp_path):
+    path = str(tmp_path / "t")
+    append(fs, path, {"d": pa.array([1], pa.duration("s"))})
+    with pytest.raises(MalformedFooterError, match=r"column 'd' is duration\[ms\], but duration\[s\] in the file"):
+        append(fs, path, {"d": pa.array([1000], pa.duration("ms"))})
+
+
 def test_files_on_an_object_store_grow_are_written_anew_and_joined(seaweed):
     bucket = new_bucket(seaweed)
     fs = RollingFileSystem("s3", seaweed, policy=RollingPolicy(max_bytes=3000, inline_bytes=500))
