@@ -131,7 +131,8 @@ class _TaskLock:
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
         loop, before = asyncio.get_running_loop(), self._loop
-        is_free = before is None or not (before.is_running() or self._lock.locked())
+        # the tasks of a closed loop never go on
+        is_free = before is None or before.is_closed() or not (before.is_running() or self._lock.locked())
         if before is not loop and is_free:
             self._loop, self._lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
         try:

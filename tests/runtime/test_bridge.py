@@ -228,3 +228,21 @@ def test_a_forked_child_is_told_once_before_its_first_call(kind):
     child.join(30)
     assert told.get() == child.pid
     assert told.empty()
+
+
+def test_a_lock_whose_task_was_left_on_a_closed_loop_is_free() -> None:
+    lock, held = concurrency.AsyncRuntime().lock("x"), []
+
+    async def left() -> None:
+        held.append(asyncio.ensure_future(lock.run(lambda: asyncio.sleep(3600))))
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(left())
+    loop.close()
+
+    async def done() -> str:
+        return "done"
+
+    assert asyncio.run(asyncio.wait_for(lock.run(done), 60)) == "done"
+    held[0]._log_destroy_pending = False

@@ -206,7 +206,8 @@ class LocalBackend(Backend):
         with Closer() as closer, CarriedLock(closer.take) as lock:
 
             def remove(header: str) -> bool:
-                closer.take(os.open(header, os.O_RDONLY | nofollow.NO_FOLLOW))
+                with contextlib.suppress(OSError):  # it only spares time: too many files may be open
+                    closer.take(os.open(header, os.O_RDONLY | nofollow.NO_FOLLOW))
                 os.unlink(header)
                 return True
 
@@ -237,10 +238,12 @@ class LocalBackend(Backend):
         """
         folder = names.chunks_folder(names.segment_of_header(header))
         if lock.bring(header):
+            is_taken = False
             with contextlib.suppress(ConflictError):
                 disk.expect_header(header, token)
-                lock.is_over = holds_only_lock(folder) and take(header)
-            return lock.is_over
+                is_taken = holds_only_lock(folder) and take(header)
+            lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
+            return is_taken
         with contextlib.suppress(ConflictError), self._locked(header, token, close):
             if holds_only_lock(folder) and take(header):
                 nofollow.unlink(names.lock_path(header))

@@ -211,6 +211,11 @@ def _close_lock(descriptor: int) -> None:
     close_locks([descriptor])
 
 
+def hold(descriptor: int) -> None:
+    """Close the copy of an open file in children that are forked from now on; `close_locks` ends this."""
+    _held.add(descriptor)
+
+
 def close_locks(descriptors: Iterable[int]) -> None:
     """Close files that were locked, and others."""
     for descriptor in descriptors:

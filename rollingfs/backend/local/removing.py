@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, record_lock
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -76,26 +76,39 @@ class Closer:
         self._threads = ThreadPoolExecutor(CLOSERS_MAX, "rollingfs-close")
         self._parts: deque[Future[None]] = deque()
         self._open: list[int] = []
+        self._is_over = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over = True
         self._threads.shutdown()
-        close_locks(self._open)
+        _close_all(self._open)
 
     def take(self, descriptor: int) -> None:
-        """Close a file soon."""
+        """Close a file soon; at once if this is over: an error has kept a lock until then."""
+        hold(descriptor)
+        if self._is_over:
+            close_locks([descriptor])
+            return
         self._open.append(descriptor)
         if len(self._open) < CLOSED_AT_ONCE:
             return
         part, self._open = self._open, []
         try:
-            self._parts.append(self._threads.submit(close_locks, part))
-        except RuntimeError:  # the program ends: no thread can begin
-            close_locks(part)
+            self._parts.append(self._threads.submit(_close_all, part))
+        except RuntimeError:  # no thread can begin: the program ends, or has too many; yet a thread may have the part
+            _close_all(part)
         if len(self._parts) > CLOSERS_MAX:
             self._parts.popleft().result()
+
+
+def _close_all(files: list[int]) -> None:
+    """Close each file of a list once, however many threads are given the list."""
+    with contextlib.suppress(IndexError):
+        while True:
+            close_locks([files.pop()])
 
 
 class CarriedLock:
@@ -159,8 +172,14 @@ class CarriedLock:
 
     def _drop(self) -> None:
         lock, self._lock = self._lock, None
-        if lock is not None:
+        if lock is None:
+            return
+        try:
             lock.remove_file()
+            if self.is_over:
+                disk.remove_folder_if_empty(os.path.dirname(lock.path))
+        finally:
+            self.is_over = False
             self._leave(lock.path)
             lock.release()
 
