@@ -15,7 +15,6 @@ ELSEWHERE = {
     "backend/local/held": "read/test_plain_files",
     "backend/local/looks": "backend/test_local",
     "backend/local/nofollow": "folders/test_links",
-    "backend/local/removing": "backend/test_local_copies",
     "backend/local/upload": "backend/test_local",
     "backend/objects/azure/bucket": "backend/test_cloud",
     "backend/objects/azure/options": "backend/test_azure_options",

@@ -12,7 +12,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local import removing
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, close_locks
 from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
 
 pytestmark = pytest.mark.skipif(not HAS_RECORD_LOCKS, reason="files are closed late only where Linux has its locks")
@@ -53,8 +53,7 @@ def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch: Any)
 
     def counted(descriptors: Any) -> None:
         closed.extend(descriptors := list(descriptors))
-        for descriptor in descriptors:
-            os.close(descriptor)
+        close_locks(descriptors)
 
     monkeypatch.setattr(threading.Thread, "start", limited)
     monkeypatch.setattr(removing, "close_locks", counted)

@@ -13,6 +13,9 @@ import pytest
 from rollingfs import RollingFileSystem
 from tests.support.servers import new_bucket
 
+# nobody can close what s3fs has opened on the loop of a test once that loop is closed
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 
 @pytest.fixture(params=["file", "memory", "s3", "s3 asynchronous"])
 def site(request: Any, tmp_path: Path) -> tuple[RollingFileSystem, str]:

@@ -358,7 +358,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
     table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
     assert {4, 6} <= one.keys()
-    assert [two[field][1] - one[field][1] for field in (4, 6)] == [shift, shift]
+    assert {4, 5, 6, 7}.isdisjoint(two), "the offsets in a page index are those of the old file"
     assert two[3][1][9][1] - one[3][1][9][1] == shift
 
 

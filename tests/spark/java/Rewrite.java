@@ -157,7 +157,8 @@ public final class Rewrite {
 
     static String formatPolicy(Policy policy) {
         return "policy max_bytes=" + policy.maxBytes() + " inline_bytes=" + policy.inlineBytes()
-                + (policy.maxAgeMs() != 0 ? " max_age_ms=" + policy.maxAgeMs() : "");
+                + (policy.maxAgeMs() != 0 ? " max_age_ms=" + policy.maxAgeMs() : "")
+                + (policy.consolidate() ? "" : " consolidate=0");
     }
 
     static String hex(int crc) {

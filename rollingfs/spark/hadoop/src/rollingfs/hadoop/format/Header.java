@@ -105,7 +105,7 @@ public final class Header {
     record Mark(String txn, String source) {}
 
     /** When bytes leave the header, and when a chunk is full. {@code maxAgeMs} is 0 if age does not count. */
-    record Policy(long maxBytes, long inlineBytes, long maxAgeMs) {
+    record Policy(long maxBytes, long inlineBytes, long maxAgeMs, boolean consolidate) {
         Policy {
             if (maxBytes < 1 || inlineBytes < 0 || inlineBytes > INLINE_BYTES_MAX) {
                 throw new Malformed("a policy's max_bytes or inline_bytes is out of range");

@@ -72,12 +72,14 @@ final class LineCodec {
     }
 
     static Policy parsePolicy(List<String> words) {
-        Map<String, String> fields = Tokens.fields(words, 0, Set.of("max_bytes", "inline_bytes", "max_age_ms"), false);
+        Set<String> known = Set.of("max_bytes", "inline_bytes", "max_age_ms", "consolidate");
+        Map<String, String> fields = Tokens.fields(words, 0, known, false);
         if ("0".equals(fields.get("max_age_ms"))) {
             throw new Malformed("a policy's max_age is out of range");
         }
         return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")),
-                Tokens.number(Tokens.need(fields, "inline_bytes")), number(fields, "max_age_ms", 0));
+                Tokens.number(Tokens.need(fields, "inline_bytes")), number(fields, "max_age_ms", 0),
+                number(fields, "consolidate", 1) != 0);
     }
 
     static Tier parseTier(List<String> words) {
