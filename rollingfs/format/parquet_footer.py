@@ -235,15 +235,26 @@ def check_within(footer: bytes, body: int) -> None:
     MalformedFooterError
         It does, or columns are encrypted: they can be read only at their own place in their own file.
     """
-    table = _table(footer)
-    chunks = [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
-    if any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks)):
+    try:
+        table = _table(footer)
+        chunks = [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
+        is_encrypted = any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks))
+        spans = [] if is_encrypted else [_span(chunk[_META][1]) for chunk in chunks]
+    except MalformedFooterError:
+        raise
+    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MalformedFooterError(f"its footer is damaged, or of a kind that is not known ({detail})") from error
+    if is_encrypted:
         raise MalformedFooterError("the file is encrypted")
-    for chunk in chunks:
-        meta = chunk[_META][1]
-        starts = [meta[field][1] for field in _PAGE_OFFSETS if field in meta and meta[field][1]]
-        if starts and not len(MAGIC) <= min(starts) <= min(starts) + meta[_CHUNK_BYTES][1] <= body:
-            raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
+    if any(not len(MAGIC) <= start <= end <= body for start, end in spans):
+        raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
+
+
+def _span(meta: Fields) -> tuple[int, int]:
+    """Where the bytes of a column chunk begin and end; after the magic, if they are said to be nowhere."""
+    starts = [meta[field][1] for field in _PAGE_OFFSETS if field in meta and meta[field][1]]
+    return (min(starts), min(starts) + meta[_CHUNK_BYTES][1]) if starts else (len(MAGIC), len(MAGIC))
 
 
 def group_rows(footer: bytes) -> list[int]:
