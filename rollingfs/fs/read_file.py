@@ -28,8 +28,8 @@ BLOCK_BYTES = 5 * 1024 * 1024
 class ReadFile(io.BufferedIOBase):
     """A segment or plain file, opened for reading at one snapshot.
 
-    Position 0 is the first retained byte. Threads may share a file (each call is atomic), and a forked child may use
-    it.
+    Position 0 is the first retained byte. Threads may share a file, and a forked child may use it: each call is atomic,
+    and `_take` says which position threads share.
 
     Parameters
     ----------
@@ -103,6 +103,7 @@ class ReadFile(io.BufferedIOBase):
         if absolute:
             self._settle()
         self.loc = self._buffer.snapshot.start if absolute else 0
+        self._sought: dict[int, int] = {}
         if cache_type == "parts":
             self.cache = caches[cache_type](self.blocksize, self._fetch_range, self.size, **(cache_options or {}))
 
@@ -159,7 +160,7 @@ class ReadFile(io.BufferedIOBase):
     # -- positions -----------------------------------------------------------------------------------------
 
     def tell(self) -> int:
-        return self.loc
+        return self._sought.get(_owner(), self.loc)
 
     def seek(self, loc: int, whence: int = io.SEEK_SET, /) -> int:
         """Set the position, which may lie beyond the end.
@@ -172,12 +173,25 @@ class ReadFile(io.BufferedIOBase):
         with self._held():
             if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
                 raise ValueError(f"{self.path}: whence is {whence}; it must be 0, 1 or 2")
-            origin = self.loc if whence == io.SEEK_CUR else self.size if whence == io.SEEK_END else 0
+            origin = self.tell() if whence == io.SEEK_CUR else self.size if whence == io.SEEK_END else 0
             position = int(loc) + origin
             if position < 0:
                 raise ValueError(f"{self.path}: position {position} lies before the file's beginning")
-            self.loc = position
+            self.loc = self._sought[_owner()] = position
             return position
+
+    def _take(self) -> None:
+        """Go to the position that the calling thread has sought, even if another thread has moved the file since.
+
+        DuckDB shares one file between its threads, and each seeks and reads in two calls. So a thread that native code
+        has started reads where it sought; Python's threads share one position, as with any file. Who reads without a
+        seek goes on where the last call ended.
+        """
+        sought = self._sought.pop(_owner(), None)
+        if sought is None:
+            self._sought.clear()
+        else:
+            self.loc = sought
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -194,15 +208,19 @@ class ReadFile(io.BufferedIOBase):
             A chunk is missing, too short or fails its checksum. A checksum is known with the last byte of a chunk, so
             reads may have returned the bytes before it. After the error, each read of that chunk fails.
         """
-        size = -1 if size is None else int(size)
         with self._held():
-            if size == 0:
-                return b""
-            if self._buffer.is_unsure:
-                self._settle(size)
-            data = self._buffer.first(lambda: self._buffer.read(*self._span(size)))
-            self.loc += len(data)
-            return data
+            self._take()
+            return self._read(-1 if size is None else int(size))
+
+    def _read(self, size: int) -> bytes:
+        """`read` from `loc`."""
+        if size == 0:
+            return b""
+        if self._buffer.is_unsure:
+            self._settle(size)
+        data = self._buffer.first(lambda: self._buffer.read(*self._span(size)))
+        self.loc += len(data)
+        return data
 
     def read_at(self, nbytes: int, offset: int) -> bytes:
         """Read up to `nbytes` bytes from a position; the file's own stays. Many threads may do so at once.
@@ -227,9 +245,10 @@ class ReadFile(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one wait: from the buffer, else as `read` does."""
         with self._held():
+            self._take()
             if held := self._buffer.held(self.loc + self._base):
-                return self.read(held if size < 0 else min(size, held))
-            return self.read(LINE_BYTES if size < 0 else size)
+                return self._read(held if size < 0 else min(size, held))
+            return self._read(LINE_BYTES if size < 0 else size)
 
     def read_buffer(self, size: int | None = -1) -> memoryview:
         """`read`, as pyarrow calls it for objects that it need not copy."""
@@ -239,6 +258,7 @@ class ReadFile(io.BufferedIOBase):
         """Read the rest of the line, its end included, or up to `size` bytes of it."""
         limit = -1 if size is None else int(size)
         with self._held():
+            self._take()
             line = self._buffer.held_line(self.loc + self._base) if limit < 0 else b""
             if not line:
                 self._settle(LINE_BYTES if limit < 0 else min(limit, LINE_BYTES))
@@ -257,9 +277,10 @@ class ReadFile(io.BufferedIOBase):
             The number of bytes to read at once.
         """
         with self._held():
+            self._take()
             start = self.loc
             found = bytearray()
-            while part := self.read(blocks or LINE_BYTES):
+            while part := self._read(blocks or LINE_BYTES):
                 searched = max(0, len(found) - len(char) + 1)  # an occurrence may begin in the part before
                 found += part
                 at = found.find(char, searched)
@@ -331,6 +352,12 @@ class ReadFile(io.BufferedIOBase):
         snapshot, base = self._buffer.snapshot, self._base
         first, last = min(start + base, snapshot.length), min(end + base, snapshot.length)
         return self._bridge.run(self._buffer.fetch(snapshot, first, last)) if first < last else b""
+
+
+def _owner() -> int:
+    """Who has the position of the calling thread: 0 for all threads of Python together, else the native thread."""
+    thread = threading.current_thread()
+    return threading.get_ident() if isinstance(thread, threading._DummyThread) else 0
 
 
 def _reopen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import dataclasses
 import gc
@@ -10,11 +11,14 @@ import io
 import multiprocessing
 import os
 import pickle
+import queue
 import random
 import time
 import tracemalloc
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -289,6 +293,54 @@ def test_a_file_stays_at_its_snapshot(world):
         world.append(b"more")
         assert file.read() == letters(500)
         assert file.size == 500
+
+
+class NativeThread:
+    """A thread that Python has not started, as those of DuckDB and Arrow: it makes one call after the other."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        _thread.start_new_thread(self._run, ())
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            self._answers.put(call())
+
+    def __call__(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        self._calls.put(partial(call, *arguments))
+        return self._answers.get(timeout=60)
+
+    def __enter__(self) -> NativeThread:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._calls.put(None)
+
+
+def test_a_native_thread_reads_where_it_sought_though_others_move_the_file(world):
+    world.make(data := random.Random(3).randbytes(300))
+    with world.open() as file, NativeThread() as one, NativeThread() as two:
+        one(file.seek, 200)
+        two(file.seek, 100)
+        file.seek(50)
+        assert one(file.tell) == 200
+        assert one(file.read, 60) == data[200:260]
+        assert two(file.seek, 10, os.SEEK_CUR) == 110
+        assert file.read(7) == data[50:57]
+        assert two(file.readline) == data[110:].splitlines(keepends=True)[0]
+
+
+def test_threads_that_hand_a_file_on_read_on_where_it_is(world):
+    world.make(data := random.Random(3).randbytes(300))
+    with world.open() as file, ThreadPoolExecutor(1) as other, NativeThread() as native:
+        other.submit(file.seek, 0, os.SEEK_END).result()
+        file.seek(20)
+        assert other.submit(file.read, 10).result() == data[20:30]
+        assert native(file.read, 10) == data[30:40]
+        native(file.seek, 100)
+        assert file.read(5) == data[100:105]
+        assert native(file.read, 5) == data[105:110]
 
 
 class Opener:
