@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Sequence
 from functools import partial
 
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.errors import UnknownTierError
+from rollingfs.errors import UnknownTierError, if_interrupted
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
+
+logger = logging.getLogger("rollingfs")
 
 
 async def finish_drops(commits: Commits, path: str, header: Header) -> None:
@@ -36,6 +39,15 @@ async def finish_drops(commits: Commits, path: str, header: Header) -> None:
         text = f"{path}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
         raise OSError(error.errno or errno.EIO, text) from error
     slots.remember(path, drops=due, header=header)
+
+
+async def try_drops(commits: Commits, path: str, header: Header) -> None:
+    """`finish_drops`, whose error is only logged: the caller must hear of the commit, and the drop lines stay."""
+    try:
+        with if_interrupted(path, "committed"):
+            await finish_drops(commits, path, header)
+    except OSError as error:
+        logger.info("%s: committed, but not all of the old files could be deleted yet: %s", path, error)
 
 
 async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> tuple[list[str], list[str]]:

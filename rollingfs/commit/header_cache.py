@@ -32,7 +32,7 @@ class Loaded:
 NOTHING = Loaded(None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     """A header that was seen, and when: by the clock, and by the cache's count of events."""
 
@@ -102,7 +102,8 @@ class Headers:
             entry = self._entries.get(segment)
             if entry is None or token is None or entry.loaded.token != token:
                 return None
-            self._put(segment, _Entry(entry.loaded, time.monotonic(), entry.known, entry.own, entry.weight))
+            entry.at_s = time.monotonic()
+            self._entries.move_to_end(segment)
             return entry.loaded
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:

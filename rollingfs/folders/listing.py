@@ -187,8 +187,10 @@ class Listings:
 
     async def infos_of(self, scan: Scan) -> dict[str, Info]:
         """The infos of the segments and plain files of a folder that listings show, by path."""
-        views = list(scan.listed.values())
-        found = {info["name"]: info for info in await self.gather([partial(self.info_of, view) for view in views])}
+        found = {path: info_of(view) for path, view in scan.views.items() if not names.is_hidden_segment(path)}
+        cut = [scan.views[path] for path in found if (header := scan.views[path].header) and header.cut_pages]
+        if cut:
+            found |= {info["name"]: info for info in await self.gather([partial(self.info_of, view) for view in cut])}
         found |= {path: _info_of_header(path, row, row.chunk_count) for path, row in scan.rows.items()}
         return found | {path: info_of_unreadable(path, error) for path, error in scan.errors.items()}
 
@@ -227,11 +229,15 @@ class Listings:
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
         rows = await self._rows(folder, found.headers, rowless_max) if with_rows else None
         asked = {path: token for path, token in found.headers.items() if path not in (rows or {})}
-        calls = [
-            partial(self.client.contents.loaded_or_error, path, token, found.read.get(path), began)
-            for path, token in asked.items()
-        ]
-        loads = dict(zip(asked, await self.gather(calls), strict=True))
+        seen = {path: self.client.headers.by_token(path, token) for path, token in asked.items()}
+        unseen = [path for path, loaded in seen.items() if loaded is None]
+        loads: dict[str, Loaded | OSError] = {path: loaded for path, loaded in seen.items() if loaded is not None}
+        if unseen:
+            calls = [
+                partial(self.client.contents.loaded_or_error, path, asked[path], found.read.get(path), began)
+                for path in unseen
+            ]
+            loads |= zip(unseen, await self.gather(calls), strict=True)
         scan = await self._complete(folder, listing, found, loads, rows, rowless_max)
         if on_error == RAISE and scan.errors:
             raise scan.errors[min(scan.errors)]
@@ -239,6 +245,8 @@ class Listings:
 
     async def _rows(self, folder: str, headers: Mapping[str, str | None], rowless_max: int) -> Mapping[str, Row] | None:
         """The rows that count; None where so few headers were not seen before that rows spare nothing."""
+        if rowless_max and len(headers) <= UNSEEN_MIN:
+            return None
         unseen = [path for path, token in headers.items() if self.client.headers.by_token(path, token) is None]
         spares_some = len(unseen) > UNSEEN_MIN or not rowless_max
         return await self.rows.load(folder, headers) if spares_some else None
@@ -290,15 +298,16 @@ class Listings:
         FileNotFoundError
             There is nothing of this name.
         """
-        file = await self._file_first(path, on_error)
-        if file is not None:
-            return [file]
+        segment = await self._segment_first(path, on_error)
+        if segment is not None:
+            return [segment]
         try:
             scan = await self.scan(path, on_error, with_rows=True)
         except (FileNotFoundError, NotADirectoryError):
             return [await self._info_of_file(path, on_error)]
         found = await self.infos_of(scan)
-        for folder, is_alive in zip(scan.shown, await self._alive(scan.shown), strict=True):
+        shown = scan.shown
+        for folder, is_alive in zip(shown, await self._alive(shown) if shown else (), strict=True):
             if is_alive:
                 found.setdefault(folder, info_of_folder(folder))
         if not found and not scan.stays:
@@ -308,8 +317,8 @@ class Listings:
     async def _alive(self, folders: Iterable[str]) -> list[bool]:
         return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])
 
-    async def _file_first(self, path: str, on_error: OnError) -> Info | None:
-        """The segment or plain file of this name, which hides a folder of the same name.
+    async def _segment_first(self, path: str, on_error: OnError) -> Info | None:
+        """The segment of this name, which hides a folder of the same name.
 
         On a store without folders it is not looked for unless a segment was seen there: a look would double the cost
         of a listing.
@@ -320,9 +329,12 @@ class Listings:
         if not self.backend.has_folders and (seen is None or not seen.live):
             return None
         try:
-            return await self._info_of_file(path, on_error)
-        except FileNotFoundError:
-            return None
+            loaded = await self.client.headers.load(path)
+        except CorruptHeaderError as error:
+            if on_error == RAISE:
+                raise
+            return info_of_unreadable(path, error)
+        return await self.info_of(Snapshot(path, loaded.header, loaded.token)) if loaded.live else None
 
     # -- trees ---------------------------------------------------------------------------------------------
 
@@ -374,9 +386,9 @@ class Listings:
 
         Folders that cannot be listed are shown with their errors, also without `with_folders`.
         """
-        file = await self._file_first(path, on_error)
-        if file is not None:
-            return {path: file}
+        segment = await self._segment_first(path, on_error)
+        if segment is not None:
+            return {path: segment}
         scans = await self.tree(path, depth_max, on_error=on_error, with_rows=True)
         found: dict[str, Info] = {}
         if with_folders:

@@ -82,7 +82,7 @@ def is_listing(path: str) -> bool:
 
 def is_hidden_segment(path: str) -> bool:
     """Whether listings hide this segment, and a folder with nothing else in it is empty."""
-    return is_ledger(path) or is_listing(path)
+    return path.rpartition("/")[2] in (LEDGER_NAME, LISTING_NAME)
 
 
 def lock_path(header: str) -> str:

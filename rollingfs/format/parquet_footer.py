@@ -11,31 +11,13 @@ groups get chunks of nulls for them, which lie behind the old bytes (see `widen`
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
 from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
-
-__all__ = [
-    "MAGIC",
-    "SCHEMA_KEYS",
-    "TAIL_BYTES",
-    "Column",
-    "Decoder",
-    "Encoder",
-    "MalformedFooterError",
-    "Part",
-    "body_size",
-    "check_same",
-    "columns",
-    "ended",
-    "group_rows",
-    "join",
-    "live_bytes",
-    "widen",
-]
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
@@ -222,6 +204,18 @@ def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
             )
 
 
+@contextmanager
+def understood() -> Iterator[None]:
+    """Tell whatever a footer that is not understood raises as MalformedFooterError. No I/O goes within."""
+    try:
+        yield
+    except MalformedFooterError:
+        raise
+    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MalformedFooterError(f"its footer is damaged, or of a kind that is not known ({detail})") from error
+
+
 def check_within(footer: bytes, body: int) -> None:
     """Refuse a footer that names bytes which its file does not have: the head was truncated, or the footer is damaged.
 
@@ -235,16 +229,11 @@ def check_within(footer: bytes, body: int) -> None:
     MalformedFooterError
         It does, or columns are encrypted: they can be read only at their own place in their own file.
     """
-    try:
+    with understood():
         table = _table(footer)
         chunks = [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
         is_encrypted = any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks))
         spans = [] if is_encrypted else [_span(chunk[_META][1]) for chunk in chunks]
-    except MalformedFooterError:
-        raise
-    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
-        raise MalformedFooterError(f"its footer is damaged, or of a kind that is not known ({detail})") from error
     if is_encrypted:
         raise MalformedFooterError("the file is encrypted")
     if any(not len(MAGIC) <= start <= end <= body for start, end in spans):

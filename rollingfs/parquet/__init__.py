@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.format.thrift import MalformedFooterError
 
 if TYPE_CHECKING:
     from rollingfs.parquet.grow import append, rewrite

@@ -16,15 +16,16 @@ from rollingfs.format.parquet_footer import (
     SCHEMA_KEYS,
     TAIL_BYTES,
     Column,
-    MalformedFooterError,
     Part,
     body_size,
     columns,
     ended,
     group_rows,
     join,
+    understood,
     widen,
 )
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.parquet.encoding import OutputBuffer, empty
 
 
@@ -164,12 +165,10 @@ def growth(pieces: Sequence[Piece], old: bytes | None, size: int, schema: pa.Sch
 def of_file(path: str) -> Iterator[None]:
     """Refuse rows that do not fit the footer of a segment, or whose footer cannot be understood. No I/O goes within."""
     try:
-        yield
+        with understood():
+            yield
     except MalformedFooterError as error:
         raise refused(path, str(error)) from error
-    except Exception as error:  # bytes that are damaged anywhere can fail everywhere
-        detail = " ".join(f"{type(error).__name__}: {error}".split())
-        raise refused(path, f"its footer is damaged, or of a kind that is not known ({detail})") from error
 
 
 def refused(path: str, why: str) -> MalformedFooterError:

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import names
-from rollingfs.format.parquet_footer import MalformedFooterError, columns, live_bytes
+from rollingfs.format.parquet_footer import columns, live_bytes
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.format.transitions import Guard, missing
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -43,7 +44,9 @@ REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file above which an append leaves that to `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
 LOST_MAX = 1024
-_LOST: dict[str, int] = {}
+"""Maximum number of files of which it is remembered that they could not be rewritten."""
+
+_lost: dict[str, int] = {}
 """Wasted bytes of the files that could not be rewritten; a next try waits for twice as many."""
 
 
@@ -146,7 +149,7 @@ def commit(
 
 
 def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
-    """The condition that a segment has the very bytes that were seen: the incarnation, and its length."""
+    """The condition that a segment has the very bytes that were seen: its incarnation, start and length."""
     segment = view.incarnations[0] if view is not None and view.incarnations else None
     start = None if view is None else view.start
     return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {}, start)
@@ -170,7 +173,12 @@ def grown(
     fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[Piece], schema: pa.Schema
 ) -> list[Any]:
     """The data that appends Parquet files to a segment as it was seen; None if it is missing."""
-    old = None if view is None or not view.size else footer_of(fs, view)
+    return _growth(path, view, pieces, None if view is None or not view.size else footer_of(fs, view), schema)
+
+
+def _growth(
+    path: str, view: Snapshot | None, pieces: Sequence[Piece], old: bytes | None, schema: pa.Schema
+) -> list[Any]:
     with of_file(path):
         return files.growth(pieces, old, 0 if view is None else view.size, schema)
 
@@ -187,9 +195,7 @@ def _grown(
             schema = files.aligned(old, _nullable(rows.schema))
     encoder = Encoder(iter(rows.select(schema.names).cast(schema).to_batches()), **options)
     data = b"".join(encoder)
-    with of_file(path):
-        pieces = [_File(data, encoder.footer)] if data else []
-        return files.growth(pieces, old, 0 if view is None else view.size, schema)
+    return _growth(path, view, [_File(data, encoder.footer)] if data else [], old, schema)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
@@ -294,13 +300,13 @@ def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: 
     if not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
         return
     wasted = size - live_bytes(files.footer_in(data[-1]))
-    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size) or wasted < 2 * _LOST.get(path, 0):
+    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size) or wasted < 2 * _lost.get(path, 0):
         return
     try:
         rewrite(fs, path)
-        _LOST.pop(path, None)
+        _lost.pop(path, None)
     except (OSError, ValueError) as error:  # the rows are appended, which the caller must know
-        if len(_LOST) >= LOST_MAX:
-            _LOST.clear()
-        _LOST[path] = wasted  # others append meanwhile: each append would write the whole file in vain
+        if len(_lost) >= LOST_MAX:
+            _lost.clear()
+        _lost[path] = wasted  # others append meanwhile: each append would write the whole file in vain
         logger.info("%s: %d bytes of old footers stay in it until the next append: %s", path, wasted, error)

@@ -15,7 +15,7 @@ from functools import partial
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
-from rollingfs.commit.drop_files import finish_drops
+from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import shadow
 from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, if_interrupted, interrupted
@@ -23,7 +23,7 @@ from rollingfs.format import merging, names, placement, tokens, transitions, who
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.placement import Item
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.grow import grow
@@ -56,7 +56,7 @@ class Concats:
         sources: Sequence[str],
         *,
         attrs: Mapping[str, str | None] | None = None,
-        guard: Guard | None = None,
+        guard: Guard = NO_GUARD,
         meant: Mapping[str, str | None] | None = None,
         as_bytes: bool = True,
         as_parquet: bool = False,
@@ -103,11 +103,10 @@ class Concats:
         transitions.check_attrs(attrs or {}, target)
         if not as_bytes and not as_parquet:
             await self._check_joinable(sources)
-        elif as_parquet and len(sources) > 1:  # before any is joined: more than 128 take several commits
+        batches = _batches(target, sources)
+        if as_parquet and len(batches) > 1:  # all are looked at before any is joined
             views = await self.store.each([partial(self.segments.lookup.view, path) for path in sources])
             await one_footer(self.fetcher, views)
-        guard = guard or Guard()
-        batches = _batches(target, sources)
         offset = -1
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
@@ -296,7 +295,7 @@ class Concats:
                 return None
             merging.check_other(base.header, {source.txn}, target)
             if base.live:
-                check_aliases(self.store.backend, transitions.check(base.header, Guard(), target).tiers, target)
+                check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
             (frozen,) = await self.moves.frozen(base, marked)
             adopted = base.header.adopted if base.header else None
             if not base.live:
@@ -308,11 +307,7 @@ class Concats:
             return merging.with_waiting(with_hints(renamed, hints, now_ms), target, [(source.path, frozen)], now_ms)
 
         header = await self.moves.commit_target(target, marked, step, deadline_s)
-        try:
-            with if_interrupted(target, "committed"):
-                await finish_drops(self.commits, target, header)
-        except OSError as error:
-            logger.info("%s: renamed, but files of the replaced segment could not be deleted yet: %s", target, error)
+        await try_drops(self.commits, target, header)
 
 
 def _items(source: Source, frozen: Header) -> list[Item]:

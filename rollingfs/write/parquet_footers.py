@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from rollingfs.format.parquet_footer import (
     TAIL_BYTES,
-    MalformedFooterError,
     Part,
     body_size,
     check_same,
@@ -15,7 +14,9 @@ from rollingfs.format.parquet_footer import (
     columns,
     ended,
     join,
+    understood,
 )
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 
@@ -75,18 +76,17 @@ async def one_footer(fetcher: Fetcher, files: Sequence[Snapshot]) -> bytes:
             raise last
         with _refused(view.path):
             parts.append(Part(await _cut_out(fetcher, view, last, _near(view)), at))
-            check_same(columns(parts[0].footer), columns(parts[-1].footer))
+            with understood():
+                check_same(columns(parts[0].footer), columns(parts[-1].footer))
         at += view.size
-    return ended(join(parts)) if len(parts) > 1 else b""
+    with _refused(files[0].path), understood():
+        return ended(join(parts)) if len(parts) > 1 else b""
 
 
 @contextmanager
 def _refused(path: str) -> Iterator[None]:
-    """Name the file whose footer does not fit; a damaged one can fail everywhere."""
+    """Name the file whose footer does not fit."""
     try:
         yield
-    except Exception as error:
-        if isinstance(error, OSError) and not isinstance(error, MalformedFooterError):
-            raise
-        why = error if isinstance(error, MalformedFooterError) else f"its footer is damaged ({error!r})"
-        raise MalformedFooterError(f"{path}: it cannot be joined as Parquet: {why}; nothing was joined") from error
+    except MalformedFooterError as error:
+        raise MalformedFooterError(f"{path}: it cannot be joined as Parquet: {error}; nothing was joined") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt, Step
 from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.commits import Commits
-from rollingfs.commit.drop_files import finish_drops
+from rollingfs.commit.drop_files import finish_drops, try_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
 from rollingfs.commit.uploads import Uploads
@@ -33,8 +32,6 @@ from rollingfs.write.delete import Deletes
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
-
-logger = logging.getLogger("rollingfs")
 
 T = TypeVar("T")
 
@@ -91,7 +88,7 @@ class Segments:
         data: Data | Intake,
         *,
         attrs: Attrs | None = None,
-        guard: Guard | None = None,
+        guard: Guard = NO_GUARD,
         create_only: bool = False,
     ) -> Header:
         """Create a segment, or replace its content by a new incarnation, in one commit.
@@ -114,7 +111,6 @@ class Segments:
         """
         names.check_segment_name(path)
         transitions.check_attrs(attrs or {}, path)
-        guard = guard or Guard()
         intake = await self.replacement(path, guard, create_only=create_only).taking(data)
         items, uploads = await intake.finish(), intake.uploads
         call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
@@ -150,15 +146,10 @@ class Segments:
 
         is_large = any(isinstance(item, Stored) for item in data)
         header = _header(await self.commits.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))
-        try:
-            with if_interrupted(path, "committed"):
-                await finish_drops(self.commits, path, header)
-        except OSError as error:
-            # the new content is there; the drop lines stay in the header until their work is done
-            logger.info("%s: replaced, but not all of the old chunks could be deleted yet: %s", path, error)
+        await try_drops(self.commits, path, header)
         return header
 
-    async def delete(self, path: str, guard: Guard | None = None) -> Header | None:
+    async def delete(self, path: str, guard: Guard = NO_GUARD) -> Header | None:
         """Delete a segment or a plain file; finish an interrupted delete.
 
         Returns
@@ -179,28 +170,28 @@ class Segments:
 
     # -- content -------------------------------------------------------------------------------------------
 
-    def addition(self, path: str, guard: Guard | None = None, *, create: bool = False) -> Intake:
+    def addition(self, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
         """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if header is not None:
-                transitions.check_open(transitions.check(header, guard or Guard(), path), path)
+                transitions.check_open(transitions.check(header, guard, path), path)
             elif plain is None:
                 if not create:
                     raise transitions.missing(path)
-                transitions.check_absent(guard or Guard(), path)
+                transitions.check_absent(guard, path)
 
         more = partial(self._destination, path, check, appends=True)
         return Intake(self.store, path, more, self.budget.share())
 
-    def replacement(self, path: str, guard: Guard | None = None, *, create_only: bool = False) -> Intake:
+    def replacement(self, path: str, guard: Guard = NO_GUARD, *, create_only: bool = False) -> Intake:
         """An intake for data that replaces the content; it refuses as `addition` does."""
 
         def check(header: Header | None, plain: FileInfo | None) -> None:
             if create_only and (header is not None or plain is not None):
                 raise transitions.exists(path)
             if header is not None:
-                transitions.check(header, guard or Guard(), path)
+                transitions.check(header, guard, path)
 
         return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
 
@@ -232,7 +223,7 @@ class Segments:
         data: Data | Intake,
         *,
         attrs: Attrs | None = None,
-        guard: Guard | None = None,
+        guard: Guard = NO_GUARD,
     ) -> int:
         """Append data, in one commit; returns the offset at which it begins.
 
@@ -253,7 +244,7 @@ class Segments:
         data: Data | Intake,
         *,
         attrs: Attrs | None = None,
-        guard: Guard | None = None,
+        guard: Guard = NO_GUARD,
         create: bool = False,
     ) -> Written:
         """`append`, which with `create` makes the segment where nothing is.
@@ -266,7 +257,6 @@ class Segments:
         """
         if attrs:
             transitions.check_attrs(attrs, path)
-        guard = guard or NO_GUARD
         if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
             call = self._extend(path, [data], attrs or {}, guard, create)
             return await self.store.meters.measure(APPEND, self.store.runtime.shield(call), len(data))
@@ -316,7 +306,7 @@ class Segments:
         finally:
             intake.share.close()
 
-    async def change(self, path: str, rule: Callable[[Header], Header], guard: Guard | None = None) -> Header:
+    async def change(self, path: str, rule: Callable[[Header], Header], guard: Guard = NO_GUARD) -> Header:
         """Commit what a rule makes of a live header, unless that is the header itself.
 
         Raises
@@ -328,21 +318,21 @@ class Segments:
         """
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = transitions.check(base.header, guard or Guard(), path)
+            found = transitions.check(base.header, guard, path)
             changed = rule(found)
             return None if changed == found else changed
 
         return _header(await self._commit(path, step, guard))
 
-    async def seal(self, path: str, guard: Guard | None = None) -> int:
+    async def seal(self, path: str, guard: Guard = NO_GUARD) -> int:
         """Let the segment take no more bytes; returns its length."""
         return (await self.change(path, transitions.seal, guard)).length
 
-    async def truncate(self, path: str, offset: int, guard: Guard | None = None) -> int:
+    async def truncate(self, path: str, offset: int, guard: Guard = NO_GUARD) -> int:
         """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders."""
         return _header(await self.behead(path, offset, guard)).waiting_bytes
 
-    async def behead(self, path: str, offset: int, guard: Guard | None = None) -> Committed:
+    async def behead(self, path: str, offset: int, guard: Guard = NO_GUARD) -> Committed:
         """`truncate`, which returns the headers before and after.
 
         Raises
@@ -352,7 +342,7 @@ class Segments:
         """
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = transitions.check(base.header, guard or Guard(), path)
+            found = transitions.check(base.header, guard, path)
             changed = await self._beheaded(path, found, offset)
             return None if changed is found else changed
 
@@ -379,13 +369,9 @@ class Segments:
                 await self._beheaded(path, found, found.length), await as_items(items, attempt.files), attempt.files
             )
 
-        committed = await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads]))
-        try:
-            with if_interrupted(path, "committed"):
-                await finish_drops(self.commits, path, _header(committed))
-        except OSError as error:  # it is committed: the caller must not hear otherwise
-            logger.info("%s: renewed, but not all of the old chunks could be deleted yet: %s", path, error)
-        return _header(committed)
+        header = _header(await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads])))
+        await try_drops(self.commits, path, header)
+        return header
 
     async def _beheaded(self, path: str, found: Header, offset: int) -> Header:
         """A header without the bytes before an offset."""
@@ -395,14 +381,14 @@ class Segments:
         }
         return transitions.truncate(found, offset, self.store.now_ms(), pages, path)
 
-    async def acquire(self, path: str, owner: str, guard: Guard | None = None) -> Header:
+    async def acquire(self, path: str, owner: str, guard: Guard = NO_GUARD) -> Header:
         """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
         if not owner:
             raise ValueError(f"{path}: an owner needs a name")
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.live(base.header, path)
-            transitions.check(found, replace(guard or Guard(), epoch=found.epoch if found.owner else None), path)
+            transitions.check(found, replace(guard, epoch=found.epoch if found.owner else None), path)
             return transitions.acquire(found, owner)
 
         return _header(await self._commit(path, step, guard))
@@ -411,12 +397,12 @@ class Segments:
         """Give an exclusively held segment back."""
         await self.change(path, transitions.release, guard)
 
-    async def _commit(self, path: str, step: Step, guard: Guard | None, uploads: Sequence[Uploads] = ()) -> Committed:
+    async def _commit(self, path: str, step: Step, guard: Guard, uploads: Sequence[Uploads] = ()) -> Committed:
         try:
             return await self.commits.commit(path, step, uploads=uploads)
         except FileNotFoundError:
             with if_interrupted(path, "not committed"):
-                is_adopted = await self.adopt(path, guard.segment if guard is not None else None)
+                is_adopted = await self.adopt(path, guard.segment)
             if not is_adopted:
                 raise
         return await self.commits.commit(path, step, fresh=True, uploads=uploads)

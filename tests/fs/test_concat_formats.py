@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy, WholeFileError
-from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.write import concat as concats
 from tests.support.cli import done, failed
 from tests.support.servers import require_module

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
-from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.parquet import append, grow, rewrite
 from tests.parquet.waste import wasted
 

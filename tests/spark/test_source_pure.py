@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollingfs.format import parquet_footer as footer
+from rollingfs.format import thrift
 from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
@@ -355,7 +356,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
     data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
     raw = files.footer_in(data)
     shift = len(data)
-    table = footer.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
+    table = thrift.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
     assert {4, 6} <= one.keys()
     assert {4, 5, 6, 7}.isdisjoint(two), "the offsets in a page index are those of the old file"
@@ -365,7 +366,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
 def test_a_footer_taken_apart_and_put_together_is_the_same():
     data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
     raw = files.footer_in(data)
-    assert footer.Encoder().struct(footer.Decoder(raw).struct()) == raw
+    assert thrift.Encoder().struct(thrift.Decoder(raw).struct()) == raw
 
 
 def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
@@ -376,7 +377,7 @@ def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
         joined([one, one[:-1]])
     raw = files.footer_in(one)
     with pytest.raises(footer.MalformedFooterError, match="cut off"):
-        footer.Decoder(raw[:-20]).struct()
+        thrift.Decoder(raw[:-20]).struct()
 
 
 @given(st.integers(1, 4000))

@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.parquet import grow
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.datasource import RollingDataSource

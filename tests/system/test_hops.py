@@ -22,6 +22,7 @@ BOUNDS = {
     "read": (64, 20),
     "cat": (86, 20),
     "info": (42, 18),
+    "ls": (102, 18),
     "seal": (118, 34),
 }
 """Most calls and most modules of each verb."""

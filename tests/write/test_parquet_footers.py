@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.format.parquet_footer import MalformedFooterError
+from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.write import parquet_footers
 from tests.support.servers import require_module

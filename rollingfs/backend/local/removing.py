@@ -164,11 +164,14 @@ class CarriedLock:
         return True
 
     def _leave(self, path: str) -> None:
-        if self.is_over:
-            disk.remove_folder_if_empty(os.path.dirname(path))
-        folder, self._folder, self.is_over = self._folder, None, False
-        if folder is not None:
-            self._close(folder)
+        is_over, self.is_over = self.is_over, False
+        folder, self._folder = self._folder, None
+        try:
+            if is_over:
+                disk.remove_folder_if_empty(os.path.dirname(path))
+        finally:
+            if folder is not None:
+                self._close(folder)
 
     def _drop(self) -> None:
         lock, self._lock = self._lock, None
@@ -176,12 +179,11 @@ class CarriedLock:
             return
         try:
             lock.remove_file()
-            if self.is_over:
-                disk.remove_folder_if_empty(os.path.dirname(lock.path))
         finally:
-            self.is_over = False
-            self._leave(lock.path)
-            lock.release()
+            try:
+                self._leave(lock.path)
+            finally:
+                lock.release()
 
 
 def _opened_folder(path: str) -> int | None:
