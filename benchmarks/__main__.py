@@ -16,7 +16,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="python -m benchmarks",
         description="Measure rollingfs beside its rivals, on MinIO behind a latency and 85 MB/s a connection.",
         epilog=(
-            "S1 to S5 run in a session of Spark, on the local disk, beside plain files: 384 MiB and at least 5 rounds "
+            "S1 to S6 run in a session of Spark, on the local disk, beside plain files: 384 MiB and at least 5 rounds "
             "(--quick: 4 MiB, one round). They need pyspark and a JDK, and are skipped, with the reason, without."
         ),
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +26,7 @@ commands = Commands("Serve")
 
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
+READ_BYTES = 4096
 
 
 @commands("serve")
@@ -46,6 +50,9 @@ def serve(
         str, typer.Option(metavar="TIME", help="A client that lets the server wait longer is cut off.")
     ] = "30s",
     grace: Annotated[str, typer.Option(metavar="TIME", help="Time for what runs when the server is stopped.")] = "30s",
+    until_eof: Annotated[
+        bool, typer.Option("--until-eof", help="Stop at the end of standard input: with the program that holds it.")
+    ] = False,
 ) -> None:
     """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
 
@@ -75,12 +82,20 @@ def serve(
         app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=hosts)
     except ValueError as error:
         raise WrongUsage(f"--tokens: {error}") from error
+    if until_eof:
+        threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
     run(app, listen, lambda bound: _say(session, listen, bound))
 
 
 def _tokens(path: Path | None) -> list[str]:
     lines = [] if path is None else path.read_text().splitlines()
     return lines + ([os.environ[TOKEN]] if os.environ.get(TOKEN) else [])
+
+
+def _stop_at_eof() -> None:
+    while os.read(sys.stdin.fileno(), READ_BYTES):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _say(session: Session, listen: Listen, port: int) -> None:

@@ -44,7 +44,7 @@ class Store:
         self.client, self.run = self.core.client, self.core.arun
         self.root: str = self.core.strip(root).rstrip("/")
         is_disk = self.core.target in ("file", "local", "LocalBackend")
-        self._real = os.path.realpath(self.root) if is_disk else None
+        self._real = os.path.realpath(self.root or "/") if is_disk else None
         self.readers = 0
 
     # -- paths ---------------------------------------------------------------------------------------------

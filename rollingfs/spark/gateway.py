@@ -19,7 +19,7 @@ _running: dict[str, tuple[subprocess.Popen[str], str]] = {}
 def gateway_url(root: str, storage_options: Mapping[str, Any] | None) -> str:
     """The URL, like ``webhdfs://127.0.0.1:40123``, of a gateway to a root; it is started, unless it runs.
 
-    It ends with this process.
+    It ends with this process, however that ends.
 
     Raises
     ------
@@ -32,8 +32,9 @@ def gateway_url(root: str, storage_options: Mapping[str, Any] | None) -> str:
         return _running[asked][1]
     # by the environment: a command line can be seen by every user of the machine
     known = {f"{_OPTION}{name.upper()}": json.dumps(value) for name, value in options.items()}
-    command = [sys.executable, "-m", "rollingfs.cli", "serve", root, "--port", "0", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **known})
+    command = [sys.executable, "-m", "rollingfs.cli", "serve", root, "--port", "0", "--json", "--until-eof"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **known})
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:

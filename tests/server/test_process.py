@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -163,6 +165,36 @@ def test_more_than_the_limit_is_told_to_come_again(tmp_path: Path) -> None:
             half.sendall(b"x" * 500)
             assert half.recv(4096).startswith(b"HTTP/1.1 200 ")
         assert httpx.get(f"{server.url}/v1/segments/a:tail").status_code == 429
+
+
+def test_the_root_of_a_disk_is_served_from_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\n")
+    with serving("/") as server:
+        assert httpx.get(f"{server.url}/v1/segments{tmp_path}/a").content == b"one\n"
+        assert httpx.get(f"{server.url}/webhdfs/v1{tmp_path}/a?op=OPEN", follow_redirects=True).content == b"one\n"
+
+
+def is_up(url: str) -> bool:
+    with contextlib.suppress(httpx.ConnectError):
+        return httpx.get(f"{url}/healthz").is_success
+    return False
+
+
+def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"one\n")
+    program = (
+        f"from rollingfs.spark.gateway import gateway_url as g; print(g({str(tmp_path)!r}, None), flush=True); input()"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver:
+        url = driver.stdout.readline().strip().replace("webhdfs://", "http://")
+        assert httpx.get(f"{url}/v1/segments/a").content == b"one\n"
+        driver.kill()
+    until_s = time.monotonic() + 60
+    while is_up(url):
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
 
 
 def test_another_host_needs_tokens(tmp_path: Path) -> None:
