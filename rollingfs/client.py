@@ -51,7 +51,7 @@ class Client:
         folder.
     share_commits
         Whether appends without conditions share commits with other clients that chose so: for two or more that append
-        to one segment all the time.
+        to one segment all the time, of an object store. A disk needs no such thing, and ignores it.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
     clock

@@ -38,6 +38,7 @@ ELSEWHERE = {
     "backend/objects/s3/options": "backend/test_s3_options",
     "backend/objects/s3/parts": "backend/test_s3",
     "backend/objects/s3/service": "backend/test_s3",
+    "backend/local/bell": "backend/test_record_lock",
     "backend/objects/schemes": "backend/test_cloud",
     "backend/objects/upload": "backend/test_objects_contract",
     "backend/patience": "system/test_patience",

@@ -71,6 +71,8 @@ class Backend(abc.ABC):
     """Whether `now` tells the time of the store's own clock, not of a client's."""
     has_metadata: bool = False
     """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
+    takes_asks: bool = False
+    """Whether writers of it may share commits, by files that `put` writes; on a disk, the lock serves them as well."""
     commit_interval_s: float = 0.0
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
@@ -227,10 +229,7 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write the file of an ask, over the one of its name; a loss of power may take it back.
-
-        Where files are written in place, `read` beside it raises an `OSError`, and so it does after a crash within.
-        """
+        """Write the file of an ask, over the one of its name, in one step for readers. For stores with `takes_asks`."""
         await self.write(path, [data])
 
     @abc.abstractmethod

@@ -68,7 +68,7 @@ class Commits:
     timeout_s
         A commit gives up after this many seconds.
     share_commits
-        Whether appends without conditions share commits with other clients that chose so.
+        Whether appends without conditions share commits with other clients that chose so, where the store takes asks.
     """
 
     def __init__(self, store: Store, timeout_s: float, *, share_commits: bool = False) -> None:
@@ -76,7 +76,7 @@ class Commits:
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.pace = Pace(store.backend.commit_interval_s)
-        self.sharing = Sharing(store, self.slots.writer) if share_commits else None
+        self.sharing = Sharing(store, self.slots.writer) if share_commits and store.backend.takes_asks else None
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:

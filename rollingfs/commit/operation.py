@@ -83,8 +83,8 @@ class Sent:
 
     def _is_another(self, found: Header | None) -> bool:
         """Whether a header is of another segment than the attempt replaces, and than the attempt makes."""
-        before = [loaded.header for loaded in (self.base, self.seen) if loaded is not None]
-        ours = {header.segment for header in (*before, self.wanted) if header is not None}
+        assert self.base is not None  # a store where segments move takes no asks
+        ours = {header.segment for header in (self.base.header, self.wanted) if header is not None}
         return found is not None and found.segment not in ours
 
 

@@ -85,7 +85,8 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         days; or another local file or folder, of this user only.
     share_commits
         Whether appends without conditions share commits with other processes that chose so: for two or more that append
-        to one segment all the time. A process that dies may leave an append that appears up to 10 s later.
+        to one segment of an object store all the time; a disk ignores it. A process that dies may leave an append that
+        appears up to 10 s later.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock

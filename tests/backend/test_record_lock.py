@@ -6,16 +6,18 @@ import contextlib
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import record_lock
+from rollingfs.backend.local import bell, record_lock
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.testing import run
 from tests.support.descriptors import opened_below
@@ -211,3 +213,125 @@ def test_a_holder_removes_its_own_file_and_no_other(tmp_path):
         lock.path = str(elsewhere)
         lock.remove_file()
         assert not elsewhere.exists()
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once somebody waits for a lock; no pause ends by itself before the waiter gives up."""
+    if bell.take_bell() is None:
+        pytest.skip("this system has no bell")
+    begun, wait = threading.Event(), bell.Bell.wait
+
+    def noted(self: bell.Bell, seconds: float) -> bool:
+        if seconds:
+            begun.set()
+        return wait(self, seconds)
+
+    monkeypatch.setattr(bell.Bell, "wait", noted)
+    monkeypatch.setattr(record_lock, "PAUSE_S_MIN", 10.0**6)
+    monkeypatch.setattr(record_lock, "PAUSE_S_MAX", 10.0**6)
+    return begun
+
+
+def _lock_in_thread(path: str) -> tuple[threading.Thread, threading.Event]:
+    acquired = threading.Event()
+
+    def acquire() -> None:
+        with record_lock.record_lock(path, time.monotonic() + 100 * WAIT_S):
+            acquired.set()
+
+    thread = threading.Thread(target=acquire, daemon=True)
+    thread.start()
+    return thread, acquired
+
+
+@pytest.mark.parametrize("ending", ["release", "remove", "rename"])
+def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiting: threading.Event, ending: str) -> None:
+    path = f"{tmp_path}/lock"
+    lock = record_lock.record_lock(path)
+    lock.acquire()
+    thread, acquired = _lock_in_thread(path)
+    assert waiting.wait(WAIT_S)
+    assert not acquired.is_set()
+    if ending == "rename":
+        os.rename(path, f"{tmp_path}/elsewhere")
+    else:
+        if ending == "remove":
+            lock.remove_file()
+        lock.release()
+    assert acquired.wait(WAIT_S), "it waits for the end of its pause"
+    thread.join()
+    lock.release()
+
+
+def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path: Path, waiting: threading.Event) -> None:
+    def interrupt() -> None:
+        waiting.wait(WAIT_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = set(bell._open)
+    with record_lock.record_lock(f"{tmp_path}/lock"):
+        held = set(record_lock._held)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            record_lock.record_lock(f"{tmp_path}/lock").acquire()
+        thread.join()
+        assert record_lock._held == held
+    assert bell._open <= before
+    assert record_lock._locks_of_thread() == []
+
+
+def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path: Path, waiting: threading.Event) -> None:
+    before, threads = set(bell._open), threading.active_count()
+    with record_lock.record_lock(f"{tmp_path}/lock"):
+        with pytest.raises(LockedError):
+            record_lock.record_lock(f"{tmp_path}/lock", time.monotonic() + 0.05).acquire()
+        assert waiting.is_set()
+        assert len(record_lock._held) == 1
+    assert bell._open <= before
+    assert threading.active_count() == threads
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_takes_no_notes_of_its_parents_bells(tmp_path: Path, waiting: threading.Event) -> None:
+    path = f"{tmp_path}/lock"
+    lock = record_lock.record_lock(path)
+    lock.acquire()
+    thread, acquired = _lock_in_thread(path)
+    assert waiting.wait(WAIT_S)
+    child = os.fork()
+    if child == 0:
+        files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        bells = [file for file in files if os.path.islink(file) and "inotify" in os.readlink(file)]
+        os._exit(len(bell._open) + len(bell._free) + len(bells))
+    assert os.waitpid(child, 0)[1] == 0
+    lock.release()
+    assert acquired.wait(WAIT_S)
+    thread.join()
+
+
+def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_lock, "take_bell", lambda: None)
+    slept, sleep = threading.Event(), time.sleep
+    monkeypatch.setattr(record_lock.time, "sleep", lambda seconds: (slept.set(), sleep(seconds)))
+    lock = record_lock.record_lock(f"{tmp_path}/lock")
+    lock.acquire()
+    thread, acquired = _lock_in_thread(f"{tmp_path}/lock")
+    assert slept.wait(WAIT_S)
+    lock.release()
+    assert acquired.wait(WAIT_S)
+    thread.join()
+
+
+@needs_ofd_locks
+def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path: Path) -> None:
+    late: list[int] = []
+    for is_removed in (False, True):
+        lock = record_lock.record_lock(f"{tmp_path}/lock", close=late.append)
+        lock.acquire()
+        if is_removed:
+            lock.remove_file()
+        lock.release()
+        assert len(late) == is_removed
+    record_lock.close_locks(late)

@@ -111,7 +111,7 @@ def test_a_listing_shows_who_has_asked_of_late(files: AskFiles, store: Scripted)
 def test_a_listing_without_a_time_shows_no_dead_either(
     files: AskFiles, store: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a disk, through obstore and in some clouds, a listing does not say what time it is there."""
+    """Through obstore and in some clouds, a listing does not say what time it is there."""
     lists = store.list_prefix
 
     async def timeless(folder: str, prefix: str) -> Listing:

@@ -474,13 +474,6 @@ def test_an_append_whose_segment_was_made_anew_from_nothing_is_told_as_unknown(w
     assert world.content.strip(b"x") == b""
 
 
-def test_on_a_store_that_leaves_no_tombstones_an_asker_waits_beside_other_commits(world: World) -> None:
-    world.asking.removes_whole = True
-    world.while_it_waits(lambda: drive(world.other.segments.append(PATH, b"x")))
-    world.while_it_waits(world.carry)
-    assert world.ask() == len(b"...x")
-
-
 def test_an_append_that_was_overwritten_and_not_carried_goes_on_by_its_line_of_before(world: World) -> None:
     world.while_it_waits(lambda: drive(world.other.segments.overwrite(PATH, b"new")))
     world.while_it_waits(world.carry)

@@ -36,7 +36,7 @@ def steps(model: Model, world: World, index: int) -> Steps:
 
 
 MOVED = Header("M", 9, lines=frozenset(Line(writer, 0, 1) for writer in range(3)))
-"""A header that a disk moves here from another name, with the lines that writers have there."""
+"""A header that another program moves here from another name, with the lines that writers have there."""
 
 
 @dataclass(frozen=True)

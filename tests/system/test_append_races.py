@@ -18,16 +18,10 @@ from tests.support.races import Arena, Member, Race
 from tests.support.servers import new_bucket
 
 TURNS, ASKS = Member(), Member(shares=True)
-WAYS: dict[str, tuple[Member, ...]] = {
-    "asks": (ASKS,),
-    "asks beside turns": (ASKS, TURNS, ASKS),
-}
+WAY = (ASKS, TURNS, ASKS)
 """How processes commit; those of a race are of these kinds in turn. For turns alone there is `test_processes`."""
-EVENTS = 6
 
 pytestmark = pytest.mark.timeout(900)  # a machine that does much else
-
-way = pytest.mark.parametrize("way", WAYS.values(), ids=list(WAYS))
 
 
 def cast(way: tuple[Member, ...], count: int, **changes: Any) -> list[Member]:
@@ -39,7 +33,7 @@ def others(way: tuple[Member, ...], *roles: str) -> list[Member]:
     return [replace(way[index % len(way)], role=role, pause_s=0.05) for index, role in enumerate(roles)]
 
 
-def turmoil(race: Race, way: tuple[Member, ...], count: int, events: int = EVENTS) -> None:
+def turmoil(race: Race, way: tuple[Member, ...], count: int, events: int) -> None:
     """Kill or stop one process after the other, until each event has been survived; then seal."""
     race.join(*cast(way, count), *others(way, "truncate", "guarded", "look"))
     race.all_go_on(race.living)
@@ -107,30 +101,23 @@ def test_a_killed_process_harms_nobody(disk: Arena, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@way
-@pytest.mark.parametrize("count", [2, 8])
-def test_a_race_on_disk(disk: Arena, tmp_path: Path, way: tuple[Member, ...], count: int) -> None:
+@pytest.mark.parametrize("count", [2, 8, 16])
+def test_a_race_on_disk(disk: Arena, tmp_path: Path, count: int) -> None:
+    """Some ask for commits that are shared, which a disk ignores."""
     with Race(disk, tmp_path, seed=count) as race:
-        turmoil(race, way, count)
-
-
-@pytest.mark.slow
-def test_a_race_of_sixteen_processes_on_disk(disk: Arena, tmp_path: Path) -> None:
-    with Race(disk, tmp_path) as race:
-        turmoil(race, WAYS["asks beside turns"], 16, events=4)
+        turmoil(race, WAY, count, events=4)
 
 
 @pytest.mark.slow
 def test_a_race_on_a_store(store: Arena, tmp_path: Path) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, WAYS["asks beside turns"], 5, events=4)
+        turmoil(race, WAY, 5, events=4)
 
 
 @pytest.mark.slow
 def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(seaweed: dict[str, Any], tmp_path: Path) -> None:
-    way = WAYS["asks beside turns"]
     with Race(_s3(seaweed), tmp_path) as race:
-        race.join(*cast(way, 4), *others(way, "hold", "look"))
+        race.join(*cast(WAY, 4), *others(WAY, "hold", "look"))
         race.all_go_on(race.living, 2)
         for _ in range(3):
             [owner] = race.of("hold")

@@ -258,9 +258,6 @@ class LocalBackend(Backend):
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
 
-    async def put(self, path: str, data: Buffer) -> None:
-        disk.write_over(path, data, self.sync)
-
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)

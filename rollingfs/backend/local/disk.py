@@ -28,7 +28,6 @@ NEW_FILE_MODE = 0o666
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-_OVER_FLAGS = _READ_FLAGS | os.O_WRONLY | os.O_CREAT
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
@@ -270,57 +269,13 @@ def make_folders(path: str, sync: bool) -> None:
             flush_entries_of(path)
 
 
-def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE, flags: int = _NEW_FLAGS) -> int:
+def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
     """Open a new file for writing, its parents made; the umask applies to `mode`."""
     while True:
         try:
-            return open_file(path, flags, mode)
+            return open_file(path, _NEW_FLAGS, mode)
         except FileNotFoundError:  # the folder is missing; perhaps another process has just removed it
             make_folders(os.path.dirname(path), sync)
-
-
-def write_over(path: str, data: Buffer, sync: bool) -> None:
-    """Write a small file over the one of its name, in place: a new file would wait for the disk's journal.
-
-    1. Clear the head. From now on, no reader takes the file for whole.
-    2. Write what follows the head.
-    3. Write the head.
-
-    A reader that finds the same head before and after all the rest (`check_whole`) has the bytes that belong to it.
-    The file must not begin with a zero byte.
-    """
-    descriptor = open_new(path, sync, flags=_OVER_FLAGS)
-    try:
-        view = memoryview(data).cast("B")
-        head, rest = view[:TOKEN_HEAD_BYTES], view[TOKEN_HEAD_BYTES:]
-        size = os.fstat(descriptor).st_size
-        if size:
-            _write_at(descriptor, bytes(min(size, TOKEN_HEAD_BYTES)), 0)
-        _write_at(descriptor, rest, len(head))
-        if size > len(view):
-            os.ftruncate(descriptor, len(view))
-        _write_at(descriptor, head, 0)
-    finally:
-        os.close(descriptor)
-
-
-def check_whole(path: str, descriptor: int, data: bytes) -> None:
-    """Refuse what was read of an open file while `write_over` wrote it.
-
-    Raises
-    ------
-    OSError
-        It was being written.
-    """
-    head, size = data[:TOKEN_HEAD_BYTES], os.fstat(descriptor).st_size
-    # the head last: if it is the same, no write has begun since the first byte was read, and the size is that of `data`
-    if size != len(data) or head.startswith(b"\0") or read_exactly(descriptor, 0, len(head)) != head:
-        raise OSError(errno.EAGAIN, "The file is being written; read it again", path)
-
-
-def _write_at(descriptor: int, data: Buffer, start: int) -> None:
-    os.lseek(descriptor, start, os.SEEK_SET)
-    write_all(descriptor, [data])
 
 
 @contextlib.contextmanager

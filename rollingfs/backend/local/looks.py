@@ -48,8 +48,6 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
     """The content of an open file, up to what the format allows for its name."""
     size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
     data = disk.read_exactly(descriptor, 0, size)
-    if os.path.basename(path).startswith(names.ASK_PREFIX):
-        disk.check_whole(path, descriptor, data)  # its writer writes it in place
     return Blob(data, disk.make_token(status, data), date_of(path, status))
 
 

@@ -4,8 +4,8 @@ Java takes POSIX record locks, which `flock` does not see. A POSIX record lock e
 process, and is lost when the process closes *any* descriptor of the file. A lock of the open file description
 (`F_OFD_SETLK`) has neither fault, and conflicts with both kinds.
 
-A waiting process asks for the lock again and again. It could not give up a request that waits in the kernel, and the
-process that holds the lock may be stopped for ever.
+A process that waits for the lock tries again when a bell rings (`bell`), and after pauses. It could not give up a
+request that waits in the kernel, and the process that holds the lock may be stopped for ever.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend.local import nofollow
+from rollingfs.backend.local.bell import Bell, take_bell
 from rollingfs.errors import LockedError
 
 try:
@@ -31,8 +32,9 @@ except ImportError:  # Windows
 HAS_RECORD_LOCKS = fcntl is not None
 WAIT_S_MAX = 60.0
 """A caller without a deadline of its own waits for a lock this long."""
-POLL_S_MIN = 0.0005
-POLL_S_MAX = 0.02
+PAUSE_S_MIN = 0.0005
+PAUSE_S_MAX = 0.02
+"""Longest pause from one try to the next, where no bell rings."""
 _HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
 _LOCK_MODE = 0o666
 _BUSY = {errno.EAGAIN, errno.EACCES}
@@ -88,23 +90,39 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 class _Wait:
-    """The pauses of a caller that waits for a lock, until its deadline."""
+    """The tries of a caller that waits for a lock, until its deadline."""
 
     def __init__(self, path: str, until_s: float | None) -> None:
         self._path = path
         self._began_s = time.monotonic()
         self._until_s = self._began_s + WAIT_S_MAX if until_s is None else until_s
-        self._pause_s = POLL_S_MIN
+        self._pause_s = PAUSE_S_MIN
+        self._bell: Bell | None = None
 
     @property
     def left_s(self) -> float:
         return max(self._until_s - time.monotonic(), 0.0)
 
+    def watch(self) -> None:
+        """From now on, a release of the lock ends a pause."""
+        self._bell = self._bell or take_bell()
+        if self._bell is not None:
+            self._bell.hang(self._path)
+
     def pause(self) -> None:
         if not self.left_s:
             raise self.over()
-        time.sleep(min(self._pause_s * random.uniform(0.5, 1.5), self.left_s))
-        self._pause_s = min(2 * self._pause_s, POLL_S_MAX)
+        pause_s = min(self._pause_s * random.uniform(0.5, 1.5), self.left_s)
+        has_rung = self._bell is not None and self._bell.wait(pause_s)
+        if self._bell is None:
+            time.sleep(pause_s)
+        self._pause_s = PAUSE_S_MIN if has_rung else min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def end(self, *, is_locked: bool) -> None:
+        """Give the bell back; after an error, the system may take its time to close it."""
+        bell, self._bell = self._bell, None
+        if bell is not None and is_locked:
+            bell.give_back()
 
     def over(self) -> LockedError:
         waited_s = time.monotonic() - self._began_s
@@ -176,9 +194,12 @@ class record_lock:  # noqa: N801 - used as a function
         while True:
             self._descriptor = nofollow.open_file(self.path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
             _held.add(self._descriptor)
-            while not (is_locked := _locks(self._descriptor)) and _is_still(self._descriptor, self.path):
-                self._wait.pause()
+            if not (is_locked := _locks(self._descriptor)):
+                self._wait.watch()  # before the next try: the lock may be given back meanwhile
+                while not (is_locked := _locks(self._descriptor)) and _is_still(self._descriptor, self.path):
+                    self._wait.pause()
             if is_locked and _is_still(self._descriptor, self.path):
+                self._wait.end(is_locked=True)
                 return
             self._close()
 
@@ -190,6 +211,7 @@ class record_lock:  # noqa: N801 - used as a function
     def release(self) -> None:
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""
         self._close()
+        self._wait.end(is_locked=False)
         mutex, self._mutex = self._mutex, None
         if mutex is not None:
             mutex.release()
@@ -204,7 +226,8 @@ class record_lock:  # noqa: N801 - used as a function
             _unlock(descriptor)
         finally:
             self._descriptor = None
-            self._close_file(descriptor)
+            # those who wait for a file that has its name still wait for its close
+            (_close_lock if os.fstat(descriptor).st_nlink else self._close_file)(descriptor)
 
 
 def _close_lock(descriptor: int) -> None:

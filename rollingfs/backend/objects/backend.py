@@ -49,6 +49,7 @@ class ObjectBackend(Backend):
     has_metadata = True
     has_clock = True
     can_copy = True
+    takes_asks = True
 
     def __init__(self, service: Service) -> None:
         self.service = service

@@ -89,7 +89,7 @@ class Share:
         calls: list[Callable[[], Awaitable[str | None]]] = [send]
         if header is not None and others.must_list:
             calls.append(partial(self._aside, partial(self._list, header)))
-        if header is not None and self._runtime.is_async and self._leads:
+        if header is not None and self._leads:
             calls.append(partial(self._aside, partial(self._read_ahead, header, carried)))
         try:
             token = (await self._runtime.gather(calls, len(calls)))[0] if len(calls) > 1 else await call

@@ -1,0 +1,94 @@
+"""A bell that rings when the lock of a file may be free: Linux tells who watches a file that somebody has closed it.
+
+Closing and renaming a lock's file ring it; so does the death of the process that has the file open. What other hosts do
+on a shared disk does not, so a waiter has pauses of its own as well. Other systems have no bell.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import select
+from typing import Any
+
+BELLS_FREE_MAX = 4
+"""A process keeps so many bells for its next waits: the system takes some 8 ms to close one."""
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_EVENTS = 0x8 | 0x10 | 0x800
+"""A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
+_NOTES_BYTES = 4096
+
+_free: list[Bell] = []
+_open: set[int] = set()
+
+
+def _after_fork_in_child() -> None:
+    """Close the copies of the parent's bells: they would take its notes away."""
+    _free.clear()
+    while _open:
+        os.close(_open.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Bell:
+    """A bell for one waiting thread; `hang` it at one file after the other."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        _open.add(descriptor)
+        self._watch = -1
+        self._notes = select.poll()
+        self._notes.register(descriptor, select.POLLIN)
+
+    def __del__(self) -> None:
+        if self._descriptor in _open:
+            _open.discard(self._descriptor)
+            os.close(self._descriptor)
+
+    def hang(self, path: str) -> None:
+        """Let it ring for this file. If the system refuses, it rings for none."""
+        self.take_down()
+        self._watch = _system().inotify_add_watch(self._descriptor, os.fsencode(path), _EVENTS)
+
+    def take_down(self) -> None:
+        """Let it ring for no file."""
+        if self._watch >= 0:
+            _system().inotify_rm_watch(self._descriptor, self._watch)
+            self._watch = -1
+            self.wait(0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it rings, at most so long; whether it rang. The system frees a dead process's locks just after."""
+        has_rung = bool(self._notes.poll(seconds * 1000))
+        if has_rung:
+            os.read(self._descriptor, _NOTES_BYTES)
+        return has_rung
+
+    def give_back(self) -> None:
+        """Keep it for another wait of this process; the caller forgets it."""
+        self.take_down()
+        if len(_free) < BELLS_FREE_MAX:
+            _free.append(self)
+
+
+def take_bell() -> Bell | None:
+    """A bell that nobody else uses; None where the system has none, or no more of them."""
+    try:
+        return _free.pop()
+    except IndexError:
+        pass
+    system = _system()
+    descriptor = -1 if system is None else system.inotify_init1(_FLAGS)
+    return Bell(descriptor) if descriptor >= 0 else None
+
+
+@functools.cache
+def _system() -> Any:
+    """The system's library, if it can watch files (Linux's can)."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "inotify_init1") else None
