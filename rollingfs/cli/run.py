@@ -35,12 +35,12 @@ def run(
         str, typer.Option(metavar="TIME", help="As --grace of consolidate: leave joined files to readers.")
     ] = "10min",
 ) -> None:
-    """Apply retention, consolidation, offload policies and collection to all below FOLDER, until stopped.
+    """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
     One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
     do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
 
-    With --json: round, name, stream, dropped_bytes, deleted, joined_chunks, joined_to, joined_bytes,
+    With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
     write_amplification, chunks, moved_bytes, files, collected_bytes and failed of each, on a line of its own; then the
     sums, as name null with streams, segments and seconds.
     """
@@ -172,6 +172,8 @@ def _said(one: Upkept) -> str:
     if one.dropped_bytes or one.deleted:
         gone = f" with {count_text(len(one.deleted), 'segment')}" if one.deleted else ""
         parts.append(f"retention dropped {one.dropped_bytes:,} bytes{gone}")
+    if one.rolled:
+        parts.append(f"{count_text(one.rolled, 'idle tail')} made a chunk")
     if joined.replaced:
         parts.append(
             f"{count_text(joined.replaced, 'chunk')} of {joined.bytes:,} bytes joined to {joined.written:,} "

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import EVERY_DEFAULT, RetentionPolicy
+from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 
 commands = Commands("Streams")
@@ -111,14 +111,19 @@ def retain(
     session: Session,
     stream: StreamPath,
     by_size: Annotated[
-        str | None, typer.Option(metavar="MIN", help="From now on keep the newest MIN bytes, like 10GiB.")
+        str | None, typer.Option(metavar="SIZE", help="From now on keep the newest bytes, like 10GiB.")
     ] = None,
     by_time: Annotated[
-        str | None, typer.Option(metavar="MIN", help="From now on keep the bytes of the last MIN, like 7d.")
+        str | None,
+        typer.Option(metavar="TIME", help="From now on keep bytes so long, like 7d; with --by-size, no more."),
     ] = None,
     max_: Annotated[
         str | None, typer.Option("--max", metavar="MAX", help="Keep what subscribers have not read up to MAX.")
     ] = None,
+    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The same, as bytes.")] = None,
+    max_time: Annotated[str | None, typer.Option(metavar="TIME", help="The same, as a time.")] = None,
+    min_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Keep the newest bytes in any case.")] = None,
+    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Keep bytes so long in any case.")] = None,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Take a cut that often (30min).")] = None,
     align: Align = None,
     dry_run: Annotated[
@@ -129,9 +134,10 @@ def retain(
     """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
 
     --by-size or --by-time store a policy first; if its first run would drop more than half of the stream, they ask, or
-    need --yes. With --json: what the run did.
+    need --yes. With both, the one counts that asks for more to go. With --json: what the run did.
     """
-    policy = _policy(by_size, by_time, max_, every, align)
+    limits = {"min_age": min_time, "min_bytes": min_size, "max_age": max_time, "max_bytes": max_size}
+    policy = _policy(by_size, by_time, max_, limits, every, align)
     place = session.place(stream)
     found = place.fs.stream(place.path)
     stored = found.retention
@@ -180,22 +186,33 @@ def _report(session: Session, stream: str, path: str, did: Retained) -> None:
 
 
 def _policy(
-    by_size: str | None, by_time: str | None, max_: str | None, every: str | None, align: str | None
+    by_size: str | None,
+    by_time: str | None,
+    most: str | None,
+    limits: dict[str, str | None],
+    every: str | None,
+    align: str | None,
 ) -> RetentionPolicy | None:
-    if by_size is not None and by_time is not None:
-        raise WrongUsage("--by-size and --by-time are two policies: give one of them")
     if by_size is None and by_time is None:
-        if max_ is not None or every is not None or align is not None:
-            raise WrongUsage("--max, --every and --align are parts of a policy: give --by-size or --by-time with them")
+        if any(given is not None for given in (most, *limits.values(), every, align)):
+            raise WrongUsage("limits, --every and --align are parts of a policy: give --by-size or --by-time with them")
         return None
-    delimiter = _delimiter(align)
-    times = {"--by-time": by_time, "--max": None if by_time is None else max_, "--every": every}
+    if by_size is not None and by_time is not None:
+        if most is not None:
+            raise WrongUsage(
+                "--max means bytes or a time: with both --by-size and --by-time, give --max-size, --max-time"
+            )
+        kept: dict[str, Any] = {"keep_age": by_time, "keep_bytes": by_size}
+    elif by_size is not None:
+        kept = {"min_bytes": by_size, "max_bytes": most}
+    else:
+        kept = {"min_age": by_time, "max_age": most}
+    fields = kept | {name: given for name, given in limits.items() if given is not None}
+    times = {"--by-time": by_time, "--max": None if by_time is None else most, "--every": every}
+    times |= {"--min-time": limits["min_age"], "--max-time": limits["max_age"]}
     for option, text in times.items():
         value_of(option, text, parse_duration)
     try:
-        if by_size is not None:
-            return RetentionPolicy.by_size(by_size, max_, every or EVERY_DEFAULT, align=delimiter)
-        assert by_time is not None
-        return RetentionPolicy.by_time(by_time, max_, every or EVERY_DEFAULT, align=delimiter)
+        return RetentionPolicy(**fields, every=every, align=_delimiter(align))
     except ValueError as error:
         raise WrongUsage(str(error)) from error

@@ -92,28 +92,35 @@ async def retention(call: Call) -> Any:
 @operation("PUT", "streams", "retention")
 async def set_retention(
     call: Call,
-    by: str | None = None,
-    min: Amount | None = None,
-    max: Amount | None = None,
-    every: Amount = "30min",
+    min_age: Amount | None = None,
+    min_bytes: Amount | None = None,
+    keep_age: Amount | None = None,
+    keep_bytes: Amount | None = None,
+    max_age: Amount | None = None,
+    max_bytes: Amount | None = None,
+    every: Amount | None = None,
 ) -> Any:
     """Store how much of a stream is kept; without a field, that everything is.
 
     Parameters
     ----------
-    by
-        size or time.
-    min
-        Bytes or seconds that are kept.
-    max
-        The most that is kept for subscribers.
+    min_age, min_bytes
+        Seconds and bytes that stay in any case.
+    keep_age, keep_bytes
+        What has been read goes as soon as one of them asks for it.
+    max_age, max_bytes
+        The same, for what has not been read.
     every
         Time between two cuts.
     """
-    make: Any = {"size": RetentionPolicy.by_size, "time": RetentionPolicy.by_time}.get(by or "")
-    if (make is None or min is None) and (by, min, max) != (None, None, None):
-        raise ValueError("a retention needs `by`, which is size or time, and `min`; nothing was changed")
-    await _stream(call)._set_retention(make(min, max, every) if make else None)
+    limits: dict[str, Any] = {
+        "min_age": min_age,
+        "min_bytes": min_bytes,
+        "keep_age": keep_age,
+        "keep_bytes": keep_bytes,
+    }
+    policy = RetentionPolicy(**limits, max_age=max_age, max_bytes=max_bytes, every=every)
+    await _stream(call)._set_retention(policy if policy.as_fields() else None)
     return await retention(call)
 
 

@@ -10,7 +10,7 @@ from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen
 from rollingfs.policy import NO_TIER, OffloadPolicy, RollingPolicy, parse_seconds
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.retention import BY_SIZE
+from rollingfs.stream.retention import RetentionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +92,31 @@ def check_retention(
     if retention is None or asked is None:
         return
     chosen, lag_s = asked.chosen, asked.lag_s
-    unread = math.inf if retention.max is None else retention.max
-    kept = unread if ledger.subscribers else retention.min  # without subscribers, `max` keeps nothing
     by = " by its policy" if is_policy else ""
-    if retention.by == BY_SIZE:
-        if chosen.after_bytes is not None and chosen.after_bytes >= kept:
-            raise ValueError(
-                f"{path}: offload{by} begins {chosen.after_bytes} bytes before the end, but the retention of the "
-                f"stream keeps only {kept:.0f} bytes, so nothing would ever be offloaded; {outcome}"
-            )
-        return
-    if lag_s > kept:
+    kept_bytes, kept_s = _kept(retention, is_read=not ledger.subscribers)
+    if chosen.after_bytes is not None and chosen.after_bytes >= kept_bytes:
         raise ValueError(
-            f"{path}: deletion_lag{by} is {lag_s:.0f} s, but the retention of the stream keeps bytes for {kept:.0f} s: "
-            f"the old files would outlive them; {outcome}, give a shorter deletion_lag"
+            f"{path}: offload{by} begins {chosen.after_bytes} bytes before the end, but the retention of the "
+            f"stream keeps only {kept_bytes:.0f} bytes, so nothing would ever be offloaded; {outcome}"
         )
-    if chosen.after_age_s is not None and chosen.after_age_s >= kept:
+    if lag_s > kept_s:
+        raise ValueError(
+            f"{path}: deletion_lag{by} is {lag_s:.0f} s, but the retention of the stream keeps bytes for {kept_s:.0f} "
+            f"s: the old files would outlive them; {outcome}, give a shorter deletion_lag"
+        )
+    if chosen.after_age_s is not None and chosen.after_age_s >= kept_s:
         raise ValueError(
             f"{path}: offload{by} begins after {chosen.after_age_s:.0f} s, but the retention of the stream keeps bytes "
-            f"for {kept:.0f} s, so nothing would ever be offloaded; {outcome}"
+            f"for {kept_s:.0f} s, so nothing would ever be offloaded; {outcome}"
         )
+
+
+def _kept(retention: RetentionPolicy, *, is_read: bool) -> tuple[float, float]:
+    """The bytes and the seconds that a retention keeps at most; without a limit of a kind, that kind is endless."""
+    age_s, size = retention.max_age, retention.max_bytes
+    if is_read:
+        age_s, size = retention.of_read or (retention.min_age, retention.min_bytes)
+    return math.inf if size is None else size, math.inf if age_s is None else age_s
 
 
 def check_policy(path: str, policies: Policies, ledger: Ledger, outcome: str) -> None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from rollingfs.policy import BYTES_MAX, MAX_AGE_S_MAX, parse_bytes, parse_seconds
 from rollingfs.stream.cut import StreamCut
 
-EVERY_DEFAULT = "30min"
-BY_SIZE = "size"
-BY_TIME = "time"
+EVERY_S_DEFAULT = 1800.0
 CUTS_KEPT_MAX = 2048
 """Beyond this number cuts are dropped. Retention gets coarser, and `min` still holds."""
 OFFSETS_KEPT_MAX = 2**20
@@ -28,96 +26,130 @@ AHEAD_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True, init=False)
 class RetentionPolicy:
-    """How much of a stream a run of retention leaves. `by_size` and `by_time` make a policy.
+    """How much of a stream a run of retention leaves, by time, by size, or by both. Each field may be left out.
 
-    Without subscribers, a run trims to the newest cut that still retains `min`. With subscribers, it does not trim
-    beyond the least of the cuts that they published, unless that retains more than `max`: then it trims to the oldest
-    cut that leaves no more than `max`. A run never chooses a cut that would leave less than `min`.
+    What subscribers have read goes as soon as one of `keep_age` and `keep_bytes` asks for it. Without subscribers,
+    everything counts as read. What they have not read goes as soon as one of `max_age` and `max_bytes` asks for it;
+    without both, never. Nothing goes that one of `min_age` and `min_bytes` keeps, which come first. With neither
+    `keep_age` nor `keep_bytes`, what has been read goes as soon as the minima let it; without minima, as the unread.
+    ``RetentionPolicy(keep_age="7d", keep_bytes="1TB")`` keeps 7 days, at most 1 TB.
+
+    Parameters
+    ----------
+    min_age, min_bytes
+        Seconds (or text like ``"7d"``), bytes (or text like ``"10GiB"``): bytes that are not older, and the newest
+        bytes, stay in any case.
+    keep_age, keep_bytes
+        What has been read goes once it is older, or once so many newer bytes lie behind it.
+    max_age, max_bytes
+        The same, for what has not been read.
+    every
+        Seconds (or text like ``"30min"``, the default) between two cuts.
+    align
+        Cut only behind this delimiter, so that no record is cut in two.
+
+    Raises
+    ------
+    ValueError
+        A value is outside its range, or a minimum exceeds what is to be kept.
     """
 
-    by: str
-    """``"size"`` (then `min` and `max` are bytes) or ``"time"`` (seconds)."""
-    min: float
-    max: float | None
-    every: float
-    """Minimum age in seconds of the last cut before a run takes a new one."""
+    min_age: float | None
+    min_bytes: int | None
+    keep_age: float | None
+    keep_bytes: int | None
+    max_age: float | None
+    max_bytes: int | None
+    every: float | None
     align: bytes | None
-    """Delimiter behind which cuts lie, so that they cut no record in two."""
 
     def __init__(
-        self, by: str, min: float, max: float | None = None, every: float = 1800.0, align: bytes | None = None
+        self,
+        *,
+        min_age: float | str | None = None,
+        min_bytes: int | str | None = None,
+        keep_age: float | str | None = None,
+        keep_bytes: int | str | None = None,
+        max_age: float | str | None = None,
+        max_bytes: int | str | None = None,
+        every: float | str | None = None,
+        align: bytes | None = None,
     ) -> None:
-        if by not in (BY_SIZE, BY_TIME):
-            raise ValueError(f"retention by {by!r}: it must be by 'size' or by 'time'")
-        most = BYTES_MAX if by == BY_SIZE else MAX_AGE_S_MAX
-        if not 0 <= min <= most:
-            raise ValueError(f"min is {min}: it must be at least 0, at most {most:.0f}")
-        if max is not None and not min <= max <= most:
-            raise ValueError(f"max is {max}: it must be at least min, which is {min}, at most {most:.0f}")
-        if not 0 <= every <= MAX_AGE_S_MAX:
-            raise ValueError(f"every is {every}: it must be at least 0 seconds, at most {MAX_AGE_S_MAX:.0f}")
+        ages = {"min_age": min_age, "keep_age": keep_age, "max_age": max_age}
+        sizes = {"min_bytes": min_bytes, "keep_bytes": keep_bytes, "max_bytes": max_bytes}
+        for group, parse, most in ((ages, parse_seconds, MAX_AGE_S_MAX), (sizes, parse_bytes, float(BYTES_MAX))):
+            before, least = "0", 0.0
+            for name, given in group.items():
+                value = None if given is None else parse(given)
+                if value is not None and not least <= value <= most:
+                    raise ValueError(
+                        f"{name} is {value}: it must be at least {before} ({least:.0f}), at most {most:.0f}"
+                    )
+                before, least = (before, least) if value is None else (name, value)
+                object.__setattr__(self, name, value)
+        pause = None if every is None else parse_seconds(every)
+        if pause is not None and not 0 <= pause <= MAX_AGE_S_MAX:
+            raise ValueError(f"every is {pause}: it must be at least 0 seconds, at most {MAX_AGE_S_MAX:.0f}")
         if align == b"":
             raise ValueError(f"align is {align!r}: it must be a delimiter, for example b'\\n'")
-        for name, value in (("by", by), ("min", min), ("max", max), ("every", every), ("align", align)):
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "every", pause)
+        object.__setattr__(self, "align", align)
 
     @classmethod
     def by_size(
         cls,
         min: int | str,
         max: int | str | None = None,
-        every: float | str = EVERY_DEFAULT,
+        every: float | str | None = None,
         *,
         align: bytes | None = None,
     ) -> RetentionPolicy:
-        """Keep the newest `min` bytes, and unread ones up to `max`.
-
-        Parameters
-        ----------
-        min, max
-            Bytes, or text like ``"10GiB"``; without `max` nothing unread is ever dropped.
-        every
-            Seconds, or text like ``"30min"``, between two cuts.
-        align
-            Cut only behind this delimiter.
-        """
-        most = None if max is None else parse_bytes(max)
-        return cls(BY_SIZE, parse_bytes(min), most, parse_seconds(every), align)
+        """Keep the newest `min` bytes, and unread ones up to `max`: `min_bytes` and `max_bytes`."""
+        return cls(min_bytes=min, max_bytes=max, every=every, align=align)
 
     @classmethod
     def by_time(
         cls,
         min: float | str,
         max: float | str | None = None,
-        every: float | str = EVERY_DEFAULT,
+        every: float | str | None = None,
         *,
         align: bytes | None = None,
     ) -> RetentionPolicy:
-        """Keep the bytes of the last `min` seconds, and unread bytes for up to `max`.
+        """Keep the bytes of the last `min` seconds, and unread bytes for up to `max`: `min_age` and `max_age`."""
+        return cls(min_age=min, max_age=max, every=every, align=align)
 
-        Parameters
-        ----------
-        min, max
-            Seconds, or text like ``"7d"``; without `max` nothing unread is ever dropped.
-        every
-            Seconds, or text like ``"30min"``, between two cuts.
-        align
-            Cut only behind this delimiter.
-        """
-        most = None if max is None else parse_seconds(max)
-        return cls(BY_TIME, parse_seconds(min), most, parse_seconds(every), align)
+    @property
+    def every_s(self) -> float:
+        """Minimum age in seconds of the last cut before a run takes a new one."""
+        return EVERY_S_DEFAULT if self.every is None else self.every
+
+    @property
+    def of_read(self) -> tuple[float | None, int | None] | None:
+        """The age and the bytes from which on goes what has been read; None if it goes as soon as the minima let it."""
+        if self.keep_age is not None or self.keep_bytes is not None:
+            return self.keep_age, self.keep_bytes
+        return (self.max_age, self.max_bytes) if self.min_age is None and self.min_bytes is None else None
 
     def as_fields(self) -> dict[str, Any]:
-        """The policy as the ledger stores it."""
-        fields: dict[str, Any] = {"by": self.by, "min": self.min, "max": self.max, "every": self.every}
-        return fields | ({} if self.align is None else {"align": self.align.decode("latin-1")})
+        """The fields that are set, by name, as the ledger stores them."""
+        fields = {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
+        return fields if self.align is None else fields | {"align": self.align.decode("latin-1")}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> RetentionPolicy:
-        """The inverse of `as_fields`."""
+        """The inverse of `as_fields`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            A field is unknown, or a value is outside its range.
+        """
         align = fields.get("align")
-        marked = None if align is None else align.encode("latin-1")
-        return cls(fields["by"], fields["min"], fields["max"], fields["every"], marked)
+        return cls(**{**fields, "align": None if align is None else align.encode("latin-1")})
+
+
+FIELDS = tuple(field.name for field in fields(RetentionPolicy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,44 +219,76 @@ def choose(
     now
         Seconds since 1970.
     """
-    kept = [(cut.at, positions(cut, extents)) for cut in sorted(cuts, key=lambda cut: cut.at)]
-    allowed = [(at, place) for at, place in kept if _left(policy, at, place, extents, now) >= policy.min]
+    kept = [Kept(now - cut.at, positions(cut, extents), extents) for cut in sorted(cuts, key=lambda cut: cut.at)]
+    allowed = [cut for cut in kept if cut.leaves(policy.min_age, policy.min_bytes)]
     if not allowed:
         return {name: extent.start for name, extent in extents.items()}
-    newest = allowed[-1][1]
+    newest = allowed[-1].place
+    target = _goes(policy, allowed, extents)
     read = [positions(cut, extents) for cut in subscribers]
-    if not read:
-        return newest
-    target = least([*read, newest])
-    if policy.max is None or not _is_over(policy.max, policy, target, kept, extents, now):
+    if read:
+        target = least([*read, target])
+    if not _is_over(policy, target, kept, extents):
         return target
-    within = [place for at, place in allowed if _left(policy, at, place, extents, now) <= policy.max]
+    within = [cut.place for cut in allowed if not cut.exceeds(policy.max_age, policy.max_bytes)]
     return least([most([target, within[0] if within else newest]), newest])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A cut that a stream keeps, and what a trim to it leaves."""
+
+    age_s: float
+    place: Positions
+    extents: Holdings
+
+    @property
+    def bytes(self) -> int:
+        return bytes_left(self.place, self.extents)
+
+    def leaves(self, age_s: float | None, size: int | None) -> bool:
+        """Whether a trim to it leaves so much of both."""
+        return (age_s is None or self.age_s >= age_s) and (size is None or self.bytes >= size)
+
+    def exceeds(self, age_s: float | None, size: int | None) -> bool:
+        """Whether a trim to it leaves more of one."""
+        return (age_s is not None and self.age_s > age_s) or (size is not None and self.bytes > size)
+
+
+def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -> Positions:
+    """Up to where goes what has been read: as far as the time or the size asks for, whichever asks for more.
+
+    The newest cut that still leaves the age, and the oldest that leaves no more than the bytes. A cut that leaves
+    nothing does not count: the first run of a policy has no other. Without one within the bytes, it is the newest.
+    """
+    if policy.of_read is None:
+        return allowed[-1].place
+    age_s, size = policy.of_read
+    nowhere = {name: extent.start for name, extent in extents.items()}
+    aged = [cut.place for cut in allowed if age_s is not None and cut.age_s >= age_s]
+    target = aged[-1] if aged else nowhere
+    if size is None or bytes_left(nowhere, extents) <= size:
+        return target
+    some = [cut for cut in allowed if cut.bytes or not size]
+    within = [cut.place for cut in some if cut.bytes <= size] or [cut.place for cut in some[-1:]]
+    return most([target, *within[:1]])
 
 
 def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Holdings, now: float) -> set[str]:
     """Segments that a cut which retains enough no longer needs, so that sealed ones may go."""
-    enough = [cut for cut in cuts if _left(policy, cut.at, positions(cut, extents), extents, now) >= policy.min]
+    read_age_s, _ = policy.of_read or (None, None)
+    age_s = max(policy.min_age or 0.0, read_age_s or 0.0)
+    enough = [
+        cut for cut in cuts if Kept(now - cut.at, positions(cut, extents), extents).leaves(age_s, policy.min_bytes)
+    ]
     return {name for name, extent in extents.items() if any(_is_end(cut, name, extent) for cut in enough)}
 
 
-def _left(policy: RetentionPolicy, at: float, place: Positions, extents: Holdings, now: float) -> float:
-    """What a trim to a kept cut leaves: bytes, or seconds, as the policy counts."""
-    return bytes_left(place, extents) if policy.by == BY_SIZE else now - at
-
-
-def _is_over(
-    limit: float,
-    policy: RetentionPolicy,
-    target: Positions,
-    kept: Sequence[tuple[float, Positions]],
-    extents: Holdings,
-    now: float,
-) -> bool:
-    """Whether a trim to `target` would leave more than `limit`."""
-    if policy.by == BY_SIZE:
-        return bytes_left(target, extents) > limit
-    old = [place for at, place in kept if now - at > limit]
+def _is_over(policy: RetentionPolicy, target: Positions, kept: Sequence[Kept], extents: Holdings) -> bool:
+    """Whether a trim to `target` would leave more than `max_age` or `max_bytes`."""
+    if policy.max_bytes is not None and bytes_left(target, extents) > policy.max_bytes:
+        return True
+    old = [cut.place for cut in kept if policy.max_age is not None and cut.age_s > policy.max_age]
     return any(place[name] > target[name] for place in old for name in target)
 
 

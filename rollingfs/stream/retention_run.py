@@ -53,7 +53,7 @@ async def retain(
     members.warn(found.unreadable)
     now, at = await members.times(found)
     taken, failed = None, dict(found.unreadable)
-    if retention.is_due(ledger.cuts, policy.every, now):
+    if retention.is_due(ledger.cuts, policy.every_s, now):
         taken, uncut = await cutter.take(found.views, None, policy.align, at)
         failed |= uncut
     extents = {name: _extent(view) for name, view in found.views.items()}
@@ -112,7 +112,7 @@ class _Plan:
         policy, taken = ledger.retention, self.taken
         if taken is None or policy is None or policy.align != self.policy.align:
             return ledger
-        if not retention.is_due(ledger.cuts, policy.every, self.now):
+        if not retention.is_due(ledger.cuts, policy.every_s, self.now):
             return ledger
         if ledger.cuts:
             last = ledger.cuts[-1]

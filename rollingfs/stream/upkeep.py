@@ -1,4 +1,7 @@
-"""Upkeep of all below a folder: retention, consolidation, offload by policy, collection. No failure stops the rest."""
+"""Upkeep of all below a folder: retention, idle tails, consolidation, offload by policy, collection.
+
+No failure stops the rest.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,24 @@ from rollingfs.client import Client
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
+from rollingfs.format.header import Phase
 from rollingfs.maintenance import Collected, Offloaded
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
+from rollingfs.maintenance.roll import Roller
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.stream_verbs import StreamVerbs
+from rollingfs.write.grow import is_aged
 
 logger = logging.getLogger("rollingfs")
 
 RETAIN = "retain"
+ROLL = "roll"
 CONSOLIDATE = "consolidate"
 OFFLOAD = "offload"
 COLLECT = "collect"
-STEPS = (RETAIN, CONSOLIDATE, OFFLOAD, COLLECT)
+STEPS = (RETAIN, ROLL, CONSOLIDATE, OFFLOAD, COLLECT)
 """In the order in which they are done to a folder."""
 
 
@@ -51,6 +58,8 @@ class Upkept:
     """By retention."""
     deleted: tuple[str, ...] = ()
     """Sealed segments that retention deleted."""
+    rolled: int = 0
+    """Inline tails that became chunks, because they were older than `max_age`."""
     consolidated: Consolidated = Consolidated()  # noqa: RUF009 - it is frozen
     appended_bytes: int = 0
     """All that were ever appended to the segments that were consolidated."""
@@ -78,6 +87,7 @@ class Upkept:
         return {
             "dropped_bytes": self.dropped_bytes,
             "deleted": self.deleted,
+            "rolled": self.rolled,
             "joined_chunks": self.consolidated.replaced,
             "joined_to": self.consolidated.written,
             "joined_bytes": self.consolidated.bytes,
@@ -95,6 +105,7 @@ class Upkept:
             self,
             dropped_bytes=self.dropped_bytes + other.dropped_bytes,
             deleted=self.deleted + other.deleted,
+            rolled=self.rolled + other.rolled,
             consolidated=self.consolidated.plus(other.consolidated),
             appended_bytes=self.appended_bytes + other.appended_bytes,
             written_bytes=self.written_bytes + other.written_bytes,
@@ -199,6 +210,8 @@ class Upkeep:
             That of the folder in which it lies; without, nothing is done but collection.
         """
         result = Upkept(path, is_stream=False)
+        if ROLL in self.steps and ledger is not None:
+            result = result.plus(await self._try(ROLL, path, self._roll))
         if CONSOLIDATE in self.steps and ledger is not None:
             result = result.plus(await self._try(CONSOLIDATE, path, self._consolidate))
         if OFFLOAD in self.steps and ledger is not None:
@@ -220,6 +233,16 @@ class Upkeep:
         did = await StreamVerbs(self.client, self.listings, path).retain()
         failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
         return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
+
+    async def _roll(self, path: str) -> Upkept:
+        loaded = await self.client.headers.load(path)
+        header = loaded.header
+        if not loaded.live or header is None or header.phase is Phase.MERGING:
+            return Upkept(path, is_stream=False)
+        is_due = is_aged(header, self.client.store.now_ms())
+        if is_due:
+            await Roller(self.client.commits).roll(path, header.segment)
+        return Upkept(path, is_stream=False, rolled=int(is_due))
 
     async def _consolidate(self, path: str) -> Upkept:
         loaded = await self.client.headers.load(path)

@@ -47,9 +47,8 @@ async def grow(
     """
     now_ms = files.store.now_ms()
     policy = header.policy
-    # a tail that is dated ahead by so much was begun by a wrong clock: its age is not known
-    aged = policy.max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > policy.max_age * 1000
-    placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all or aged)
+    spill_all = spill_all or is_aged(header, now_ms)
+    placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
     spills = [item.data for item in placed if isinstance(item, Spill)]
@@ -59,6 +58,15 @@ async def grow(
         written = iter(await _each(header, placed, files))
     entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
     return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+
+
+def is_aged(header: Header, now_ms: int) -> bool:
+    """Whether the inline tail is older than the policy allows, so that it becomes a chunk.
+
+    A tail that is dated ahead by so much was begun by a wrong clock: its age is not known.
+    """
+    max_age = header.policy.max_age
+    return max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > max_age * 1000
 
 
 async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles) -> list[Chunk]:

@@ -35,7 +35,7 @@ BYTES_MAX = 64 * 1024 * 1024
 CUT = {"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}
 LEDGER = {
     "rollingfs-stream": 1,
-    "retention": {"by": "size", "min": 1, "max": 5, "every": 600, "align": "x"},
+    "retention": {"min_bytes": 1, "max_bytes": 5, "every": 600, "align": "x"},
     "offload": {"tier": "cold", "after_age": 5.0},
     "trim": {"done": False, "goals": {"p": [9, UUID]}},
     "subscribers": {

@@ -38,9 +38,9 @@ def test_a_cut_of_other_paths_is_refused(client: Client) -> None:
 def test_retention_is_set_and_run(client: Client) -> None:
     filled(client)
     assert client.get("/v1/streams/logs:retention").json() == {"retention": None}
-    assert client.put("/v1/streams/logs:retention", json={"by": "nothing", "min": 1}).status_code == 400
-    found = client.put("/v1/streams/logs:retention", json={"by": "size", "min": "10", "every": 0}).json()
-    assert found["retention"]["min"] == 10
+    assert client.put("/v1/streams/logs:retention", json={"min_bytes": -1}).status_code == 400
+    found = client.put("/v1/streams/logs:retention", json={"min_bytes": "10", "every": 0}).json()
+    assert found["retention"]["min_bytes"] == 10
     assert client.post("/v1/streams/logs:retain", json={"dry_run": True}).status_code == 200
     assert client.post("/v1/streams/logs:retain").json()["size"] == 30
     assert len(client.get("/v1/streams/logs:cuts").json()["cuts"]) == 1

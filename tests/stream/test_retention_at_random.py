@@ -188,10 +188,10 @@ class Model:
         assert policy is not None
         assert after <= before
         assert said in (None, RECORD * len(gone))
-        if policy.by == "size" and gone:
-            assert RECORD * len(after) >= policy.min
-        if policy.by == "time":
-            assert all(now - self.records[one].at >= policy.min for one in chosen)
+        if policy.min_bytes is not None and gone:
+            assert RECORD * len(after) >= policy.min_bytes
+        if policy.min_age is not None:
+            assert all(now - self.records[one].at >= policy.min_age for one in chosen)
         assert all(self.readers <= self.records[one].read for one in gone)
         self.dropped += len(gone)
         self.look()

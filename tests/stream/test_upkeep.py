@@ -97,6 +97,28 @@ def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do(
     assert (again.dropped_bytes, again.offloaded.files, again.files, again.failed) == (0, 0, 0, {})
 
 
+def test_max_age_makes_a_chunk_of_an_idle_tail_also_of_a_sealed_one_and_of_no_other():
+    world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50, max_age=3600))
+    paths = [world.create(f"/root/{name}", [b"tail"]) for name in "ab"]
+    world.seal(paths[1])
+    plain = world.create("/root/never", [b"tail"], policy=RollingPolicy(max_bytes=200, inline_bytes=50))
+    upkeep = Upkeep(world.client)
+
+    def kept() -> int:
+        return total(
+            [one for folder in drive(upkeep.folders("/root", {})) for one in drive(upkeep.keep(folder))]
+        ).rolled
+
+    assert kept() == 0
+    world.clock.now_s += 1800
+    young = world.create("/root/young", [b"tail"])
+    world.clock.now_s += 1801
+    assert (kept(), kept()) == (2, 0)
+    tails = {path: world.header(path).tail for path in [*paths, young, plain]}
+    assert tails == {paths[0]: b"", paths[1]: b"", young: b"tail", plain: b"tail"}
+    assert [world.content(path) for path in tails] == [b"tail"] * 4
+
+
 def test_only_the_steps_that_are_asked_for_are_done():
     world = fill(TieredStore())
     before = world.header(A).start
@@ -142,7 +164,7 @@ def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(
         return is_stopped
 
     assert total(keep(world, is_stopped=after(0))) == total(keep(world, is_stopped=after(0)))
-    did = total(keep(world, is_stopped=after(2)))
+    did = total(keep(world, is_stopped=after(3)))
     assert did.is_cut_short
     assert did.offloaded.files + did.files + did.dropped_bytes > 0
     assert not total(keep(world)).failed

@@ -92,7 +92,7 @@ def lines(source: str, *, aborted: bool) -> Callable[[Store], None]:
 
 def ledger(**fields: object) -> Callable[[Store], None]:
     """The memory of a stream."""
-    whole = {"rollingfs-stream": 1, "retention": {"by": "size", "min": 0, "max": None, "every": 0}, "offload": None}
+    whole = {"rollingfs-stream": 1, "retention": {"min_bytes": 0, "every": 0}, "offload": None}
     whole |= {"trim": {"done": True, "goals": {}}, "subscribers": {}, "segments": [], "cuts": [], **fields}
 
     def leave(store: Store) -> None:
