@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
@@ -90,6 +90,9 @@ class RollingPolicy:
         The header keeps at most this many of the newest bytes (0 to 1 MiB); never more than `max_bytes`.
     consolidate
         Whether upkeep (``rollingfs run``) joins small neighbouring chunks to chunks of about `max_bytes`.
+    own
+        The names of the fields that the segment has itself; the others come from its folders (`fs.set_policy`), and
+        are what those said when the segment was made or last changed by them.
 
     Raises
     ------
@@ -101,6 +104,7 @@ class RollingPolicy:
     max_age: float | None
     inline_bytes: int
     consolidate: bool
+    own: frozenset[str] = field(compare=False, repr=False)
 
     def __init__(
         self,
@@ -108,6 +112,7 @@ class RollingPolicy:
         max_age: float | str | None = None,
         inline_bytes: int | str = INLINE_BYTES_DEFAULT,
         consolidate: bool = True,
+        own: Iterable[str] = (),
     ) -> None:
         size, inline = parse_bytes(max_bytes), parse_bytes(inline_bytes)
         age = None if max_age is None else parse_seconds(max_age)
@@ -123,11 +128,24 @@ class RollingPolicy:
         object.__setattr__(self, "max_age", None if age is None else round(age * 1000) / 1000)
         object.__setattr__(self, "inline_bytes", inline)
         object.__setattr__(self, "consolidate", consolidate)
+        object.__setattr__(self, "own", frozenset(own))
+
+    def as_fields(self) -> dict[str, Any]:
+        """All fields, by name."""
+        return {name: getattr(self, name) for name in ROLLING_FIELDS}
+
+    def inheriting(self, fields: Mapping[str, Any]) -> RollingPolicy:
+        """The policy with these values in the fields that are not its own."""
+        taken = {name: value for name, value in fields.items() if name not in self.own}
+        return RollingPolicy(**{**self.as_fields(), **taken}, own=self.own) if taken else self
 
     @property
     def tail_bytes_max(self) -> int:
         """The longest inline tail: a tail that becomes a chunk must not exceed `max_bytes`."""
         return min(self.inline_bytes, self.max_bytes)
+
+
+ROLLING_FIELDS = tuple(field.name for field in fields(RollingPolicy) if field.name != "own")
 
 
 class Keep(enum.Enum):

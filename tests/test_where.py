@@ -127,6 +127,7 @@ ELSEWHERE = {
     "stream/ledger": "stream/test_stream_verbs",
     "stream/members": "stream/test_stream_verbs",
     "stream/trim": "stream/test_incarnations",
+    "write/inherited": "fs/test_policy_verbs",
     "write/ingest": "write/test_chunk_writer",
 }
 """The test module that tests a core module which has none of its name."""

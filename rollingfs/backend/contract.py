@@ -329,6 +329,10 @@ class Backend(abc.ABC):
     def unstrip(self, path: str) -> str:
         """The URL for a path (``b/k`` is ``s3://b/k``)."""
 
+    def is_shared(self, folder: str) -> bool:
+        """Whether any user of the machine may write into a folder (``/tmp``): what it says counts only in itself."""
+        return False
+
     @abc.abstractmethod
     def root(self, path: str) -> str:
         """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""

@@ -141,7 +141,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 

@@ -11,7 +11,9 @@ from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
+from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import KEEP, OffloadPolicy, RollingPolicy
 
 commands = Commands("Upkeep")
@@ -43,13 +45,21 @@ def policy(
         bool | None,
         typer.Option("--consolidate/--no-consolidate", help="Whether run joins small chunks of the segment (it does)."),
     ] = None,
+    inherit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD", help="Of max_bytes, max_age, inline_bytes, consolidate: leave it to the next level."
+        ),
+    ] = None,
 ) -> None:
     """Show the policies of a segment or folder; with options, change them first.
 
     Of --tier, --after-bytes, --after-age and --lag, those that are given become the offload policy of this level, in
-    place of what it had. What it leaves open, the folder and then the filesystem say.
+    place of what it had. What a level leaves open, the folders say, the nearest first, and then the filesystem. What a
+    folder says of chunks is carried to all segments below it at once.
 
-    With --json: name, rolling, and offload, which counts, as segment, folder and filesystem have it.
+    With --json: name, rolling, offload and retention, which count; what segment, folder and filesystem say of offload;
+    and sources, where each field comes from.
     """
     fields = {"tier": tier, "after_bytes": after_bytes, "after_age": after_age, "deletion_lag": lag}
     given = {name: value for name, value in fields.items() if value is not None}
@@ -67,7 +77,9 @@ def policy(
             "max_age": KEEP if max_age is None else (None if max_age == NEVER else max_age),
             "inline_bytes": inline_bytes,
             "consolidate": consolidate,
+            "inherit": tuple(inherit) if inherit else None,
         }
+        PolicyChange(inherit=changes["inherit"] or ())
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     place = session.place(path)
@@ -75,17 +87,22 @@ def policy(
     if any(value is not None and value is not KEEP for name, value in changes.items() if name != "offload") or (
         changes["offload"] is not KEEP or max_age == NEVER
     ):
-        place.fs.set_policy(place.path, **changes)
+        place.fs.set_policy(place.path, **changes | {"inherit": changes["inherit"] or ()})
     found = place.fs.get_policy(place.path)
-    levels = {"segment": found.segment, "folder": found.folder, "filesystem": found.filesystem}
-    lines = [f"rolling: {policy_text(found.rolling)}"] if found.rolling is not None else []
-    lines.append(f"offload: {_words(found.offload)}")
-    lines += [f"  {name}: {_words(level)}" for name, level in levels.items() if level is not None]
     if session.json:
-        output.write_json({"name": place.name, "rolling": found.rolling, "offload": found.offload, **levels})
+        fields = picked(found, "rolling offload segment folder filesystem sources")
+        kept = None if found.retention is None else found.retention.as_fields()
+        output.write_json({"name": place.name, **fields, "retention": kept})
         return
-    for line in lines:
-        output.say(line)
+    if found.rolling is not None:
+        output.say(f"rolling: {policy_text(found.rolling)}")
+    output.say(f"offload: {_words(found.offload)}")
+    if found.retention is not None:
+        kept = found.retention.as_fields()
+        output.say("retention: " + " ".join(f"{name}={_amount(name, value)}" for name, value in kept.items()))
+    for kind, sources in found.sources.items():
+        for name, where in sources.items():
+            output.say(f"  {kind} {name}: from {where}")
 
 
 def _rolling_with(name: str, value: Any) -> RollingPolicy:
@@ -102,11 +119,11 @@ def policy_text(policy: RollingPolicy) -> str:
 def _words(policy: OffloadPolicy | None) -> str:
     if policy is None:
         return "no policy"
-    texts = {"tier": policy.tier or "(none: nothing moves)"} if policy.tier is not None else {}
-    if policy.after_bytes is not None:
-        texts["after_bytes"] = f"{policy.after_bytes:,}"
-    if policy.after_age is not None:
-        texts["after_age"] = f"{policy.after_age:g}s"
-    if policy.deletion_lag is not None:
-        texts["deletion_lag"] = f"{policy.deletion_lag:g}s"
-    return " ".join(f"{name}={text}" for name, text in texts.items())
+    fields = policy.as_fields() | ({} if policy.tier is None else {"tier": policy.tier or "(none: nothing moves)"})
+    return " ".join(f"{name}={_amount(name, value)}" for name, value in fields.items())
+
+
+def _amount(name: str, value: Any) -> str:
+    if name in ("tier", "align"):
+        return str(value)
+    return f"{value:,}" if name.endswith("_bytes") else f"{value:g}s"

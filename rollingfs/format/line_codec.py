@@ -9,7 +9,7 @@ from typing import Any
 
 from rollingfs.format import tokens
 from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase, Tier
-from rollingfs.policy import OffloadPolicy, RollingPolicy
+from rollingfs.policy import ROLLING_FIELDS, OffloadPolicy, RollingPolicy
 
 
 @lru_cache(maxsize=4096)  # every commit writes the same lines again
@@ -196,7 +196,8 @@ def parse_state(parts: Sequence[str]) -> dict[str, Any]:
 def format_policy(policy: RollingPolicy) -> str:
     line = f"policy max_bytes={policy.max_bytes} inline_bytes={policy.inline_bytes}"
     age = f" max_age_ms={round(policy.max_age * 1000)}" if policy.max_age is not None else ""
-    return line + age + ("" if policy.consolidate else " consolidate=0")
+    own = f" own={','.join(sorted(policy.own))}" if policy.own else ""
+    return line + age + ("" if policy.consolidate else " consolidate=0") + own
 
 
 def parse_policy(parts: Sequence[str]) -> RollingPolicy:
@@ -206,10 +207,11 @@ def parse_policy(parts: Sequence[str]) -> RollingPolicy:
 @lru_cache(maxsize=64)  # the segments of a folder mostly have the same one
 def _policy(*parts: str) -> RollingPolicy:
     parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms", "consolidate"), tokens.number)
-    fields = tokens.fields(parts, parsers, strict=False)
+    fields = tokens.fields(parts, {**parsers, "own": lambda word: word.split(",")}, strict=False)
     tokens.need(fields, "max_bytes", "inline_bytes")
     age = fields["max_age_ms"] / 1000 if "max_age_ms" in fields else None
-    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"], fields.get("consolidate", 1) != 0)
+    own = [name for name in fields.get("own", ()) if name in ROLLING_FIELDS]
+    return RollingPolicy(fields["max_bytes"], age, fields["inline_bytes"], fields.get("consolidate", 1) != 0, own)
 
 
 def format_offload(policy: OffloadPolicy) -> str:

@@ -1,11 +1,51 @@
-"""How the policies of a live segment change. Pure."""
+"""How the policies of a live segment or of a folder change, and the text of a folder's rolling policy. Pure."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rollingfs.format.header import Header
-from rollingfs.policy import KEEP, Keep, OffloadPolicy, RollingPolicy
+from rollingfs.policy import KEEP, ROLLING_FIELDS, Keep, OffloadPolicy, RollingPolicy
+
+ROLLING_ATTR = "rollingfs.rolling"
+"""The attribute of the memory of a stream that has the folder's fields of the rolling policy."""
+
+Fields = Mapping[str, Any]
+"""Some fields of a rolling policy, by name."""
+
+
+def format_rolling(fields: Fields) -> str:
+    """The fields of a folder as the value of `ROLLING_ATTR`."""
+    return json.dumps(dict(fields), sort_keys=True, separators=(",", ":"))
+
+
+def parse_rolling(text: str) -> dict[str, Any]:
+    """The inverse of `format_rolling`.
+
+    Raises
+    ------
+    ValueError
+        It is not a text of such fields.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict) or not found.keys() <= {*ROLLING_FIELDS}:
+        raise ValueError(f"{text[:80]!r} does not map some of {', '.join(ROLLING_FIELDS)}")
+    return checked(found)
+
+
+def checked(fields: Fields) -> dict[str, Any]:
+    """The fields with their values in bytes and seconds.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A value is outside its range.
+    """
+    policy = RollingPolicy(**fields)
+    return {name: getattr(policy, name) for name in fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +58,10 @@ class PolicyChange:
         None to remove the segment's own offload policy.
     max_age
         None for never.
+    inherit
+        The names of fields that are no longer the segment's own.
+    base
+        The policy that they are inherited from.
     """
 
     offload: OffloadPolicy | Keep | None = KEEP
@@ -25,16 +69,35 @@ class PolicyChange:
     max_age: float | str | Keep | None = KEEP
     inline_bytes: int | str | None = None
     consolidate: bool | None = None
+    inherit: tuple[str, ...] = ()
+    base: RollingPolicy = RollingPolicy()  # noqa: RUF009 - it is frozen
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.inherit if name not in ROLLING_FIELDS or name in self.given]
+        if unknown:
+            known = ", ".join(ROLLING_FIELDS)
+            raise ValueError(f"inherit names {', '.join(unknown)}: it takes some of {known} that are not given as well")
 
     @property
-    def is_of_offload_alone(self) -> bool:
-        """Whether nothing else changes."""
-        rolling = (self.max_bytes, self.inline_bytes, self.consolidate)
-        return self.max_age is KEEP and all(value is None for value in rolling)
+    def given(self) -> dict[str, Any]:
+        """The fields of the rolling policy that are given."""
+        fields = {"max_bytes": self.max_bytes, "inline_bytes": self.inline_bytes, "consolidate": self.consolidate}
+        age = {} if self.max_age is KEEP else {"max_age": self.max_age}
+        return age | {name: value for name, value in fields.items() if value is not None}
 
     @property
     def changes_nothing(self) -> bool:
-        return self.offload is KEEP and self.is_of_offload_alone
+        return self.offload is KEEP and not self.given and not self.inherit
+
+    def of_folder(self, fields: Fields) -> dict[str, Any]:
+        """A folder's fields of the rolling policy with the change.
+
+        Raises
+        ------
+        ValueError
+            A value is outside its range.
+        """
+        return checked({name: value for name, value in {**fields, **self.given}.items() if name not in self.inherit})
 
     def of(self, header: Header) -> Header:
         """The header with the change; the header itself if it says all of this already.
@@ -46,7 +109,7 @@ class PolicyChange:
         """
         offload = header.offload if self.offload is KEEP else self.offload
         changed = replace(header, policy=self.rolling(header.policy), offload=_or_none(offload))
-        return header if changed == header else changed
+        return header if changed == header and changed.policy.own == header.policy.own else changed
 
     def rolling(self, policy: RollingPolicy) -> RollingPolicy:
         """The rolling policy with the change.
@@ -56,12 +119,9 @@ class PolicyChange:
         ValueError
             A value is outside its range.
         """
-        return RollingPolicy(
-            policy.max_bytes if self.max_bytes is None else self.max_bytes,
-            policy.max_age if self.max_age is KEEP else self.max_age,
-            policy.inline_bytes if self.inline_bytes is None else self.inline_bytes,
-            policy.consolidate if self.consolidate is None else self.consolidate,
-        )
+        inherited = {name: getattr(self.base, name) for name in self.inherit}
+        own = (policy.own | self.given.keys()).difference(self.inherit)
+        return RollingPolicy(**{**policy.as_fields(), **inherited, **self.given}, own=own)
 
 
 def _or_none(policy: OffloadPolicy | None) -> OffloadPolicy | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from rollingfs.backend.tiers import check_tier
@@ -13,7 +16,11 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import check_policy, policies_of
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload_policy import Policies, check_policy, policies_of
+
+SEGMENT, FILESYSTEM = "segment", "filesystem"
+"""Where a field of a policy comes from, if not from a folder."""
 
 
 async def set_policy(
@@ -24,21 +31,26 @@ async def set_policy(
     max_age: float | str | Keep | None = KEEP,
     inline_bytes: int | str | None = None,
     consolidate: bool | None = None,
+    inherit: str | Iterable[str] = (),
 ) -> None:
-    """Change the policies of a live segment, or the offload policy of a folder; what is not given stays as it is.
+    """Change the policies of a live segment or of a folder; what is not given stays as it is.
 
-    A plain file becomes a segment. Of a folder, `offload` counts for all segments directly in it that have no field
-    of their own; name it by path. Chunks keep their size. A tail that is longer than the new policy allows becomes
-    chunks with the next append.
+    A plain file becomes a segment. A field of a folder counts for all segments in it and below it, unless they or a
+    nearer folder have it; name a folder by path. `max_bytes`, `max_age`, `inline_bytes` and `consolidate` of a folder
+    are written to the header of each such segment, so that appends need not ask for them: this call does that at once,
+    and each round of ``rollingfs run`` does it again. Chunks keep their size. A tail that is longer than the new policy
+    allows becomes chunks with the next append.
 
     Parameters
     ----------
     offload
         Which chunks `Stream.offload` and ``rollingfs run`` move to a tier; None to remove the policy.
     max_bytes, inline_bytes, consolidate
-        As of `RollingPolicy`, for a segment.
+        As of `RollingPolicy`.
     max_age
         The same; None for never.
+    inherit
+        One or several of these four that this level has no longer, so that the next one says what counts.
 
     Raises
     ------
@@ -55,7 +67,8 @@ async def set_policy(
     """
     if offload is not KEEP and offload is not None:
         offload = OffloadPolicy.of(offload, f"{at.path}: offload")
-    change = PolicyChange(offload, max_bytes, max_age, inline_bytes, consolidate)
+    names_ = (inherit,) if isinstance(inherit, str) else tuple(inherit)
+    change = PolicyChange(offload, max_bytes, max_age, inline_bytes, consolidate, names_)
     if change.changes_nothing:
         raise TypeError(
             f"{at.path}: give offload, max_bytes, max_age, inline_bytes or consolidate; nothing was written"
@@ -64,20 +77,28 @@ async def set_policy(
         await _set_of_folder(at, change)
         return
     await _check(at, change.offload)
+    if change.inherit:
+        change = replace(change, base=await at.client.segments.inherited.policy(at.path))
     await at.client.segments.change(at.path, change.of, at.guard())
     await at.refresh()
 
 
 async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
-    if not change.is_of_offload_alone:
-        raise TypeError(
-            f"{at.path} is a folder, and max_bytes, max_age, inline_bytes and consolidate are those of a segment; "
-            "nothing was written: set them for its segments"
-        )
     from rollingfs.stream.stream_verbs import StreamVerbs  # as in `opening`: most users open no stream
+    from rollingfs.stream.upkeep import ROLL, Upkeep
 
-    assert change.offload is None or isinstance(change.offload, OffloadPolicy)
-    await StreamVerbs(at.client, Listings(at.client), at.path).set_offload_policy(change.offload)
+    verbs = StreamVerbs(at.client, Listings(at.client), at.path)
+    if change.given or change.inherit:
+        await verbs.set_rolling(change)
+        at.client.segments.inherited.forget()
+    if change.offload is not KEEP:
+        assert change.offload is None or isinstance(change.offload, OffloadPolicy)
+        await verbs.set_offload_policy(change.offload)
+    if change.given or change.inherit:
+        default = at.client.segments.inherited.default
+        upkeep = Upkeep(at.client, (ROLL,), dropped={name: getattr(default, name) for name in change.inherit})
+        for folder in await upkeep.folders(at.path, {}):
+            await upkeep.keep(folder)
 
 
 async def _check(at: Binding, offload: Any) -> None:
@@ -88,7 +109,7 @@ async def _check(at: Binding, offload: Any) -> None:
         raise ValueError(f"{at.path} is the memory of a stream, which never moves; nothing was written")
     if offload.tier:
         check_tier(at.client.backend, offload.tier, at.path)
-    ledger = await Ledgers(at.client).load(names.parent(at.path))
+    ledger = await Ledgers(at.client).resolved(names.parent(at.path))
     found = policies_of(at.path, Header("", 1, offload=offload), ledger, at.client.offload_policy)
     check_policy(at.path, found, ledger, "nothing was written")
 
@@ -108,3 +129,27 @@ async def is_folder(client: Client, path: str) -> bool:
             raise
         return True
     return False
+
+
+async def policies_at(client: Client, path: str, header: Header | None) -> Policies:
+    """The policies of a segment, or of a folder without a header, and where each field comes from."""
+    folder = path if header is None else names.parent(path)
+    ledgers = Ledgers(client)
+    levels = [(folder, await ledgers.load(folder)), *await ledgers.levels(folder)]
+    resolved = reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
+    default = client.segments.inherited.default
+    found = policies_of(path, header, resolved, client.offload_policy)
+    rolling = (default if header is None else header.policy).inheriting(resolved.rolling)
+    own = dict.fromkeys(() if header is None else header.policy.own, "")
+    offload = [] if header is None or header.offload is None else [(SEGMENT, header.offload.as_fields())]
+    above = {} if client.offload_policy is None else client.offload_policy.as_fields()
+    stacks: dict[str, list[tuple[str, Mapping[str, Any]]]] = {
+        "rolling": [(SEGMENT, own), *((at, one.rolling) for at, one in levels), (FILESYSTEM, default.as_fields())],
+        "offload": [*offload, *((at, one.offload.as_fields()) for at, one in levels if one.offload)],
+        "retention": [(at, one.retention.as_fields()) for at, one in levels if one.retention],
+    }
+    stacks["offload"].append((FILESYSTEM, above))
+    sources = {
+        kind: {name: where for where, fields in reversed(stack) for name in fields} for kind, stack in stacks.items()
+    }
+    return replace(found, rolling=rolling, sources=sources)

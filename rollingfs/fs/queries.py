@@ -16,12 +16,11 @@ from rollingfs.folders.states import States
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
-from rollingfs.fs.policy_verbs import is_folder
+from rollingfs.fs.policy_verbs import is_folder, policies_at
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.maintenance.state import SegmentState
 from rollingfs.show.metrics import Metrics
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import Policies, policies_of
+from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
 
@@ -216,11 +215,11 @@ class Queries:
             Nothing is there.
         """
         path, client = self.strip(path), self.client
-        if await is_folder(client, path):
-            return policies_of(path, None, await Ledgers(client).load(path), client.offload_policy)
-        view = await client.lookup.view(path, fresh=True)
-        header = view.header or Header("", 1, policy=client.segments.policy)
-        return policies_of(path, header, await Ledgers(client).load(names.parent(path)), client.offload_policy)
+        default = client.segments.inherited.default
+        header = None
+        if not await is_folder(client, path):
+            header = (await client.lookup.view(path, fresh=True)).header or Header("", 1, policy=default)
+        return await policies_at(client, path, header)
 
     def metrics(self) -> Metrics:
         """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""

@@ -118,7 +118,7 @@ class Segment(ByHandle):
     @property
     def policy(self) -> RollingPolicy:
         """When it rolls to a new chunk; for a plain file, the policy that this client would give it."""
-        return self._snapshot.policy or self._binding.client.segments.policy
+        return self._snapshot.policy or self._binding.client.segments.inherited.default
 
     @property
     def rewritten(self) -> int:

@@ -135,7 +135,7 @@ async def rolled(client: Client, path: str, segment: str | None = None) -> int:
 async def _check_retention(client: Client, path: str, asked: Asked) -> None:
     """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
     if not names.is_ledger(path):
-        check_retention(path, asked, await Ledgers(client).load(names.parent(path)))
+        check_retention(path, asked, await Ledgers(client).resolved(names.parent(path)))
 
 
 # -- by handle alone -----------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ class Rebuilder:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.live or await self.segments.contents.room(to, base) is not None:
                 raise transitions.exists(to)
-            header = self.segments.adoption.new(base.header, self.segments.policy)
+            header = self.segments.adoption.new(base.header, await self.segments.inherited.policy(to))
             young = [await attempt.files.young(one) for one in stored]
             entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, found.pieces, strict=True))
             return replace(header, start=found.start, entries=entries)

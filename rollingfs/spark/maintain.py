@@ -35,6 +35,7 @@ from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.stream_operations import STREAM_OPERATIONS, TRIM, Outcomes, folders_of, keep_stream
 from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.upkeep import OFFLOAD, RETAIN
 
@@ -114,12 +115,17 @@ def maintain(
     if target is not None:
         settings = replace(settings, target=_place(fs, options, paths, target, target_options, overwrite))
     of_streams = [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
+    ledgers = Ledgers(core(fs).client, once=True)
+
+    def inherits(folder: str) -> bool:
+        return core(fs).run(ledgers.above(folder)).retention is not None
+
     work = partial(maintain_one, options, settings)
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
         keep_one = partial(keep_stream, fs, of_streams, meant, dry_run=dry_run)
         must_be = not {*wanted}.isdisjoint(STREAM_OPERATIONS)
-        for did in pool.map(keep_one, folders_of(of_streams, meant, paths, must_be=must_be)):
+        for did in pool.map(keep_one, folders_of(of_streams, meant, paths, inherits, must_be=must_be)):
             before |= did
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]

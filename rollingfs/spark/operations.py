@@ -293,7 +293,7 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     below, path = core(fs), segment.path
     steps = (COLLECT,) if names.is_hidden_segment(path) else STEPS
     upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
-    ledger = below.run(Ledgers(below.client).load(names.parent(path)))
+    ledger = below.run(Ledgers(below.client).resolved(names.parent(path)))
     did = below.run(upkeep.segment(path, ledger))
     segment.refresh()
     freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes

@@ -5,7 +5,7 @@ A stream is one piece of work: its ledger records what is to be trimmed before a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -23,11 +23,20 @@ Outcomes = dict[str, dict[str, Outcome]]
 """By path (of a segment or, for the error of a stream, of its folder), then by operation."""
 
 
-def folders_of(operations: Sequence[str], cut: StreamCut | None, paths: Sequence[str], *, must_be: bool) -> list[str]:
+def folders_of(
+    operations: Sequence[str],
+    cut: StreamCut | None,
+    paths: Sequence[str],
+    inherits: Callable[[str], bool],
+    *,
+    must_be: bool,
+) -> list[str]:
     """The streams that operations are meant for, sorted.
 
     Parameters
     ----------
+    inherits
+        Whether a folder has a retention of those above it.
     must_be
         Whether it is an error that there is none.
 
@@ -43,6 +52,8 @@ def folders_of(operations: Sequence[str], cut: StreamCut | None, paths: Sequence
     found = {names.parent(path) for path in cut or ()}
     if RETAIN in operations:
         found |= {names.parent(path) for path in paths if names.is_ledger(path)}
+        others = {names.parent(path) for path in paths if not names.is_hidden_segment(path)} - found
+        found |= {folder for folder in others if inherits(folder)}
     if operations and must_be and not found:
         raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
     return sorted(found)
@@ -60,7 +71,7 @@ def keep_stream(
             did: Retained | Trimmed
             if operation == TRIM and cut is not None:
                 did = stream.trim(cut.only(path for path in cut if names.parent(path) == folder), dry_run)
-            elif stream.retention is None:
+            elif fs.get_policy(folder).retention is None:
                 continue
             else:
                 did = stream.retain(dry_run)

@@ -159,7 +159,7 @@ class Followed:
     async def _move(self, block: Move) -> int:
         hot, path = self._hot, self.path
         assert hot is not None
-        ledger = await Ledgers(self._client).load(names.parent(path))
+        ledger = await Ledgers(self._client).resolved(names.parent(path))
         check_retention(path, Asked(self._tier, Chosen(), self._lag_s), ledger)
         upto = block.upto
         if upto is None:

@@ -8,18 +8,26 @@ incarnations, because names are used again. `ledger_codec` has its form.
 from __future__ import annotations
 
 import errno
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
 
 from rollingfs.client import Client
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.format.policies import ROLLING_ATTR, Fields, format_rolling, parse_rolling
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
+from rollingfs.write.inherited import lineage
+
+logger = logging.getLogger("rollingfs")
 
 LOOKS_MAX = 16
 """Maximum number of reads of a ledger that others keep replacing."""
@@ -28,15 +36,55 @@ POLICY = RollingPolicy()
 
 
 class Ledgers:
-    """Reads and replaces the ledgers of streams."""
+    """Reads and replaces the ledgers of streams.
 
-    def __init__(self, client: Client) -> None:
+    Parameters
+    ----------
+    once
+        Read what folders inherit once for all calls, not for each.
+    """
+
+    def __init__(self, client: Client, *, once: bool = False) -> None:
         self.client = client
         self.listings = Listings(client)
+        self._once = once
+        self._above: dict[str, Ledger] = {}
 
     async def load(self, folder: str) -> Ledger:
         """The ledger of a stream; an empty one, if there is none yet."""
         return (await self._load(names.ledger_path(folder)))[0]
+
+    async def resolved(self, folder: str) -> Ledger:
+        """The ledger of a stream, with the policies that count there: each field of the nearest folder that has it."""
+        return (await self.load(folder)).under(await self.above(folder))
+
+    async def above(self, folder: str) -> Ledger:
+        """What a folder inherits, as a ledger with policies alone.
+
+        A folder whose memory may not be read ends what is inherited.
+
+        Raises
+        ------
+        CorruptHeaderError, CorruptLedgerError
+            The memory of one of them is damaged.
+        """
+        levels = await self.levels(folder)
+        return reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
+
+    async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
+        """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
+        found = []
+        for path in lineage(self.client.store, folder)[1:]:
+            ledger = self._above.get(path)
+            try:
+                ledger = await self.load(path) if ledger is None else ledger
+            except PermissionError as error:
+                logger.info("%s inherits nothing from %s, which may not be read: %s", folder, path, error)
+                break
+            found.append((path, Ledger(ledger.retention, offload=ledger.offload, rolling=ledger.rolling)))
+        if self._once:
+            self._above |= dict(found)
+        return found
 
     async def _load(self, path: str) -> tuple[Ledger, str | None]:
         """A ledger, and the incarnation of its segment (None: there is no ledger yet)."""
@@ -51,7 +99,8 @@ class Ledgers:
                 data = await self.client.fetcher.read(Snapshot(path, header, loaded.token), header.start, header.length)
             except FileNotFoundError:
                 continue  # replaced while it was read
-            return (parse_ledger(data, path) if data else Ledger()), header.segment
+            ledger = parse_ledger(data, path) if data else Ledger()
+            return replace(ledger, rolling=_rolling(header, path)), header.segment
         raise ConflictError(f"{path}: others replaced it {LOOKS_MAX} times while it was read; try again")
 
     async def check(self, folder: str) -> None:
@@ -92,20 +141,30 @@ class Ledgers:
             changed = change(ledger)
             if changed == ledger:
                 return ledger
-            if await self._replace(path, segment, format_ledger(changed)):
+            if await self._replace(path, segment, changed):
                 return changed
             attempt += 1
             if time.monotonic() >= deadline_s:
                 raise CommitTimeoutError(f"{path}: others replaced it first {attempt} times; nothing was written")
             await self.client.runtime.sleep(backoff_s(attempt))
 
-    async def _replace(self, path: str, segment: str | None, data: bytes) -> bool:
+    async def _replace(self, path: str, segment: str | None, ledger: Ledger) -> bool:
         """Write a ledger in place of that of an incarnation; returns whether it was still there."""
         segments = self.client.segments
         try:
             if segment is None:
                 segment = (await segments.create(path, POLICY)).segment
-            await segments.overwrite(path, data, guard=Guard(segment))
+            attrs = {ROLLING_ATTR: format_rolling(ledger.rolling)} if ledger.rolling else None
+            await segments.overwrite(path, format_ledger(ledger), attrs=attrs, guard=Guard(segment))
         except (FileExistsError, FileNotFoundError):
             return False
         return True
+
+
+def _rolling(header: Header, path: str) -> Fields:
+    """A folder's fields of the rolling policy."""
+    text = header.attrs.get(ROLLING_ATTR)
+    try:
+        return {} if text is None else parse_rolling(text)
+    except (ValueError, TypeError) as error:
+        raise CorruptLedgerError(f"{path}: the rolling policy of the folder cannot be read: {error}") from error

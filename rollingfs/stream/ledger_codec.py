@@ -14,6 +14,7 @@ from typing import Any
 from rollingfs.errors import BadOffsetError, CorruptLedgerError
 from rollingfs.format import names
 from rollingfs.format.header import OFFSET_MAX
+from rollingfs.format.policies import Fields
 from rollingfs.policy import OffloadPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy
@@ -76,6 +77,17 @@ class Ledger:
     trim: Trim = Trim()
     offload: OffloadPolicy | None = None
     """The offload policy of the folder."""
+    rolling: Fields = field(default_factory=dict)
+    """Its fields of the rolling policy, which are not in the text, but an attribute (`format_rolling`)."""
+
+    def under(self, above: Ledger) -> Ledger:
+        """The ledger with the policies that count: each field of its own, else of the folders above."""
+        return replace(
+            self,
+            retention=above.retention if self.retention is None else self.retention.over(above.retention),
+            offload=above.offload if self.offload is None else self.offload.over(above.offload),
+            rolling={**above.rolling, **self.rolling},
+        )
 
     @property
     def columns(self) -> set[Column]:

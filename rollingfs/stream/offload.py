@@ -78,7 +78,7 @@ async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None
     FileNotFoundError, NotADirectoryError
         There is no such folder.
     """
-    client, ledger = members.client, await ledgers.load(members.path)
+    client, ledger = members.client, await ledgers.resolved(members.path)
     check_retention(members.path, asked, ledger)
     found = await members.find()
     members.warn(found.unreadable)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rollingfs.format import names
 from rollingfs.format.header import Header
@@ -46,13 +47,18 @@ class Policies:
     """The policies of a segment or of a folder, and where the offload policy comes from."""
 
     rolling: RollingPolicy | None
-    """When the segment rolls to a new chunk; None for a folder."""
+    """When the segment rolls to a new chunk; for a folder, that of new segments in it."""
     segment: OffloadPolicy | None
     """The offload policy of the segment itself; None for a folder."""
     folder: OffloadPolicy | None
-    """That of the folder, or of the folder in which the segment lies."""
+    """What the folder, or the one in which the segment lies, and those above it say, field by field."""
     filesystem: OffloadPolicy | None
     """That of this client."""
+    retention: RetentionPolicy | None = None
+    """How much the folder keeps; None for everything."""
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Where each field of ``rolling``, ``offload`` and ``retention`` comes from: ``segment``, the path of a folder, or
+    ``filesystem`` (the options of the client; of a segment, those of the client that made it)."""
 
     @property
     def offload(self) -> OffloadPolicy | None:
@@ -65,11 +71,17 @@ class Policies:
 
 
 def policies_of(path: str, header: Header | None, ledger: Ledger, default: OffloadPolicy | None) -> Policies:
-    """The policies of a segment, or of a folder without a header. The memory of a stream never moves."""
+    """The policies of a segment, or of a folder without a header. The memory of a stream never moves.
+
+    Parameters
+    ----------
+    ledger
+        That of the folder, resolved.
+    """
     rolling, own = (None, None) if header is None else (header.policy, header.offload)
     if names.is_ledger(path):
         return Policies(rolling, None, None, None)
-    return Policies(rolling, own, ledger.offload, default)
+    return Policies(rolling, own, ledger.offload, default, ledger.retention)
 
 
 def check_retention(

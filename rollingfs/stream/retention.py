@@ -131,6 +131,14 @@ class RetentionPolicy:
             return self.keep_age, self.keep_bytes
         return (self.max_age, self.max_bytes) if self.min_age is None and self.min_bytes is None else None
 
+    def over(self, other: RetentionPolicy | None) -> RetentionPolicy:
+        """The policy, with the fields of another where it has none itself."""
+        merged = object.__new__(RetentionPolicy)
+        for name in FIELDS:  # unchecked: a maximum from above may be less than a minimum here, which comes first
+            value = getattr(self, name)
+            object.__setattr__(merged, name, getattr(other, name, None) if value is None else value)
+        return merged
+
     def as_fields(self) -> dict[str, Any]:
         """The fields that are set, by name, as the ledger stores them."""
         fields = {name: value for name in FIELDS if (value := getattr(self, name)) is not None}

@@ -37,14 +37,19 @@ class Retained:
 
 
 async def retain(
-    members: Members, cutter: Cutter, trimmer: Trimmer, dry_run: bool, tried: RetentionPolicy | None = None
+    members: Members,
+    cutter: Cutter,
+    trimmer: Trimmer,
+    dry_run: bool,
+    tried: RetentionPolicy | None = None,
 ) -> Retained:
     """`StreamVerbs.retain`."""
     path, ledgers = members.path, trimmer.ledgers
     ledger = await ledgers.load(path)
     if tried is not None:
         ledger = replace(ledger, retention=tried)
-    policy = ledger.retention
+    above = await ledgers.above(path)
+    policy = ledger.under(above).retention
     if policy is None:
         await members.find()  # raises if there is no such folder
         raise ValueError(f"{path}: the stream has no retention policy; assign one to `retention`")
@@ -57,7 +62,7 @@ async def retain(
         taken, uncut = await cutter.take(found.views, None, policy.align, at)
         failed |= uncut
     extents = {name: _extent(view) for name, view in found.views.items()}
-    plan = _Plan(policy, taken, extents, found.gone(ledger.columns), now)
+    plan = _Plan(policy, above, taken, extents, found.gone(ledger.columns), now)
     pending = {} if ledger.trim.done else ledger.trim.goals
     if dry_run:
         plan = replace(plan, extents=_after(pending, plan.extents))
@@ -98,6 +103,8 @@ class _Plan:
 
     policy: RetentionPolicy
     """The one by which the cut was taken."""
+    above: Ledger
+    """What the folder inherits."""
     taken: StreamCut | None
     extents: Mapping[str, Holding]
     gone: Collection[Column]
@@ -109,7 +116,7 @@ class _Plan:
         Of segments that could not be read, the cut has the offsets of the one before. Their bytes are then as old as
         that one says, whatever a clock that is behind makes of the others.
         """
-        policy, taken = ledger.retention, self.taken
+        policy, taken = ledger.under(self.above).retention, self.taken
         if taken is None or policy is None or policy.align != self.policy.align:
             return ledger
         if not retention.is_due(ledger.cuts, policy.every_s, self.now):
@@ -124,7 +131,7 @@ class _Plan:
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
         """The goals of the trim; none lies before a recorded one."""
-        policy, extents = ledger.retention, self.extents
+        policy, extents = ledger.under(self.above).retention, self.extents
         if policy is None:
             return {}
         read = [found.cut for found in ledger.subscribers.values()]

@@ -12,6 +12,7 @@ from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of_unreadable
 from rollingfs.format import names
+from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention_run
@@ -169,7 +170,7 @@ class StreamVerbs:
     # -- retention -----------------------------------------------------------------------------------------
 
     async def get_retention(self) -> RetentionPolicy | None:
-        """The stream's policy; None if it has none."""
+        """The stream's own policy; None if it has none."""
         return (await self.ledgers.load(self.path)).retention
 
     async def set_retention(self, policy: RetentionPolicy | None) -> None:
@@ -185,7 +186,9 @@ class StreamVerbs:
         if policy is not None:
             example = "RetentionPolicy.by_size('1GiB')"
             _check_kind(self.path, policy, RetentionPolicy, "the retention", example)
-        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, retention=policy)))
+        stored = policy if policy is not None and policy.as_fields() else None
+        above = await self.ledgers.above(self.path)
+        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, retention=stored), above))
 
     async def get_offload_policy(self) -> OffloadPolicy | None:
         """The folder's own offload policy; None if it has none."""
@@ -208,12 +211,26 @@ class StreamVerbs:
             if policy.tier:
                 check_tier(self.client.backend, policy.tier, self.path)
         stored = policy if policy is not None and policy.as_fields() else None
-        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, offload=stored)))
+        above = await self.ledgers.above(self.path)
+        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, offload=stored), above))
 
-    def _checked(self, ledger: Ledger) -> Ledger:
-        """The ledger, if its retention and the offload policy of its folder go together."""
-        policies = policies_of(self.path, None, ledger, self.client.offload_policy)
-        check_policy(self.path, policies, ledger, "nothing was written")
+    async def set_rolling(self, change: PolicyChange) -> None:
+        """Change the folder's fields of the rolling policy.
+
+        Raises
+        ------
+        FileNotFoundError, NotADirectoryError
+            There is no such folder.
+        ValueError
+            A value is outside its range; nothing was written.
+        """
+        await self.ledgers.update(self.path, lambda found: replace(found, rolling=change.of_folder(found.rolling)))
+
+    def _checked(self, ledger: Ledger, above: Ledger) -> Ledger:
+        """The ledger, if the retention and the offload policy that count go together."""
+        resolved = ledger.under(above)
+        policies = policies_of(self.path, None, resolved, self.client.offload_policy)
+        check_policy(self.path, policies, resolved, "nothing was written")
         return ledger
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:

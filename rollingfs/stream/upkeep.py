@@ -17,6 +17,8 @@ from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Phase
+from rollingfs.format.policies import Fields
+from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import Collected, Offloaded
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
 from rollingfs.maintenance.roll import Roller
@@ -46,6 +48,8 @@ class Folder:
     """Also those with only leftovers, but not the memory of a stream."""
     is_stream: bool
     """Whether it has, or had, the memory of a stream."""
+    is_whole: bool = True
+    """Whether all of its segments are meant, and so the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ class Upkeep:
         As of a collection.
     readers_grace_s
         As of a consolidation.
+    dropped
+        Fields of the rolling policy that no folder may have any longer, with what counts then.
     is_stopped
         Asked before each step of each segment; what has begun is finished.
     """
@@ -140,13 +146,16 @@ class Upkeep:
         *,
         grace_s: float | None = None,
         readers_grace_s: float = READERS_GRACE_S,
+        dropped: Fields | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.client = client
         self.listings = Listings(client)
+        self.ledgers = Ledgers(client, once=True)
         self.steps = steps
         self.grace_s = grace_s
         self.readers_grace_s = readers_grace_s
+        self.dropped = dropped or {}
         self.is_stopped = is_stopped
         self._seen: dict[str, int] = {}
         self._named: set[str] = set()
@@ -178,7 +187,7 @@ class Upkeep:
             elif not names.is_hidden_segment(path):
                 found[folder].append(path)
         if root in found.get(names.parent(root), ()):  # a segment: the policy of its folder counts, nothing else there
-            return [Folder(names.parent(root), (root,), is_stream=False)]
+            return [Folder(names.parent(root), (root,), is_stream=False, is_whole=False)]
         return [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
 
     async def keep(self, folder: Folder) -> list[Upkept]:
@@ -186,10 +195,12 @@ class Upkeep:
         whole = Upkept(folder.path, is_stream=True)
         ledger: Ledger | None = None
         try:
-            ledger = await Ledgers(self.client).load(folder.path)
+            ledger = await self.ledgers.resolved(folder.path)
         except OSError as error:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
             whole = whole.plus(_failure(folder.path, "read the memory of", folder.path, error))
-        if RETAIN in self.steps and folder.is_stream and ledger is not None and ledger.retention is not None:
+        retains = folder.is_whole and ledger is not None and ledger.retention is not None
+        folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
+        if RETAIN in self.steps and retains:
             whole = whole.plus(await self._try(RETAIN, folder.path, self._retain))
         calls = [partial(self.segment, path, ledger) for path in folder.segments]
         if COLLECT in self.steps and folder.is_stream:
@@ -207,11 +218,11 @@ class Upkeep:
         Parameters
         ----------
         ledger
-            That of the folder in which it lies; without, nothing is done but collection.
+            That of the folder in which it lies, resolved; without, nothing is done but collection.
         """
         result = Upkept(path, is_stream=False)
         if ROLL in self.steps and ledger is not None:
-            result = result.plus(await self._try(ROLL, path, self._roll))
+            result = result.plus(await self._try(ROLL, path, partial(self._roll, ledger)))
         if CONSOLIDATE in self.steps and ledger is not None:
             result = result.plus(await self._try(CONSOLIDATE, path, self._consolidate))
         if OFFLOAD in self.steps and ledger is not None:
@@ -234,11 +245,19 @@ class Upkeep:
         failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
         return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
 
-    async def _roll(self, path: str) -> Upkept:
+    async def _roll(self, ledger: Ledger, path: str) -> Upkept:
+        """Give a segment what its folders say of it now, and make a chunk of its tail if that is too old."""
         loaded = await self.client.headers.load(path)
         header = loaded.header
         if not loaded.live or header is None or header.phase is Phase.MERGING:
             return Upkept(path, is_stream=False)
+        fields = {**self.dropped, **ledger.rolling}
+        if header.policy.inheriting(fields) != header.policy:
+            header = await self.client.segments.change(
+                path,
+                lambda found: replace(found, policy=found.policy.inheriting(fields)),
+                Guard(header.segment, header.epoch if header.owner is not None else None),
+            )
         is_due = is_aged(header, self.client.store.now_ms())
         if is_due:
             await Roller(self.client.commits).roll(path, header.segment)
@@ -278,7 +297,7 @@ async def offload_segment(client: Client, path: str, ledger: Ledger | None = Non
     loaded = await client.headers.load(path)
     if not loaded.live or loaded.header is None:
         return None
-    ledger = await Ledgers(client).load(names.parent(path)) if ledger is None else ledger
+    ledger = await Ledgers(client).resolved(names.parent(path)) if ledger is None else ledger
     return await offload_by_policy(client, path, loaded.header, ledger)
 
 

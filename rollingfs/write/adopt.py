@@ -35,6 +35,7 @@ from rollingfs.format.plain_file import Origin
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Lookup, Snapshot
 from rollingfs.runtime.clock import Moment
+from rollingfs.write.inherited import Inherited
 
 ADOPTIONS_MAX = 8
 """Maximum tries with a file that other programs keep changing."""
@@ -53,11 +54,11 @@ def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
 class Adoption:
     """Gives plain files headers, or removes them."""
 
-    def __init__(self, commits: Commits, lookup: Lookup, policy: RollingPolicy) -> None:
+    def __init__(self, commits: Commits, lookup: Lookup, inherited: Inherited) -> None:
         self.commits = commits
         self.store = commits.store
         self.lookup = lookup
-        self.policy = policy
+        self.inherited = inherited
 
     def new(self, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
         """The header of a new incarnation, over the present header."""
@@ -97,7 +98,7 @@ class Adoption:
         """The header at a path; a tombstone is made where there is none."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            return transitions.tombstone(self.new(None, self.policy)) if base.header is None else None
+            return transitions.tombstone(self.new(None, self.inherited.default)) if base.header is None else None
 
         claim = (await self.commits.commit(path, step, fresh=True)).header
         assert claim is not None
@@ -112,7 +113,7 @@ class Adoption:
                 return None
             if base.header is None or _commit(base.header) != _commit(claim):
                 raise ConflictError(f"{path}: the plain file was deleted, or adopted by others and moved or deleted")
-            header = self.new(base.header, self.policy, plain)
+            header = self.new(base.header, await self.inherited.policy(path), plain)
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
             if stored is None:
                 return header

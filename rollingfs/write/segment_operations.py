@@ -21,7 +21,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.meters import APPEND, OVERWRITE
@@ -32,6 +32,7 @@ from rollingfs.write.delete import Deletes
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
+from rollingfs.write.inherited import Inherited
 
 T = TypeVar("T")
 
@@ -49,11 +50,11 @@ class Segments:
         self.commits = commits
         self.store = commits.store
         self.appender = Appender(commits)
-        self.adoption = Adoption(commits, lookup, policy)
+        self.inherited = Inherited(commits.store, policy)
+        self.adoption = Adoption(commits, lookup, self.inherited)
         self.deletes = Deletes(commits, lookup, self.adoption)
         self.lookup = lookup
         self.contents = contents
-        self.policy = policy
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
         """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""
@@ -78,7 +79,9 @@ class Segments:
                 raise transitions.MergeFoundError(path, base.header)  # the target may have its content already
             if base.live or await self.contents.room(path, base) is not None:
                 raise transitions.exists(path)
-            return self.adoption.new(base.header, policy or self.policy)
+            if policy is None:
+                return self.adoption.new(base.header, await self.inherited.policy(path))
+            return self.adoption.new(base.header, RollingPolicy(**policy.as_fields(), own=ROLLING_FIELDS))
 
         return _header(await self.commits.commit(path, step))
 
@@ -135,7 +138,7 @@ class Segments:
                 if guard.segment is not None:
                     raise transitions.missing(path)
                 transitions.check_absent(guard, path)
-                policy = self.policy
+                policy = await self.inherited.policy(path)
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
                 check_aliases(self.store.backend, base.header.tiers, path)
@@ -196,13 +199,14 @@ class Segments:
         return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
 
     async def _destination(self, path: str, check: Check | None, appends: bool = False) -> Destination:
-        """How large data is written: by the segment's own policy, or that of this client if there is no segment."""
+        """How large data is written: by the segment's own policy, or that of a new one if there is no segment."""
         await self.store.abilities(path)
         loaded = await self.store.headers.load(path)
         header = loaded.header if loaded.live else None
         if check is not None and (header is None or header.phase is not Phase.MERGING):
             check(header, None if loaded.live else await self.contents.room(path, loaded))
-        return Destination.of(header, self.policy, appends)
+        policy = await self.inherited.policy(path) if header is None else header.policy
+        return Destination.of(header, policy, appends)
 
     async def stage(self, path: str, data: Data) -> Staged:
         """Upload chunks for a segment, which need not be there yet, without committing them.
@@ -320,7 +324,7 @@ class Segments:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
             changed = rule(found)
-            return None if changed == found else changed
+            return None if changed == found and changed.policy.own == found.policy.own else changed
 
         return _header(await self._commit(path, step, guard))
 

@@ -141,13 +141,21 @@ def test_the_command_policy_shows_and_changes_each_level(fs, tmp_path, option):
     assert text.splitlines() == [
         "rolling: max_bytes=1,024 max_age=3600s inline_bytes=0",
         "offload: tier=cold after_bytes=200 after_age=604800s deletion_lag=3600s",
-        "  segment: after_age=604800s deletion_lag=3600s",
-        "  folder: tier=cold after_bytes=200",
-        "  filesystem: after_age=86400s",
+        "retention: min_bytes=400 every=0s",
+        "  rolling max_bytes: from segment",
+        "  rolling max_age: from segment",
+        "  rolling inline_bytes: from filesystem",
+        "  rolling consolidate: from filesystem",
+        "  offload after_age: from segment",
+        f"  offload tier: from {folder}",
+        f"  offload after_bytes: from {folder}",
+        "  offload deletion_lag: from segment",
+        f"  retention min_bytes: from {folder}",
+        f"  retention every: from {folder}",
     ]
     done("policy", path, "--no-offload", "--max-age", "never", *option)
     found = json.loads(done("policy", path, "--json", *option).text)
     assert (found["segment"], found["rolling"]["max_age"]) == (None, None)
-    assert done("policy", folder, "--tier", "", *option).text.startswith("offload: tier=(none: nothing moves)")
+    assert "offload: tier=(none: nothing moves)" in done("policy", folder, "--tier", "", *option).text
     assert "give no --tier" in failed("policy", path, "--tier", "cold", "--no-offload", code=2)
     assert "'warm' is not configured" in failed("policy", path, "--tier", "warm", *option)

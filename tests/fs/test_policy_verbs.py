@@ -95,13 +95,104 @@ def test_a_handle_sets_the_policy_of_its_own_segment_and_of_no_other_of_that_nam
     assert fs.get_policy(path).segment is None
 
 
-def test_a_folder_has_an_offload_policy_and_no_rolling_policy(fs, path):
+def test_a_folder_has_an_offload_policy_that_its_segments_have(fs, path):
     folder = path.rpartition("/")[0]
     fs.set_policy(folder, OffloadPolicy("cold", after_bytes=5))
     assert fs.get_policy(folder).offload == OffloadPolicy("cold", after_bytes=5)
     assert fs.get_policy(path).folder == OffloadPolicy("cold", after_bytes=5)
-    with pytest.raises(TypeError, match=r"is a folder.*nothing was written"):
-        fs.set_policy(folder, max_bytes=5)
+
+
+@pytest.fixture
+def levels(fs, path) -> tuple[str, str, str]:
+    """Three folders, each in the one before, with a segment in each, and the policies of the upper two."""
+    top = path.rpartition("/")[0]
+    found = (top, f"{top}/b", f"{top}/b/c")
+    for folder in found:
+        fs.create(f"{folder}/old")
+    fs.set_policy(found[0], OffloadPolicy("cold", after_age="1h"), max_bytes=40, max_age="1h", inline_bytes=0)
+    fs.set_policy(found[1], OffloadPolicy(after_age="2h"), max_bytes=20, consolidate=False)
+    return found
+
+
+def lengths(fs, path) -> list[int]:
+    return [chunk.length for chunk in fs.segment(path).chunks]
+
+
+def test_each_field_of_a_segment_comes_from_the_nearest_folder_that_has_it_whether_it_is_old_or_new(fs, levels):
+    top, middle, low = levels
+    for name in ("old", "new"):
+        for folder in levels:
+            if name == "old":
+                fs.append(f"{folder}/old", b"x" * 80)
+            else:
+                fs.pipe_file(f"{folder}/new", b"x" * 80)
+        assert lengths(fs, f"{top}/{name}") == [40, 40]
+        assert lengths(fs, f"{middle}/{name}") == lengths(fs, f"{low}/{name}") == [20] * 4
+        found = fs.get_policy(f"{low}/{name}")
+        assert found.rolling == RollingPolicy(20, 3600, 0, consolidate=False) == fs.segment(f"{low}/{name}").policy
+        assert found.offload == OffloadPolicy("cold", after_age="2h")
+        assert found.sources["rolling"] == {
+            "max_bytes": middle, "max_age": top, "inline_bytes": top, "consolidate": middle
+        }  # fmt: skip
+        assert found.sources["offload"] == {"tier": top, "after_age": middle}
+    assert fs.get_policy(low).rolling == RollingPolicy(20, 3600, 0, consolidate=False), "what a new one would have"
+
+
+def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_the_folders_say(fs, levels):
+    _top, middle, low = levels
+    path, own = f"{low}/old", f"{middle}/old"
+    fs.set_policy(own, max_bytes=20)  # the same value, but its own
+    fs.set_policy(middle, inherit="max_bytes")
+    fs.append(path, b"x" * 80)
+    fs.append(own, b"x" * 80)
+    assert (lengths(fs, path), lengths(fs, own)) == ([40, 40], [20] * 4)
+    assert fs.get_policy(own).sources["rolling"]["max_bytes"] == "segment"
+    fs.set_policy(own, inherit=["max_bytes"])
+    fs.append(own, b"x" * 40)
+    assert lengths(fs, own) == [20] * 4 + [40]
+    fs.set_policy(levels[0], None, inherit=["max_bytes", "max_age", "inline_bytes"])
+    found = fs.get_policy(path)
+    assert found.rolling == RollingPolicy(100, None, 50, consolidate=False), "those of the filesystem"
+    assert found.sources["rolling"]["max_bytes"] == "filesystem"
+    assert found.offload == OffloadPolicy(after_age="2h")
+    with pytest.raises(ValueError, match="inherit names after_age"):
+        fs.set_policy(path, inherit="after_age")
+
+
+def test_a_segment_that_was_made_with_a_policy_or_moved_keeps_what_is_its_own(fs, levels):
+    top, middle, low = levels
+    fs.create(f"{top}/explicit", policy=RollingPolicy(7, None, 0))
+    fs.mv(f"{top}/explicit", f"{low}/explicit")
+    fs.mv(f"{top}/old", f"{low}/moved")
+    fs.set_policy(middle, max_bytes=15)
+    assert fs.segment(f"{low}/explicit").policy == RollingPolicy(7, None, 0)
+    assert fs.segment(f"{low}/moved").policy == RollingPolicy(15, 3600, 0, consolidate=False)
+    fs.pipe_file(f"{low}/moved", b"x" * 30)
+    assert lengths(fs, f"{low}/moved") == [15, 15]
+
+
+def test_appends_ask_for_no_policy_and_new_segments_once_a_minute_for_each_folder(fs, levels):
+    def asked(call) -> int:
+        before = sum(one.count for one in fs.metrics().requests.values())
+        call()
+        return sum(one.count for one in fs.metrics().requests.values()) - before
+
+    low = levels[2]
+    fs.append(f"{low}/old", b"x")
+    assert asked(lambda: fs.append(f"{low}/old", b"x" * 80)) == asked(lambda: fs.append(f"{low}/old", b"x" * 80))
+    fs.create(f"{low}/first")
+    assert asked(lambda: fs.create(f"{low}/second")) == asked(lambda: fs.create(f"{low}/third"))
+
+
+def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels):
+    top, middle, _low = levels
+    segment = fs.segment(f"{middle}/$stream")
+    segment.append(b"", attrs={"rollingfs.rolling": '{"max_bytes": -1}'})
+    other = RollingFileSystem("memory", max_bytes=100, inline_bytes=50, skip_instance_cache=True)
+    other.pipe_file(f"{middle}/c/new", b"x" * 80)
+    assert [chunk.length for chunk in other.segment(f"{middle}/c/new").chunks] == [40, 40], top
+    with pytest.raises(OSError, match="rolling policy of the folder cannot be read"):
+        other.get_policy(f"{middle}/c/new")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import COLLECT, OFFLOAD, RETAIN, Upkeep, Upkept, total
 from tests.support.examples import some
@@ -117,6 +118,43 @@ def test_max_age_makes_a_chunk_of_an_idle_tail_also_of_a_sealed_one_and_of_no_ot
     tails = {path: world.header(path).tail for path in [*paths, young, plain]}
     assert tails == {paths[0]: b"", paths[1]: b"", young: b"tail", plain: b"tail"}
     assert [world.content(path) for path in tails] == [b"tail"] * 4
+
+
+def test_folders_below_inherit_retention_and_offload_field_by_field():
+    """The upper folder has the limits, the lower one the pause between cuts; the lowest has nothing."""
+    world = World(Faulty(TieredStore()), SMALL, CLOCK.time)
+    low = "/root/stream/deep"
+    paths = [world.create(f"{folder}/s", pieces_of(DATA, [20] * 10)) for folder in ("/root", "/root/stream", low)]
+    drive(verbs(world, "/root").set_retention(RetentionPolicy.by_size(50, every="1d")))
+    drive(verbs(world, "/root").set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
+    drive(verbs(world).set_retention(RetentionPolicy(every=0)))
+    drive(verbs(world).set_offload_policy(OffloadPolicy(after_bytes=20)))
+    moved = []
+    for _ in range(3):
+        results = keep(world)
+        moved.append({one.path: one.offloaded.bytes for one in results})
+        assert not total(results).failed
+        assert {one.path for one in results if one.is_stream} == {"/root", "/root/stream", low}
+        for path in paths:
+            world.append(path, bytes(60))
+    starts = [world.header(path).start for path in paths]
+    assert starts == [200, 260, 260], "the pause of a day lets the first take one cut alone"
+    assert moved[0] == {"/root": 160, "/root/stream": 180, low: 180}
+    resolved = drive(Ledgers(world.client).resolved(low))
+    assert resolved.retention == RetentionPolicy.by_size(50, every=0)
+    assert resolved.offload == OffloadPolicy("cold", after_bytes=20, deletion_lag=0)
+    assert drive(Ledgers(world.client).load(low)).retention is None
+
+
+def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_client_alone():
+    world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=10))
+    path = world.create("/root/stream/a", [bytes(300)])
+    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
+    other = World(world.backend, RollingPolicy(max_bytes=999), world.clock)
+    upkeep = Upkeep(other.client)
+    for folder in drive(upkeep.folders("/root", {})):
+        drive(upkeep.keep(folder))
+    assert other.header(path).policy == RollingPolicy(200, 60, 10)
 
 
 def test_only_the_steps_that_are_asked_for_are_done():

@@ -105,6 +105,12 @@ class LocalBackend(Backend):
     async def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
 
+    def is_shared(self, folder: str) -> bool:
+        try:
+            return bool(os.stat(folder).st_mode & stat.S_IWOTH)
+        except OSError:
+            return False  # nothing is there to be read
+
     async def list(self, folder: str) -> Listing:
         return self._list(folder, "")
 

@@ -1,0 +1,79 @@
+"""The rolling policy of a new segment: each field of the nearest folder that has it, else this client's.
+
+A folder's fields stand in the header of its memory (`ROLLING_ATTR`), so a look is one read of a header, most often of
+one that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+
+from rollingfs.commit.store import Store
+from rollingfs.format import names
+from rollingfs.format.policies import ROLLING_ATTR, Fields, parse_rolling
+from rollingfs.policy import RollingPolicy
+
+logger = logging.getLogger("rollingfs")
+
+BELIEVED_S = 60.0
+"""What a folder said counts for so long for new segments, without another look."""
+FOLDERS_MAX = 4096
+"""Maximum number of folders that a client remembers."""
+
+
+def lineage(store: Store, folder: str) -> list[str]:
+    """A folder and those above it from which it inherits, nearest first.
+
+    Above the folder itself, the first one into which any user of the machine may write ends them.
+    """
+    found = [folder]
+    while (above := names.parent(folder)) not in ("", folder) and not store.backend.is_shared(above):
+        found.append(above)
+        folder = above
+    return found
+
+
+class Inherited:
+    """What new segments inherit.
+
+    Parameters
+    ----------
+    default
+        The policy of this client, for what no folder says.
+    """
+
+    def __init__(self, store: Store, default: RollingPolicy) -> None:
+        self.store = store
+        self.default = default
+        self._seen: dict[str, tuple[float, Fields]] = {}
+
+    async def policy(self, path: str) -> RollingPolicy:
+        """The policy of a new segment."""
+        folders = lineage(self.store, names.parent(path))
+        calls = [partial(self._fields, folder) for folder in folders]
+        policy = self.default
+        for fields in reversed(await self.store.runtime.gather(calls, self.store.backend.requests_max)):
+            policy = policy.inheriting(fields)
+        return policy
+
+    def forget(self) -> None:
+        """Look again at all folders."""
+        self._seen.clear()
+
+    async def _fields(self, folder: str) -> Fields:
+        at_s, fields = self._seen.get(folder, (-BELIEVED_S, {}))
+        if time.monotonic() - at_s < BELIEVED_S:
+            return fields
+        if len(self._seen) >= FOLDERS_MAX:
+            self._seen.clear()
+        path, fields = names.ledger_path(folder), {}
+        try:
+            loaded = await self.store.headers.load(path)
+            if loaded.live and loaded.header is not None and ROLLING_ATTR in loaded.header.attrs:
+                fields = parse_rolling(loaded.header.attrs[ROLLING_ATTR])
+        except (OSError, ValueError, TypeError) as error:  # a segment is made as if the folder said nothing
+            logger.info("%s: what it says of new segments cannot be read, so it does not count: %s", path, error)
+        self._seen[folder] = time.monotonic(), fields
+        return fields
