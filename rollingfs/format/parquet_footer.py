@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
+from rollingfs.format.flatbuffer import duration_units
 from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
 
 MAGIC = b"PAR1"
@@ -40,6 +41,8 @@ _CHUNK_BYTES, _BLOOM_BYTES = 7, 15
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
+_KEY, _VALUE = 1, 2
+"""Fields of a pair of key and value."""
 _ENCRYPTION = frozenset({8, 9})
 """Fields of a footer that tell of encryption: the algorithm and the key; of a column chunk, its key and metadata."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
@@ -68,9 +71,12 @@ class Column:
     """How its values are written."""
     repetition: int
     children: tuple[Column, ...]
+    unit: str | None = None
+    """That of a duration, which is a plain number for Parquet: only Arrow's schema in the footer tells it."""
 
     def __str__(self) -> str:
-        return f"{self.name!r}{'' if self.is_nullable else ' NOT NULL'}"
+        kind = f" duration[{self.unit}]" if self.unit else ""
+        return f"{self.name!r}{kind}{'' if self.is_nullable else ' NOT NULL'}"
 
     @property
     def is_nullable(self) -> bool:
@@ -81,7 +87,7 @@ class Column:
         """Whether both have one type, apart from nulls and from the order of the fields inside."""
         others = {child.name: child for child in other.children}
         return (
-            self.kind == other.kind
+            (self.kind, self.unit) == (other.kind, other.unit)
             and (self.repetition == REPEATED) == (other.repetition == REPEATED)
             and len(self.children) == len(others)
             and all(child.name in others and child.is_like(others[child.name]) for child in self.children)
@@ -117,14 +123,22 @@ def _table(footer: bytes) -> Fields:
 
 def _columns(table: Fields) -> tuple[Column, ...]:
     elements: Iterator[Fields] = iter(table[_SCHEMA][1][1])
+    units = _units(table)
 
     def take() -> Column:
         element = next(elements)
+        unit = None if element.get(_CHILDREN, (I32, 0))[1] else next(units, None)
         kind = {key: element[key] for key in element.keys() - {_REPETITION, _NAME, _CHILDREN, _FIELD_ID}}
         children = tuple(take() for _ in range(element[_CHILDREN][1] if _CHILDREN in element else 0))
-        return Column(element[_NAME][1].decode(), kind, element.get(_REPETITION, (I32, REQUIRED))[1], children)
+        return Column(element[_NAME][1].decode(), kind, element.get(_REPETITION, (I32, REQUIRED))[1], children, unit)
 
     return take().children
+
+
+def _units(table: Fields) -> Iterator[str | None]:
+    """The units of the durations, for each leaf of the columns in turn."""
+    schemas = [pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == SCHEMA_KEYS[0]]
+    return iter(duration_units(schemas[0]) if schemas else ())
 
 
 def body_size(tail: bytes, size: int) -> tuple[int, int]:

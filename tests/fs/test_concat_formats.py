@@ -234,3 +234,19 @@ def test_of_more_sources_than_one_commit_takes_none_is_joined_if_one_does_not_fi
         fs.concat(f"{root}/all", sources, as_format="parquet")
     assert fs.info(f"{root}/all")["size"] == 0
     assert all(fs.exists(source) for source in sources)
+
+
+@pytest.mark.parametrize("kind", [pa.duration, lambda unit: pa.struct([("at", pa.int64()), ("d", pa.duration(unit))])])
+def test_durations_of_other_units_do_not_join_and_stay(tmp_path: Any, kind: Any) -> None:
+    fs = RollingFileSystem("file")
+    sources = []
+    for unit in ("s", "ms", "s"):
+        sources.append(f"{tmp_path}/{len(sources)}")
+        append(fs, sources[-1], pa.table({"n": [1], "d": pa.nulls(1, kind(unit)), "t": ["x"]}))
+        fs.seal(sources[-1])
+    fs.create(f"{tmp_path}/all")
+    with pytest.raises(MalformedFooterError, match=r"/1: .*nothing was joined"):
+        fs.concat(f"{tmp_path}/all", sources[:2], as_format="parquet")
+    assert fs.info(f"{tmp_path}/all")["size"] == 0
+    fs.concat(f"{tmp_path}/all", [sources[0], sources[2]], as_format="parquet")
+    assert pq.read_schema(f"{tmp_path}/all", filesystem=fs).field("d").type == kind("s")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rollingfs.errors import RollingError
+from rollingfs.format.flatbuffer import Table
 from rollingfs.parquet.encoding import OutputBuffer, gathered
 from rollingfs.spark.source.formats.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
@@ -132,17 +133,8 @@ def _is_footer(window: _Window, position: int, end: int) -> bool:
 
 def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
     """The kind of a message and the length of its body, as its flatbuffer says."""
-    [root] = struct.unpack_from("<I", metadata)
-    [back] = struct.unpack_from("<i", metadata, root)
-    table = root - back
-    [size] = struct.unpack_from("<H", metadata, table)
-
-    def offset(field: int) -> int:
-        place = 4 + 2 * field
-        return int(struct.unpack_from("<H", metadata, table + place)[0]) if place < size else 0
-
-    kind, length = offset(1), offset(3)
-    return metadata[root + kind] if kind else 0, struct.unpack_from("<q", metadata, root + length)[0] if length else 0
+    message = Table.root(metadata)
+    return message.number(1, "<B"), message.number(3, "<q")
 
 
 class _Window:
