@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rollingfs import parquet
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf
 from rollingfs.cli.durations import parse_duration
@@ -15,7 +16,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import Stop, stopping
 from rollingfs.show.readable import count_text
-from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total
+from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total, with_rewritten
 
 commands = Commands("Upkeep")
 
@@ -37,12 +38,14 @@ def run(
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
+    A Parquet file that has grown is written anew where old footers are more than a tenth of it; that needs pyarrow.
+
     One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
     do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
 
     With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
-    write_amplification, chunks, moved_bytes, files, collected_bytes and failed of each, on a line of its own; then the
-    sums, as name null with streams, segments and seconds.
+    write_amplification, chunks, moved_bytes, files, collected_bytes, rewritten_bytes and failed of each, on a line of
+    its own; then the sums, as name null with streams, segments and seconds.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
@@ -116,11 +119,15 @@ def _kept(session: Session, place: Place, steps: Collection[str], stop: Stop, **
         failed = Upkept(path, is_stream=False, failed={f"list {path}": str(error)})
         _complain(session, failed)
         yield failed
+
+    def rewrite(path: str) -> int:
+        return parquet.rewrite(place.fs, path)  # only now it imports Arrow
+
     for folder in folders:
         if stop():
             return
         with session.progress(f"keeping {folder.path}"):
-            results = core.run(upkeep.keep(folder))
+            results = [with_rewritten(one, rewrite) for one in core.run(upkeep.keep(folder))]
         for one in results:
             _complain(session, one)
             yield one
@@ -181,6 +188,8 @@ def _said(one: Upkept) -> str:
         )
     if one.offloaded.chunks:
         parts.append(f"{count_text(one.offloaded.chunks, 'chunk')} of {one.offloaded.bytes:,} bytes moved")
+    if one.rewritten_bytes:
+        parts.append(f"{one.rewritten_bytes:,} bytes of old Parquet footers freed")
     if one.files:
         parts.append(f"{count_text(one.files, 'file')} of {one.collected_bytes:,} bytes deleted")
     return "; ".join(parts) or ("not all could be done" if one.failed else "nothing to do")

@@ -36,12 +36,8 @@ GROWTHS_MAX = 64
 GROWTH_PAUSE_S = 0.02
 """Maximum pause before the second try; it doubles with each try. It is random, so that writers do not meet again."""
 GROWTH_PAUSE_S_MAX = 1.0
-WASTED_PART_MAX = 0.1
-"""The part of a file that old footers may take, before an append writes the file anew."""
-WASTED_BYTES_MIN = 64 * 1024
-"""Old footers up to this size are no reason to."""
 REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
-"""Size of a file above which an append leaves that to `rewrite`, because it takes long."""
+"""Size of a file above which an append leaves that to upkeep and `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
 LOST_MAX = 1024
 """Maximum number of files of which it is remembered that they could not be rewritten."""
@@ -67,7 +63,7 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
 
     Any number of processes may append to one file; each append that loses a race is repeated on what is there then.
     Old footers and small row groups stay behind. Where they are more than a tenth of a file of up to 256 MiB, the
-    append calls `rewrite`.
+    append calls `rewrite`; larger files are left to ``rollingfs run``.
 
     Parameters
     ----------
@@ -297,10 +293,10 @@ def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: 
         The file before the append, and what was appended, with the new footer at its end.
     """
     size = (0 if view is None else view.size) + sum(one.size if hasattr(one, "size") else len(one) for one in data)
-    if not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
+    if not data or not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
         return
     wasted = size - live_bytes(files.footer_in(data[-1]))
-    if wasted <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size) or wasted < 2 * _lost.get(path, 0):
+    if not parquet_footers.is_much(wasted, size) or wasted < 2 * _lost.get(path, 0):
         return
     try:
         rewrite(fs, path)

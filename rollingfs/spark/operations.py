@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from rollingfs import parquet
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.export_target import open_export_target
@@ -21,7 +22,7 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
-from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, collect_segment, offload_segment
+from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, collect_segment, offload_segment, with_rewritten
 
 EXPORT = "export"
 UPKEEP = "upkeep"
@@ -250,10 +251,7 @@ def _consolidate(fs: RollingFileSystem, segment: Segment, settings: Settings) ->
 
 
 def _rewrite(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
-    """Write a Parquet file anew that has old footers in it."""
-    from rollingfs.parquet import rewrite
-
-    freed = 0 if settings.dry_run else rewrite(fs, segment.path)
+    freed = 0 if settings.dry_run else parquet.rewrite(fs, segment.path)
     segment.refresh()
     return Outcome(freed, {"freed": freed})
 
@@ -294,9 +292,9 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     steps = (COLLECT,) if names.is_hidden_segment(path) else STEPS
     upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
     ledger = below.run(Ledgers(below.client).resolved(names.parent(path)))
-    did = below.run(upkeep.segment(path, ledger))
+    did = with_rewritten(below.run(upkeep.segment(path, ledger)), lambda path: parquet.rewrite(fs, path))
     segment.refresh()
-    freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes
+    freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes + did.rewritten_bytes
     return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 

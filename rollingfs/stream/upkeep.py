@@ -22,11 +22,13 @@ from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import Collected, Offloaded
 from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
 from rollingfs.maintenance.roll import Roller
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.write.grow import is_aged
+from rollingfs.write.parquet_footers import is_worn
 
 logger = logging.getLogger("rollingfs")
 
@@ -75,6 +77,10 @@ class Upkept:
     files: int = 0
     """By collection."""
     collected_bytes: int = 0
+    worn: tuple[str, ...] = ()
+    """Open Parquet files that old footers waste a part of, for the caller to write anew: that needs Arrow."""
+    rewritten_bytes: int = 0
+    """Freed by that."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why, by what failed: the operation and the path."""
     is_cut_short: bool = False
@@ -100,6 +106,7 @@ class Upkept:
             "moved_bytes": self.offloaded.bytes,
             "files": self.files,
             "collected_bytes": self.collected_bytes,
+            "rewritten_bytes": self.rewritten_bytes,
             "failed": dict(self.failed),
         }
 
@@ -117,6 +124,8 @@ class Upkept:
             has_policy=self.has_policy or other.has_policy,
             files=self.files + other.files,
             collected_bytes=self.collected_bytes + other.collected_bytes,
+            worn=self.worn + other.worn,
+            rewritten_bytes=self.rewritten_bytes + other.rewritten_bytes,
             failed={**self.failed, **other.failed},
             is_cut_short=self.is_cut_short or other.is_cut_short,
         )
@@ -267,15 +276,15 @@ class Upkeep:
         loaded = await self.client.headers.load(path)
         if not loaded.live or loaded.header is None:
             return Upkept(path, is_stream=False)
+        view = Snapshot(path, loaded.header, loaded.token)
+        result = Upkept(path, is_stream=False, worn=(path,) if await is_worn(self.client.fetcher, view) else ())
         consolidator = Consolidator(self.client.commits, self.client.fetcher)
         did = await consolidator.keep(path, loaded.header, self.readers_grace_s)
         seen = self.client.headers.seen(path)
         if not did.replaced or seen is None or seen.header is None:
-            return Upkept(path, is_stream=False)
+            return result
         appended, rewritten = seen.header.length, seen.header.rewritten
-        return Upkept(
-            path, is_stream=False, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten
-        )
+        return replace(result, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten)
 
     async def _offload(self, ledger: Ledger, path: str) -> Upkept:
         did = await offload_segment(self.client, path, ledger)
@@ -309,6 +318,16 @@ async def collect_segment(
         return await client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, **known)
     except FileNotFoundError:
         return Collected()
+
+
+def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
+    """The result after its worn Parquet files were written anew; an error is part of the result."""
+    for path in one.worn:
+        try:
+            one = replace(one, rewritten_bytes=one.rewritten_bytes + rewrite(path))
+        except (OSError, ValueError, ImportError) as error:
+            one = one.plus(_failure(path, "rewrite", path, error))
+    return one
 
 
 def _failure(path: str, verb: str, what: str, error: Exception) -> Upkept:

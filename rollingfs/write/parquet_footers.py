@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rollingfs.format.parquet_footer import (
+    MAGIC,
     TAIL_BYTES,
     Part,
     body_size,
@@ -14,6 +15,7 @@ from rollingfs.format.parquet_footer import (
     columns,
     ended,
     join,
+    live_bytes,
     understood,
 )
 from rollingfs.format.thrift import MalformedFooterError
@@ -22,6 +24,29 @@ from rollingfs.read.snapshot import Snapshot
 
 FOOTER_READ_BYTES = 512 * 1024
 """Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
+
+
+WASTED_PART_MAX = 0.1
+"""The part of a file that old footers may take, before an append or upkeep writes the file anew."""
+WASTED_BYTES_MIN = 64 * 1024
+"""Old footers up to this size are no reason to."""
+
+
+def is_much(wasted: int, size: int) -> bool:
+    """Whether a file of some size is to be written anew for its old footers."""
+    return wasted > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size)
+
+
+async def is_worn(fetcher: Fetcher, view: Snapshot) -> bool:
+    """Whether a segment is an open Parquet file that is to be written anew for its old footers."""
+    if view.sealed or view.header is None or view.size <= WASTED_BYTES_MIN:
+        return False
+    if await fetcher.read(view, view.length - len(MAGIC), view.length) != MAGIC:
+        return False
+    try:
+        return is_much(view.size - live_bytes(await footer_of(fetcher, view)), view.size)
+    except MalformedFooterError:
+        return False  # it only ends as one does
 
 
 async def footer_of(fetcher: Fetcher, view: Snapshot) -> bytes:

@@ -159,3 +159,27 @@ def test_the_command_policy_shows_and_changes_each_level(fs, tmp_path, option):
     assert "offload: tier=(none: nothing moves)" in done("policy", folder, "--tier", "", *option).text
     assert "give no --tier" in failed("policy", path, "--tier", "cold", "--no-offload", code=2)
     assert "'warm' is not configured" in failed("policy", path, "--tier", "warm", *option)
+
+
+def test_a_round_frees_old_parquet_footers_of_any_size_and_leaves_other_bytes(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow")
+    from rollingfs.parquet import append, grow
+
+    monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)  # as if it were too large for an append
+    fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    path, torn = f"{tmp_path}/data/t.parquet", f"{tmp_path}/data/torn"
+    for nth in range(120):
+        append(fs, path, pa.table({f"a long name of column {column}": [nth] for column in range(20)}))
+    fs.create(torn)
+    fs.append(torn, b"x" * 100_000 + b"PAR1")
+    before = fs.segment(path).size
+    lines = done("run", f"{tmp_path}/data", "--once", "--json", "--option", "sync=false").lines
+    grown, other, whole = lines
+    assert (grown["name"], other["name"]) == (path, torn)
+    assert grown["rewritten_bytes"] == whole["rewritten_bytes"] > 0.8 * before
+    assert (other["rewritten_bytes"], other["failed"]) == (0, {})
+    fresh = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    assert fresh.segment(path).size == before - grown["rewritten_bytes"]
+    assert fresh.cat_file(torn) == b"x" * 100_000 + b"PAR1"
+    text = done("run", f"{tmp_path}/data", "--once", "--option", "sync=false").text
+    assert f"{path}: nothing to do" in text

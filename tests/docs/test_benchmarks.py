@@ -27,7 +27,7 @@ from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CH
 
 REPOSITORY = Path(__file__).parents[2]
 P1 = ["P1", "P1b", "P1c", "P1f", "P1g", "P1d", "P1e"]
-CASES = [*P1, "P2", "P2c", "P2b", "P3", "P4", "P5", "P6", "P7", "P8", "P12", "P11"]
+CASES = [*P1, "P2", "P2c", "P2b", "P3", "P4", "P4b", "P5", "P6", "P7", "P8", "P12", "P11"]
 
 
 def test_every_case_of_the_issue_is_there_with_a_goal():

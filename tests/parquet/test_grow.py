@@ -25,6 +25,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.parquet import append, grow, rewrite
+from rollingfs.write import parquet_footers
 from tests.parquet.waste import wasted
 
 PROCESSES, APPENDS = 4, 5
@@ -197,7 +198,7 @@ def test_many_processes_append_to_one_file(fs, tmp_path):
 
 
 def test_after_many_small_appends_little_is_wasted_and_all_rows_are_there(fs, tmp_path, monkeypatch):
-    monkeypatch.setattr(grow, "WASTED_BYTES_MIN", 4096)
+    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 4096)
     path, parts = str(tmp_path / "t"), []
     for nth in range(150):
         append(fs, path, {"n": range(100 * nth, 100 * nth + 100), "s": [f"row {nth}"] * 100})
@@ -303,7 +304,7 @@ def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, tmp_
         raise BadOffsetError("late")
 
     monkeypatch.setattr(grow, "rewrite", late)
-    monkeypatch.setattr(grow, "WASTED_BYTES_MIN", 0)
+    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
     for n in range(40):
         append(fs, path, {"n": [n]})
     assert 1 <= len(tries) <= 10  # after each loss once the waste has doubled
@@ -349,7 +350,10 @@ def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
 
 def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
     path = str(tmp_path / "t")
-    code = WRITER.replace("import append\n", "import append, grow\n\ngrow.WASTED_BYTES_MIN = 2000\n")
+    code = WRITER.replace(
+        "import append\n",
+        "import append\nfrom rollingfs.write import parquet_footers\n\nparquet_footers.WASTED_BYTES_MIN = 2000\n",
+    )
     writers = [
         subprocess.Popen([sys.executable, "-c", code, path, str(nth), "20"], cwd=Path(__file__).parents[2])
         for nth in range(2)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
 from rollingfs.read.snapshot import Snapshot
@@ -108,11 +107,6 @@ class Part:
     def path(self) -> str:
         """The segment's path."""
         return self.segment.path
-
-    @property
-    def staged(self) -> list[Staged]:
-        """What of it was staged."""
-        return [piece.data for piece in self.pieces if isinstance(piece.data, Staged)]
 
 
 def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) -> None:
@@ -270,9 +264,7 @@ def log_outcomes(
                 paths,
             )
         else:
-            size = sum(one.size for part in of_outcome for one in part.staged)
-            left = f"; {size} staged bytes are left to collect()" if size else ""
-            logger.warning("%s: the job failed, and nothing was committed%s", paths, left)
+            logger.warning("%s: the job failed, and nothing was committed", paths)
 
 
 def _is_committed(part: Part, look: Snapshot | None, marker: Marker | None, planned: Planned | None) -> bool | None:
@@ -281,6 +273,4 @@ def _is_committed(part: Part, look: Snapshot | None, marker: Marker | None, plan
         return False
     if marker is not None:
         return marker.is_in(look.attrs)
-    if planned == Planned.of(look):
-        return False
-    return part.segment.names_any(look.header, part.staged) if part.staged else None
+    return False if planned == Planned.of(look) else None

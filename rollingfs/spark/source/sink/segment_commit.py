@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rollingfs.commit.chunk_files import Staged
-from rollingfs.format import names, transitions
-from rollingfs.format.header import Header, Phase
+from rollingfs.format import transitions
+from rollingfs.format.header import Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -140,6 +139,7 @@ class SegmentCommit:
             with grow.changed(self.path, view):
                 data = self.grown(pieces, view)
                 grow.commit(self.fs, self.path, view, data, attrs, expected_attrs)
+            grow.keep_bounded(self.fs, self.path, view, data)
 
         grow.repeated(self.path, attempt)
 
@@ -152,12 +152,3 @@ class SegmentCommit:
             They have other columns, or the footer of the segment is damaged.
         """
         return grow.grown(self.fs, self.path, view, pieces, self.schema)
-
-    # -- afterwards --------------------------------------------------------------------------------------------
-
-    def names_any(self, header: Header, staged: Sequence[Staged]) -> bool:
-        """Whether a header names a chunk of some receipts."""
-        named = {
-            chunk.file for chunk in core(self.fs).run(core(self.fs).client.pages.unfold(self.path, header.entries))
-        }
-        return any(names.relate(self.path, chunk.path) in named for one in staged for chunk in one.chunks)
