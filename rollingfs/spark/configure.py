@@ -71,7 +71,7 @@ def configure(
     tiers: Mapping[str, str | Mapping[str, Any]] | None = None,
     gateway: bool | str = False,
 ) -> Builder:
-    """Prepare the builder of a new Spark session for ``rolling+file://`` and ``rolling+s3://``.
+    """Prepare the builder of a new Spark session for ``rolling+file://``, ``rolling+s3://`` and others of Hadoop.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def configure(
         builder.config("spark.hadoop.fs.defaultFS", where)  # type: ignore[attr-defined]
         return builder
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
-    for scheme in jar.SCHEMES:
+    for scheme in (*jar.SCHEMES, *jar.MORE_SCHEMES):
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
         settings[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] = jar.ABSTRACT_FILE_SYSTEM
     if storage_options is not None:

@@ -10,6 +10,9 @@ from pathlib import Path
 from rollingfs.spark.hadoop import compile as compiler
 
 SCHEMES = ("rolling+file", "rolling+s3", "rolling+s3a")
+"""The schemes that lie over the local disk and over Hadoop's S3 connector."""
+MORE_SCHEMES = ("rolling+abfs", "rolling+abfss", "rolling+gs", "rolling+hdfs")
+"""Those over other filesystems of Hadoop, whose connectors a user adds; Spark has that of HDFS."""
 FILE_SYSTEM = "rollingfs.hadoop.RollingFileSystem"
 ABSTRACT_FILE_SYSTEM = "rollingfs.hadoop.RollingFs"
 OWN_JAR_NAME = compiler.JAR.name

@@ -147,6 +147,8 @@ def _hadoop_url(spark: SparkSession, url: str) -> str | None:
 
     place = parse_url(url)
     scheme = f"rolling+{place.protocol}"
+    if scheme not in jar.SCHEMES and url.startswith(tuple(f"{one}://" for one in jar.MORE_SCHEMES)):
+        return url  # whether its connector is there, the user knows who writes this scheme
     if scheme not in jar.SCHEMES or not spark.conf.get(f"spark.hadoop.fs.{scheme}.impl", ""):
         return None
     return f"{scheme}://{place.path.removeprefix(f'{place.protocol}://')}"

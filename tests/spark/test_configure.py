@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from rollingfs.spark import configure, jar
 from rollingfs.spark.configure import S3A_SETS, s3a_options
+from rollingfs.spark.hadoop import compile as compiler
 from tests.support.servers import require_module
 
 require_module("pyspark")
@@ -49,7 +51,7 @@ def options(builder: Builder, storage_options: Any = None) -> dict[str, str]:
 def test_the_schemes_get_their_classes_and_nothing_is_fetched_for_a_disk():
     found = options(Builder())
     assert found["spark.jars"] == "/x/rollingfs-hadoop.jar"
-    for scheme in ("rolling+file", "rolling+s3", "rolling+s3a"):
+    for scheme in (f"rolling+{below}" for below in ("file", "s3", "s3a", "abfs", "abfss", "gs", "hdfs")):
         assert found[f"spark.hadoop.fs.{scheme}.impl"] == "rollingfs.hadoop.RollingFileSystem"
         assert found[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] == "rollingfs.hadoop.RollingFs"
     assert "spark.jars.packages" not in found
@@ -152,3 +154,32 @@ def test_a_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, option
     configure(Builder(**options))
     found = os.environ.pop("PYSPARK_PYTHON", None)
     assert found == after
+
+
+# -- what the jar is compiled against --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ROLLINGFS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
+    return tmp_path / "cache"
+
+
+def test_the_api_of_hadoop_is_taken_by_its_checksum(cache, monkeypatch):
+    with pytest.raises(compiler.CannotCompileError, match="Maven"):
+        compiler.hadoop_api()
+    (cache / f"hadoop-client-api-{compiler.HADOOP_VERSION}.jar").write_bytes(b"other")
+    with pytest.raises(compiler.CannotCompileError, match=r"checksum.*nothing was compiled"):
+        compiler.hadoop_api()
+    monkeypatch.setattr(compiler, "HADOOP_SHA256", hashlib.sha256(b"other").hexdigest())
+    assert compiler.hadoop_api().parent == cache
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_the_api_of_hadoop_is_taken_from_no_folder_that_others_can_change(cache):
+    cache.mkdir()
+    cache.chmod(0o777)
+    with pytest.raises(compiler.CannotCompileError, match="others may write to it"):
+        compiler.hadoop_api()

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ JAVA_RELEASE = 17
 HADOOP_API = "hadoop-client-api"
 HADOOP_VERSION = "3.5.0"
 """The Hadoop that the sources are compiled against where there is no PySpark; the jar runs on Hadoop 3.4.1 or later."""
+HADOOP_SHA256 = "cc59446ec9ebaceae56fdb8d8c21477766dc5d426325642151c796bec5c4e6b7"
+"""The checksum of its client API, which is compared before each compilation."""
 MAVEN_S_MAX = 180
 JAVAC_S_MAX = 300
 MANIFEST = "META-INF/MANIFEST.MF"
@@ -104,15 +107,36 @@ def hadoop_api() -> Path:
         if found:
             return found[-1]
     cache = Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     cached = cache / f"{HADOOP_API}-{HADOOP_VERSION}.jar"
-    return cached if cached.exists() else _fetch(cached)
+    _check_own(cache)
+    if not cached.exists():
+        _fetch(cached)
+    checksum = hashlib.sha256(cached.read_bytes()).hexdigest()
+    if checksum != HADOOP_SHA256:
+        raise CannotCompileError(
+            f"{cached} has the checksum {checksum}, and {HADOOP_API} {HADOOP_VERSION} has {HADOOP_SHA256}; nothing was "
+            "compiled: delete the file, and Maven fetches it again"
+        )
+    return cached
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder in which another user could replace the jar after a look at it."""
+    if os.name != "posix":
+        return
+    found = folder.stat()
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CannotCompileError(
+            f"{folder} is another user's, or others may write to it, so no jar is taken from it; nothing was compiled: "
+            "chmod go-w it, or name a folder of your own in ROLLINGFS_CACHE"
+        )
 
 
 def _fetch(target: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise CannotCompileError("Hadoop's client API is not here: install pyspark, or Maven, which fetches it")
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         artifact = f"org.apache.hadoop:{HADOOP_API}:{HADOOP_VERSION}"
         command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]

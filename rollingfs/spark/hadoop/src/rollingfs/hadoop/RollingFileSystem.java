@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.URI;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
@@ -19,6 +20,7 @@ import org.apache.hadoop.fs.Options.OpenFileOptions;
 import org.apache.hadoop.fs.Options.Rename;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
 import org.apache.hadoop.fs.impl.AbstractFSBuilderImpl;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
 import org.apache.hadoop.fs.permission.FsPermission;
@@ -43,6 +45,10 @@ import rollingfs.hadoop.read.Snapshot;
  */
 public class RollingFileSystem extends FileSystem {
     private static final String SCHEME_PREFIX = "rolling+";
+    private static final String AZURE = ", org.apache.hadoop:hadoop-azure of the version of Spark's Hadoop";
+    private static final Map<String, String> CONNECTORS = Map.of("abfs", AZURE, "abfss", AZURE,
+            "gs", ", com.google.cloud.bigdataoss:gcs-connector",
+            "s3a", ", org.apache.hadoop:hadoop-aws of the version of Spark's Hadoop");
     private URI uri;
     private Store store;
     private IndexPages pages;
@@ -77,8 +83,17 @@ public class RollingFileSystem extends FileSystem {
         if (name.getAuthority() == null) {
             throw new IOException(name + " names no bucket: write " + name.getScheme() + "://bucket/key");
         }
-        return new ObjectStore(FileSystem.get(
-                URI.create((below.equals("s3") ? "s3a" : below) + "://" + name.getAuthority()), conf));
+        URI root = URI.create((below.equals("s3") ? "s3a" : below) + "://" + name.getAuthority());
+        try {
+            return new ObjectStore(FileSystem.get(root, conf));
+        } catch (UnsupportedFileSystemException | RuntimeException missing) {
+            if (missing instanceof RuntimeException && !(missing.getCause() instanceof ClassNotFoundException)) {
+                throw missing;
+            }
+            throw new IOException(name + " cannot be opened: this Spark has no filesystem for " + root.getScheme()
+                    + "://, over which it lies: add its connector to spark.jars.packages"
+                    + CONNECTORS.getOrDefault(root.getScheme(), ""), missing);
+        }
     }
 
     // -- names -----------------------------------------------------------------------------------------------

@@ -1,0 +1,103 @@
+"""``rolling+hdfs://`` over an HDFS on this machine, and what is said where a connector is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.spark import jar, read_json
+from tests.support.servers import cache_dir, free_port, require
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+START_S_MAX = 240
+FETCH_S_MAX = 600
+POLL_S = 0.5
+ROWS = [{"n": nth, "text": f"na\u00efve {nth}" * 50} for nth in range(100)]
+
+
+def _minicluster() -> Path:
+    """The jar with an HDFS for tests, of the version of Spark's Hadoop; Maven fetches it once."""
+    name = f"hadoop-client-minicluster-{jar.hadoop_version()}.jar"
+    target = cache_dir() / name
+    if not target.exists():
+        maven = shutil.which("mvn")
+        if maven is None:
+            require("there is no Maven, which fetches Hadoop's client-minicluster")
+        artifact = f"org.apache.hadoop:hadoop-client-minicluster:{jar.hadoop_version()}"
+        command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={cache_dir()}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S_MAX, cwd=cache_dir())
+        if done.returncode or not target.exists():
+            require("Maven cannot fetch Hadoop's client-minicluster")
+    return target
+
+
+@pytest.fixture(scope="module")
+def hdfs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The authority of an HDFS with one node for data."""
+    folder, port = tmp_path_factory.mktemp("hdfs"), free_port()
+    path = os.pathsep.join([str(_minicluster()), f"{jar.spark_jars()}/*"])
+    command = ["java", "-Xmx512m", "-cp", path, "org.apache.hadoop.test.MiniDFSClusterManager", "-format"]
+    command += ["-nnport", str(port), "-datanodes", "1", "-D", f"hdfs.minidfs.basedir={folder}"]
+    command += ["-writeDetails", f"{folder}/details.json"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            until_s = time.monotonic() + START_S_MAX
+            while not (folder / "details.json").exists():
+                assert process.poll() is None, "the HDFS has ended"
+                assert time.monotonic() < until_s, "the HDFS has not started"
+                time.sleep(POLL_S)
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def copied(spark: Any, hdfs: str, tmp_path: Path) -> str:
+    """A folder on HDFS with a segment of many chunks and a tail, as rollingfs wrote its files to a disk."""
+    fs = RollingFileSystem("file", sync=False)
+    fs.create(f"{tmp_path}/logs/s", RollingPolicy(max_bytes=4000, inline_bytes=2000))
+    for row in ROWS:
+        fs.append(f"{tmp_path}/logs/s", (json.dumps(row) + "\n").encode())
+    files = spark._jvm.org.apache.hadoop.fs
+    target = files.Path(f"hdfs://{hdfs}/{tmp_path.name}")
+    system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    system.copyFromLocalFile(files.Path(f"file://{tmp_path}/logs"), target)
+    return f"rolling+hdfs://{hdfs}/{tmp_path.name}"
+
+
+def test_segments_on_hdfs_are_read_and_listed(spark, copied):
+    for url in (copied, f"{copied}/s"):
+        assert sorted(row.n for row in spark.read.json(url).collect()) == [row["n"] for row in ROWS]
+    found = read_json(spark, f"{copied}/s", "n int, text string").where("n = 7").first()
+    assert found.asDict() == ROWS[7]
+
+
+def test_plain_files_are_written_beside_them_and_a_segment_is_not_changed(spark, copied):
+    spark.range(10).write.parquet(f"{copied}/table")
+    assert spark.read.parquet(f"{copied}/table").count() == 10
+    with pytest.raises(Exception, match=r"holds the segment rolling\+hdfs://.*nothing was changed"):
+        spark.range(10).write.mode("overwrite").parquet(copied)
+    assert spark.read.text(f"{copied}/s").count() == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("url", "connector"),
+    [
+        ("rolling+gs://bucket/x", "com.google.cloud.bigdataoss:gcs-connector"),
+        ("rolling+abfss://c@account.dfs.core.windows.net/x", "org.apache.hadoop:hadoop-azure"),
+        ("rolling+abfs://c@account.dfs.core.windows.net/x", "org.apache.hadoop:hadoop-azure"),
+    ],
+)
+def test_a_filesystem_that_spark_lacks_is_refused_with_the_connector_to_add(spark, url, connector):
+    with pytest.raises(Exception, match=f"has no filesystem for .*spark.jars.packages, {connector}"):
+        spark.read.text(url).count()
