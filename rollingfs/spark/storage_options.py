@@ -51,19 +51,8 @@ ENCRYPTIONS = {
     "SSE-KMS": "aws:kms",
     "DSSE-KMS": "aws:kms:dsse",
 }
-STORAGE_CLASSES = frozenset(
-    {
-        "EXPRESS_ONEZONE",
-        "GLACIER_IR",
-        "INTELLIGENT_TIERING",
-        "ONEZONE_IA",
-        "OUTPOSTS",
-        "REDUCED_REDUNDANCY",
-        "STANDARD",
-        "STANDARD_IA",
-    }
-)
-"""Classes whose objects can be read at once, as headers must be."""
+ARCHIVES = frozenset({"DEEP_ARCHIVE", "GLACIER"})
+"""Classes whose objects cannot be read at once, as headers must be."""
 PASSWORDS = frozenset({"access.key", "secret.key", "session.token", "encryption.key"})
 """Settings that Hadoop may keep in a credential file."""
 
@@ -197,7 +186,7 @@ def _encryption(get: Get) -> dict[str, str]:
 
 def _storage_class(get: Get) -> dict[str, str]:
     name = (get("create.storage.class") or "").strip().upper()
-    if name and name not in STORAGE_CLASSES:
+    if name in ARCHIVES:
         raise _refused(
             f"setting fs.s3a.create.storage.class is {name.lower()}, whose objects the data source could not read again"
         )

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
+from rollingfs import RetentionPolicy, RollingFileSystem
 from tests.support.servers import require_module
-from tests.support.spark import first_column, given, streamed
+from tests.support.spark import first_column, given, parquet_file, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -26,6 +26,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.folders.listing import Listings
 from rollingfs.fs.stream_handle import Stream
+from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.stream import stream_reader
 from rollingfs.spark.source.stream.data_loss import DataLossError
@@ -353,6 +354,40 @@ def test_a_small_batch_waits_for_more_or_for_the_longest_delay(fs, tmp_path, mon
 def test_a_limit_that_cannot_be_is_refused_by_its_name(tmp_path, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         reader(tmp_path, **options)
+
+
+# -- long-lived views ----------------------------------------------------------------------------------------------
+
+
+def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(fs, tmp_path, caplog):
+    for name in "ab":
+        put(fs, f"{tmp_path}/f/{name}", b"row %s\n" % name.encode())
+        fs.seal(f"{tmp_path}/f/{name}")
+    source = RollingReader(parse_options(given(tmp_path / "f")), TEXT)
+    plan = source.partitions()
+    assert first_column(source, plan) == ["row a", "row b"]
+    fs.rm(f"{tmp_path}/f/a")
+    with pytest.raises(FileNotFoundError, match=r"deleted since.*make it again"):
+        first_column(source, plan)
+    fs.stream(f"{tmp_path}/f").retention = RetentionPolicy.by_size(0, every=0)
+    assert first_column(source, plan) == ["row b"]
+    assert "was deleted since this query was planned" in caplog.text
+    put(fs, f"{tmp_path}/f/a", b"another\n")
+    with pytest.raises(FileNotFoundError, match="replaced since"):
+        first_column(source, plan)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, count):
+    import pyarrow as pa
+
+    from rollingfs.spark.source.inference import infer_schema
+
+    for name in "ab"[:count]:
+        put(fs, f"{tmp_path}/f/{name}", parquet_file(pa.table({name: [1]})))
+    assert infer_schema(parse_options(given(tmp_path / "f", format="parquet"))).names == ["a"]
+    told = "/f/a: the columns are those of its beginning; 1 other segments"
+    assert (told in caplog.text) == (count == 2)
 
 
 # -- rows and columns ----------------------------------------------------------------------------------------------

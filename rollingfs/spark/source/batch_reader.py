@@ -202,8 +202,8 @@ class RowReader:
             try:
                 yield SegmentReader.of(fs, one.extent), one
             except (SegmentTruncatedError, FileNotFoundError) as error:
-                if self._begins_later(one, error):
-                    logger.warning("%s; it is read from its present start", error)
+                if self._begins_later(fs, one, error):
+                    logger.warning("%s; what is left of it is read", error)
                 elif self.options.fails_on_data_loss:
                     raise self._explained(error) from error
                 else:
@@ -212,10 +212,13 @@ class RowReader:
             except CorruptHeaderError as error:
                 self.skip(one, error)
 
-    def _begins_later(self, one: Range, error: OSError) -> bool:
-        """Whether a range is of lines that a batch reads from the earliest on: it takes what retention has left."""
-        is_moved = isinstance(error, segments.StartMovedError) and self.options.reading.starting.name == EARLIEST
-        return is_moved and self.is_batch and self._has_lines(one)
+    def _begins_later(self, fs: RollingFileSystem, one: Range, error: OSError) -> bool:
+        """Whether retention took the head, or all, of what a batch reads from the earliest on: it reads the rest."""
+        if not self.is_batch or self.options.reading.starting.name != EARLIEST:
+            return False
+        if isinstance(error, segments.StartMovedError):
+            return self._has_lines(one)
+        return isinstance(error, segments.GoneError) and segments.is_retained(fs, one.extent.path)
 
     def _has_lines(self, one: Range) -> bool:
         return self.form.has_lines and self.options.codec(one.extent.path) is None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from itertools import groupby
 from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.types as pt
 
 from rollingfs.spark.source.partitions import Range
 
@@ -19,13 +20,8 @@ NULL = "__HIVE_DEFAULT_PARTITION__"
 """The value that stands for null, or for an empty text."""
 PRECISION_MAX = 38
 """Most digits of a decimal."""
-DECIMAL = re.compile(r"decimal\(([0-9]+),0\)")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?|[+-]?(?:NaN|Infinity)")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_INT_BITS, _LONG_BITS = 31, 63
-_INT, _LONG, _DOUBLE, _DATE_TYPE, _TIME_TYPE, _STRING = "int", "bigint", "double", "date", "timestamp", "string"
+_TIME = pa.timestamp("us", "UTC")
 
 
 def values_of(path: str, bases: Sequence[str]) -> Values:
@@ -57,8 +53,8 @@ def values_of(path: str, bases: Sequence[str]) -> Values:
     return dict(reversed(found.items()))
 
 
-def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, str]:
-    """The columns of some paths: the Spark type of each name, inferred as Spark does.
+def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, pa.DataType]:
+    """The columns of some paths: the type of each name, inferred as Spark does.
 
     Raises
     ------
@@ -78,80 +74,53 @@ def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, str]:
     return {name: type_of([values[name] for values in by_path.values()]) for name in first[1]}
 
 
-def type_of(texts: Iterable[str | None]) -> str:
-    """The Spark type that holds all of some values; nulls fit every type."""
+def type_of(texts: Iterable[str | None]) -> pa.DataType:
+    """The type that holds all of some values, as Spark infers it; nulls fit every type."""
     kinds = {_kind(text) for text in set(texts) if text is not None}
-    if not kinds:
-        return _STRING
-    digits = max((int(kind[8:-3]) for kind in kinds if kind.startswith("decimal")), default=0)
+    decimals = [kind for kind in kinds if pt.is_decimal(kind)]
     if len(kinds) == 1:
         return kinds.pop()
-    if kinds == {_DATE_TYPE, _TIME_TYPE}:
-        return _TIME_TYPE
-    if kinds == {_INT, _LONG}:
-        return _LONG
-    if kinds == {_INT, _DOUBLE}:
-        return _DOUBLE
-    if digits and all(kind in (_INT, _LONG) or kind.startswith("decimal") for kind in kinds):
-        return f"decimal({digits},0)"
-    return _STRING
+    if kinds == {pa.date32(), _TIME}:
+        return _TIME
+    if kinds == {pa.int32(), pa.int64()}:
+        return pa.int64()
+    if kinds == {pa.int32(), pa.float64()}:
+        return pa.float64()
+    if decimals and all(pt.is_integer(kind) or pt.is_decimal(kind) for kind in kinds):
+        return max(decimals, key=lambda kind: kind.precision)
+    return pa.string()
 
 
-def _kind(text: str) -> str:
+def _kind(text: str) -> pa.DataType:
     if _WHOLE.fullmatch(text):
-        size = int(text)
-        for kind, bits in ((_INT, _INT_BITS), (_LONG, _LONG_BITS)):
-            if -(1 << bits) <= size < 1 << bits:
-                return kind
-        digits = len(str(abs(size)))
-        return f"decimal({digits},0)" if digits <= PRECISION_MAX else _DOUBLE
-    if _FRACTION.fullmatch(text):
-        return _DOUBLE
-    with suppress(ValueError):
-        if _TIME.fullmatch(text):
-            datetime.fromisoformat(text)
-            return _TIME_TYPE
-        if _DATE.fullmatch(text):
-            date.fromisoformat(text)
-            return _DATE_TYPE
-    return _STRING
+        for kind in (pa.int32(), pa.int64()):
+            with suppress(pa.ArrowInvalid, OverflowError):
+                return pa.scalar(int(text), kind).type
+        digits = len(text.lstrip("+-0"))
+        return pa.decimal128(digits, 0) if digits <= PRECISION_MAX else pa.float64()
+    for kind in (pa.float64(), pa.date32(), _TIME):
+        with suppress(pa.ArrowInvalid):
+            return scalar_of(text, kind).type
+    return pa.string()
 
 
-def value_of(text: str | None, kind: str) -> object:
+def scalar_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
     """A value of a column; a time without a zone is in UTC.
-
-    Parameters
-    ----------
-    kind
-        The Spark type of the column, in its short form.
 
     Raises
     ------
     ValueError
         The text is none of the type.
     """
-    if text is None or kind == _STRING:
-        return text
-    if kind in ("tinyint", "smallint", _INT, _LONG):
-        if not _WHOLE.fullmatch(text):
-            raise ValueError(f"{text!r} is no {kind}")
-        return int(text)
-    if kind in ("float", _DOUBLE):
-        return float(text.rstrip("dDfF"))
-    if kind.startswith("decimal"):
-        return Decimal(text) if _FRACTION.fullmatch(text) else _refuse(text, kind)
-    if kind == _DATE_TYPE:
-        return date.fromisoformat(text)
-    if kind == _TIME_TYPE:
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
-    if kind == "boolean" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return _refuse(text, kind)
-
-
-def _refuse(text: str, kind: str) -> object:
-    raise ValueError(f"{text!r} is no {kind}")
+    if text is None or pt.is_string(kind):
+        return pa.scalar(text, kind)
+    if pt.is_integer(kind):
+        return pa.scalar(int(text), kind)
+    if pt.is_timestamp(kind) and kind.tz is not None:
+        with suppress(pa.ArrowInvalid):  # it has a zone
+            return pa.scalar(text).cast(kind)
+        return pa.scalar(pa.scalar(text).cast(pa.timestamp(kind.unit)).as_py(), kind)
+    return pa.scalar(text).cast(kind)
 
 
 def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[Values, tuple[Range, ...]]]:

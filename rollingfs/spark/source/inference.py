@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,14 +15,7 @@ from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader
 
-_SPARK_TYPES: dict[str, Callable[[Any], Any]] = {
-    "int": lambda types: types.IntegerType(),
-    "bigint": lambda types: types.LongType(),
-    "double": lambda types: types.DoubleType(),
-    "date": lambda types: types.DateType(),
-    "timestamp": lambda types: types.TimestampType(),
-    "string": lambda types: types.StringType(),
-}
+logger = logging.getLogger("pyspark_rollingfs")
 
 
 def infer_schema(options: Options) -> Any:
@@ -53,20 +47,16 @@ def _found(options: Options) -> places.Found:
         raise
 
 
-def with_folder_columns(schema: Any, columns: dict[str, str]) -> Any:
+def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
     """A Spark schema with the columns of folders: at its end, or instead of a column of the same name."""
     from pyspark.sql import types
 
-    if not columns:
-        return schema
+    added = rows.spark_schema(pa.schema(list(columns.items())))
     if isinstance(schema, str):  # of text or binary
-        return ", ".join([schema, *(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())])
-    own = {}
-    for name, kind in columns.items():
-        found = folder_columns.DECIMAL.fullmatch(kind)
-        own[name] = types.DecimalType(int(found[1]), 0) if found else _SPARK_TYPES[kind](types)
-    fields = [types.StructField(one.name, own.pop(one.name, one.dataType)) for one in schema]
-    return types.StructType(fields + [types.StructField(name, kind) for name, kind in own.items()])
+        own = (f"`{one.name.replace('`', '``')}` {one.dataType.simpleString()}" for one in added)
+        return ", ".join([schema, *own])
+    fields = [types.StructField(one.name, added[one.name].dataType) if one.name in columns else one for one in schema]
+    return types.StructType(fields + [one for one in added if one.name not in schema.names])
 
 
 def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
@@ -85,5 +75,12 @@ def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
         except pa.ArrowInvalid as error:
             raise ValueError(f"{view.path}: its bytes are no {options.format}: {error}") from error
         if schema is not None:
+            if len(found) > 1 or form.grows:
+                logger.warning(
+                    "%s: the columns are those of its beginning; %d other segments, and what lies behind, were not "
+                    "looked at. If they have other columns, give .schema(...)",
+                    view.path,
+                    len(found) - 1,
+                )
             return rows.spark_schema(schema)
     raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")

@@ -76,22 +76,15 @@ def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
     ValueError
         The text is not a value of the column's type.
     """
-    kind = field.dataType.simpleString()
-    try:
-        value = folder_columns.value_of(text, kind)
-        return pa.scalar(value, arrow_schema(type_of_one(field)).field(0).type)
-    except (ValueError, pa.ArrowInvalid, OverflowError) as error:
-        raise ValueError(
-            f"{path}: its folder says {field.name}={text}, which is no {kind}: give the column another type in "
-            ".schema(...), or read with option partitionColumns=false"
-        ) from error
-
-
-def type_of_one(field: Any) -> Any:
-    """The Spark schema of one column."""
     from pyspark.sql.types import StructType
 
-    return StructType([field])
+    try:
+        return folder_columns.scalar_of(text, arrow_schema(StructType([field])).field(0).type)
+    except (ValueError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise ValueError(
+            f"{path}: its folder says {field.name}={text}, which is no {field.dataType.simpleString()}: give the "
+            "column another type in .schema(...), or read with option partitionColumns=false"
+        ) from error
 
 
 def with_constants(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:

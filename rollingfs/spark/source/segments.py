@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import TypeVar
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
+from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -101,6 +102,15 @@ def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) 
     )
 
 
+def is_retained(fs: RollingFileSystem, path: str) -> bool:
+    """Whether a segment lies in a stream whose retention deletes segments."""
+    return fs.stream(names.parent(path)).retention is not None
+
+
+class GoneError(FileNotFoundError):
+    """A segment was deleted since a query was planned."""
+
+
 class StartMovedError(SegmentTruncatedError):
     """The head of a segment was truncated since a query was planned."""
 
@@ -125,8 +135,10 @@ class SegmentReader:
             Its head was truncated into the extent.
         """
         view = view_now(fs, extent.path)
-        if view is None or not is_same(view, extent.identity):
-            raise FileNotFoundError(2, "The segment was deleted or replaced since this query was planned", extent.path)
+        if view is None:
+            raise GoneError(2, "The segment was deleted since this query was planned", extent.path)
+        if not is_same(view, extent.identity):
+            raise FileNotFoundError(2, "The segment was replaced since this query was planned", extent.path)
         if view.start > extent.start:
             raise StartMovedError(
                 f"{extent.path}: bytes {extent.start} to {extent.end} are to be read, but the segment was truncated "

@@ -54,16 +54,18 @@ class Mark:
         known: Any = found
         if not isinstance(known, dict) or not isinstance(known.get("segment"), str):
             raise ValueError(f"{known!r} names no segment")
-        begin, check, sealed = known.get("from"), known.get("check"), known.get("sealed", False)
-        numbers = [
-            known.get("offset"),
-            *([] if begin is None else [begin]),
-            *(check if isinstance(check, list) else []),
-        ]
-        is_right = all(type(number) is int and number >= 0 for number in numbers) and isinstance(sealed, bool)
-        if not is_right or not (check is None or (isinstance(check, list) and len(check) == 2)):
+        check = known.get("check", [0, 0])
+        numbers = [known.get("offset"), known.get("from", 0), *(check if isinstance(check, list) else ())]
+        is_right = len(numbers) == 4 and all(type(one) is int and one >= 0 for one in numbers)
+        if not is_right or not isinstance(known.get("sealed", False), bool):
             raise ValueError(f"{known} has an offset that is not a number of bytes, or a value of another type")
-        return cls(known["segment"], known["offset"], begin, sealed, None if check is None else (check[0], check[1]))
+        return cls(
+            known["segment"],
+            known["offset"],
+            known.get("from"),
+            known.get("sealed", False),
+            (check[0], check[1]) if "check" in known else None,
+        )
 
 
 def is_idle(offset: Mapping[str, Any]) -> bool:
