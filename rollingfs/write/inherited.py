@@ -49,11 +49,11 @@ class Inherited:
         self.default = default
         self._seen: dict[str, tuple[float, Fields]] = {}
 
-    async def policy(self, path: str) -> RollingPolicy:
-        """The policy of a new segment."""
+    async def policy(self, path: str, default: RollingPolicy | None = None) -> RollingPolicy:
+        """The policy of a new segment; what no folder says is by default that of this client."""
         folders = lineage(self.store, names.parent(path))
         calls = [partial(self._fields, folder) for folder in folders]
-        policy = self.default
+        policy = default or self.default
         for fields in reversed(await self.store.runtime.gather(calls, self.store.backend.requests_max)):
             policy = policy.inheriting(fields)
         return policy

@@ -259,6 +259,16 @@ def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own
     assert sink.lines() == ["a", "b"]
 
 
+def test_a_field_that_a_folder_says_comes_before_the_option(sink):
+    sink.fs.create("log/other")
+    sink.fs.set_policy("log", max_bytes="3MiB")
+    sink.options |= {"maxBytes": "1MiB"}
+    sink.write(["a"])
+    assert sink.fs.segment("log/t").policy.max_bytes == 3 * 2**20
+    sink.write(["b"])
+    assert sink.lines() == ["a", "b"]
+
+
 def test_the_filesystem_of_the_options_makes_segments_of_their_policy():
     source = RollingDataSource({"path": "memory://log/p", "maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"})
     fs = places.filesystem(source._parsed())

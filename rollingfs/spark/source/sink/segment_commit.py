@@ -77,7 +77,11 @@ class SegmentCommit:
 
     def _check_policy(self, policy: RollingPolicy) -> None:
         given: Mapping[str, Any] = self.options.sink.policy
-        if replace(policy, **given) != policy:
+        if not given:
+            return
+        # what the folders above say comes before options
+        inherited = core(self.fs).client.segments.inherited
+        if core(self.fs).run(inherited.policy(self.path, replace(policy, **given))) != policy:
             raise ValueError(
                 f"{self.path} has {policy}, which the options maxBytes, inlineBytes and maxAge would change; a segment "
                 "keeps its policy, and nothing was written. Leave the options out, or delete the segment first"
