@@ -122,6 +122,13 @@ class ConflictError(RollingError):
     """
 
 
+class UnflushedError(RollingError, OSError):
+    """A record was put behind a header, and the flush after it failed: a loss of power may take the record back.
+
+    Only backends raise it. The outcome of the commit is then unknown.
+    """
+
+
 class LockedError(RollingError, TimeoutError):
     """A conditional verb waited too long for a lock that another process holds. Nothing was written.
 

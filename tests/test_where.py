@@ -62,6 +62,7 @@ ELSEWHERE = {
     "format/thrift": "spark/test_source_pure",
     "folders/folders": "fs/test_filesystem",
     "folders/listing": "fs/test_filesystem",
+    "backend/local/extending": "backend/test_local_in_place",
     "format/commit_lines": "format/test_asks",
     "format/crc": "maintenance/test_consolidate",
     "format/erasing": "maintenance/test_erase",

@@ -61,6 +61,8 @@ class Backend(abc.ABC):
     """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
+    can_extend: bool = False
+    """Whether it has `extend`: a commit may put a record behind a header in place of replacing the file."""
     removes_whole: bool = False
     """Whether it has `remove_whole` and `move_whole`: no request arrives late that a tombstone would have to refuse."""
     date_step_s: float = 0.0
@@ -94,7 +96,10 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        """Like `read`, but None if the file still has `token`: a conditional request without a body."""
+        """Like `read`, but None if the file still has `token`: a conditional request without a body.
+
+        Of a header that was extended since, the blob may have the new records alone (`Blob.is_rest`).
+        """
 
     @abc.abstractmethod
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
@@ -208,6 +213,20 @@ class Backend(abc.ABC):
             request may have done that.
         """
 
+    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+        """Put a record behind a header that still has `token`, atomically and durably; return the new token.
+
+        None: the header cannot be extended in place, and nothing was written; `replace` can write it.
+
+        Raises
+        ------
+        ConflictError
+            As `replace`.
+        UnflushedError
+            The record is written, and a loss of power may take it back.
+        """
+        return None
+
     async def flush(self, path: str) -> None:  # noqa: B027 - most have nothing to flush
         """Make durable what a look at a header has shown: a version, whoever wrote it, or the absence of a file.
 
@@ -267,9 +286,9 @@ class Backend(abc.ABC):
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
         """Give headers other names (header, token, target), each where `remove_whole` would delete it.
 
-        The chunk folder goes. The header gets another token, so that none ever comes back. A move is durable after
-        `flush` of both headers. False: nothing was moved: something has the target's name, which is never replaced, or
-        the store cannot do this. After an error, those before the one that it names are moved.
+        The chunk folder goes. A move is durable after `flush` of both headers. False: nothing was moved: something has
+        the target's name, which is never replaced, or the store cannot do this. After an error, those before the one
+        that it names are moved.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 

@@ -49,6 +49,7 @@ class MemoryBackend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    can_extend = True
     conflicts_are_final = True
     must_race = False  # one lock decides
     has_folders = True
@@ -117,10 +118,13 @@ class MemoryBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         content = bytes(data)
         with _lock:
-            file = self.fs.store.get(path)
-            if file is None or _token(file) != token:
-                raise refusals.changed(path, token, None if file is None else _token(file))
+            self._expect(path, token)
             return self._put(path, content)
+
+    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+        with _lock:
+            # a new file: whoever has opened the old one goes on reading it at its own place
+            return self._put(path, b"".join([self._expect(path, token).getvalue(), data]))
 
     async def delete_if(self, path: str, token: str) -> bool:
         with _lock:
@@ -211,6 +215,12 @@ class MemoryBackend(Backend):
         if len(piece) != part.end - part.start:
             raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
         return piece
+
+    def _expect(self, path: str, token: str) -> MemoryFile:
+        file = self.fs.store.get(path)
+        if file is None or _token(file) != token:
+            raise refusals.changed(path, token, None if file is None else _token(file))
+        return file
 
     def _file(self, path: str) -> MemoryFile:
         file = self.fs.store.get(path)

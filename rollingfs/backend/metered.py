@@ -14,7 +14,7 @@ from rollingfs.runtime.meters import REQUEST, Meters
 FIXED = ("is_async", "conflicts_are_final", "root", "strip")
 """What never changes and every call asks for."""
 READING = frozenset({"read", "read_if_changed", "read_range", "read_into"})
-WRITING = frozenset({"create", "replace", "put"})
+WRITING = frozenset({"create", "replace", "extend", "put"})
 """Verbs whose second argument is the bytes."""
 COUNTED_AS = {"read_into": "read_range"}
 """It is the same request."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from rollingfs.errors import ConflictError, NoBucketError, UnsafeBackendError
+from rollingfs.errors import ConflictError, NoBucketError, UnflushedError, UnsafeBackendError
 from rollingfs.format import names
 
 
@@ -52,6 +52,12 @@ def upload_closed(path: str) -> ValueError:
 def changed(path: str, token: str, found: str | None) -> ConflictError:
     """The error for a file that has the token `found` instead of `token`; None stands for a file that is gone."""
     return ConflictError(f"{path!r} should have token {token}; {f'found {found}' if found else 'the file is gone'}")
+
+
+def unflushed(path: str, error: OSError) -> UnflushedError:
+    """The error for a record whose flush failed."""
+    why = f"the record can be read, but its flush failed ({error}), so a loss of power may take it back"
+    return UnflushedError(error.errno, why, path)
 
 
 def check_token(path: str, found: str | None, token: str) -> None:

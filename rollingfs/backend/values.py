@@ -63,6 +63,8 @@ class Blob:
     """Opaque. Two equal tokens mean the same write."""
     modified: float
     """Seconds since 1970 by the store's clock."""
+    is_rest: bool = False
+    """Whether `data` is only what was put behind the content whose token the reader has given."""
 
 
 @dataclass(frozen=True, slots=True)

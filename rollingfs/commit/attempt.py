@@ -14,8 +14,11 @@ from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError
+from rollingfs.format import invariants, records
 from rollingfs.format.asks import Ask, Carry
+from rollingfs.format.codec import format_header
 from rollingfs.format.header import AGE_S_MAX, Header
+from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict
 
 LAST_LOOK_S = 1.0
@@ -99,6 +102,8 @@ class Attempt:
     """The asks of others that were read for the next attempt."""
     carry: Carry | None = None
     """What the next attempt adds to its header as a plain append; None for any other commit."""
+    record: Record | None = None
+    """What the next attempt puts behind its base in place; None if it replaces the header."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
     request_s: float = 0.0
@@ -128,6 +133,17 @@ class Attempt:
             return Verdict.UNKNOWN
         may_be_gone = may_be_gone and self.store.backend.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
+
+    def content(self, base: Loaded, wanted: Header) -> tuple[Header, bytes | None]:
+        """The header that a commit makes, and the file to replace `base` by; None where a `record` may do."""
+        self.record, found = None, None
+        if base.room and base.header is not None and self.store.backend.can_extend:
+            found = records.record_of(base.header, wanted)
+        if found is None:
+            return wanted, format_header(wanted)
+        self.record, wanted = found
+        invariants.check(wanted)
+        return wanted, None
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""

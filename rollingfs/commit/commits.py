@@ -40,7 +40,7 @@ from rollingfs.errors import (
 )
 from rollingfs.format import names, placement, transitions
 from rollingfs.format.codec import format_header, is_surely_short
-from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, FILE, Header
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, FILE, RECORDS_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.clock import Moment, boot_s
@@ -243,7 +243,7 @@ class Commits:
                 if wanted is not None:
                     named = set(map(FILE, wanted.entries))  # before folding hides them in index pages
                     wanted = await self._finished(base, wanted, attempt)
-                    data = format_header(wanted)  # before anything is sent: it may be refused
+                    wanted, data = attempt.content(base, wanted)  # before anything is sent: it may be refused
             except PageGoneError as gone:
                 base, attempt.fresh = await self._without_page(base, attempt, gone), True
                 continue
@@ -360,14 +360,14 @@ class Commits:
         number, writer = attempt.operation.number, attempt.operation.writer
         return transitions.stamp(wanted, base.header, writer, number, now_ms, carry, is_short=is_short)
 
-    async def _try(self, base: Loaded, wanted: Header, data: bytes, attempt: Attempt) -> Loaded | Committed:
-        """Replace `base`; returns what was committed, or the header that is there instead."""
+    async def _try(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> Loaded | Committed:
+        """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
         headers, lost = self.store.headers, None
         while True:
             attempt.count += 1
             began = headers.begin()
             try:
-                sending = self._send(base, data, attempt)
+                sending = self._send(base, wanted, data, attempt)
                 token = await (sending if attempt.shared is None else attempt.shared.beside(base, sending))
             except (OSError, TimeoutError) as error:
                 lost = lost or LostAnswers(attempt)
@@ -382,14 +382,21 @@ class Commits:
                     return Committed(base.header, wanted)
             else:
                 attempt.turns.took(attempt.request_s, wanted)
-                headers.keep(attempt.operation.path, Loaded(wanted, token), began, is_own=True)
+                room = RECORDS_MAX if attempt.record is None else base.room - 1
+                headers.keep(attempt.operation.path, Loaded(wanted, token, room), began, is_own=True)
                 return Committed(base.header, wanted)
 
-    async def _send(self, base: Loaded, data: bytes, attempt: Attempt) -> str:
+    async def _send(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
         """Send the request; note how long it took alone: what goes on beside it may take longer."""
-        header, backend = attempt.operation.path + names.HEADER_SUFFIX, self.store.backend
-        call = backend.create(header, data) if base.token is None else backend.replace(header, data, base.token)
-        began_s = time.monotonic()
-        token = await self.store.runtime.limit(call, attempt.share_s())
+        path, backend, limit = names.header_path(attempt.path), self.store.backend, self.store.runtime.limit
+        began_s, token = time.monotonic(), None
+        if attempt.record is not None and base.header is not None and base.token is not None:
+            record = attempt.record.encode(base.header.segment)
+            token = await limit(backend.extend(path, record, base.token), attempt.share_s())
+            attempt.record = attempt.record if token is not None else None
+        if token is None:
+            data = format_header(wanted) if data is None else data
+            call = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
+            token = await limit(call, attempt.share_s())
         attempt.request_s = time.monotonic() - began_s
         return token

@@ -268,7 +268,7 @@ class Slot:
         if header is None or not (self.done_drops or self.settled or header.turn is not None):
             return base
         header = settle(clear_drops(header, self.done_drops), self.settled)
-        return Loaded(replace(header, turn=None), base.token)
+        return replace(base, header=replace(header, turn=None))
 
 
 class Slots:

@@ -7,9 +7,9 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.format import names
-from rollingfs.format.codec import parse_header
+from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
 
 HEADERS_CACHED_MAX = 8192
@@ -22,6 +22,8 @@ class Loaded:
 
     header: Header | None
     token: str | None
+    room: int = 0
+    """The number of records that the file can still take; 0 if it is not known."""
 
     @property
     def live(self) -> bool:
@@ -190,9 +192,19 @@ class Headers:
         except FileNotFoundError:
             loaded = NOTHING
         else:
-            loaded = Loaded(parse_header(blob.data, path), blob.token) if blob is not None else seen or NOTHING
+            loaded = await self._parsed(path, blob, seen) if blob is not None else seen or NOTHING
         self.keep(segment, loaded, began)
         return loaded
+
+    async def _parsed(self, path: str, blob: Blob, seen: Loaded | None) -> Loaded:
+        """The header that was read: whole, or as the records behind the one that was seen."""
+        if blob.is_rest and (seen is None or seen.header is None or not seen.room):
+            blob = await self.backend.read(path)
+        if blob.is_rest and seen is not None and seen.header is not None:
+            more, room = parse_more(seen.header, seen.room, blob.data, path)
+            return Loaded(more, blob.token, room)
+        header, room = parse_file(blob.data, path)
+        return Loaded(header, blob.token, room)
 
     def listed(self, segment: str, token: str, data: bytes, began: int) -> Loaded:
         """The header that a listing has read.
@@ -202,7 +214,8 @@ class Headers:
         CorruptHeaderError
             It cannot be believed.
         """
-        loaded = Loaded(parse_header(data, names.header_path(segment)), token)
+        header, room = parse_file(data, names.header_path(segment))
+        loaded = Loaded(header, token, room)
         self.keep(segment, loaded, began)
         return loaded
 
@@ -214,7 +227,7 @@ class Headers:
         CorruptHeaderError
             It cannot be believed.
         """
-        began, path = self.begin(), names.header_path(segment)
+        began, path, seen = self.begin(), names.header_path(segment), self.seen(segment)
         try:
             blob = await self.backend.read_if_changed(path, token)
         except FileNotFoundError:
@@ -222,7 +235,7 @@ class Headers:
         else:
             if blob is None:
                 return None
-            loaded = Loaded(parse_header(blob.data, path), blob.token)
+            loaded = await self._parsed(path, blob, seen if seen is not None and seen.token == token else None)
         self.keep(segment, loaded, began)
         return loaded
 

@@ -18,6 +18,7 @@ from rollingfs.errors import (
     LockedError,
     NoBucketError,
     RollingError,
+    UnflushedError,
     interrupted,
     not_committed,
 )
@@ -67,6 +68,8 @@ class LostAnswers:
         """
         attempt = self._attempt
         assert attempt.sent.base is not None
+        if isinstance(cause, UnflushedError):
+            raise unknown(attempt.path, str(cause)) from cause
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
         self._is_certain = self._is_certain and self._is_refused
         has_bucket = not isinstance(cause, NoBucketError)

@@ -7,13 +7,16 @@ Both directions check the whole header: its form, its limits and its checksums. 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rollingfs.format import invariants, line_codec, tokens
+from rollingfs.format import commit_lines, invariants, line_codec, records, tokens
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
-    TAIL_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    RECORDS_MAX,
     TEXT_BYTES_MAX,
+    VERSION,
     WRITER,
     Chunk,
     Commit,
@@ -140,6 +143,20 @@ def format_header(header: Header) -> bytes:
     if len(text) > TEXT_BYTES_MAX:
         raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
     return text + header.tail
+
+
+def within_text(header: Header) -> Header:
+    """The header without its oldest commit lines, as many as its text is too long; those of its version stay."""
+    if is_surely_short(header, 0) or (over := len(format_text(header)) - TEXT_BYTES_MAX) <= 0:
+        return header
+    count = 0
+    for line in sorted(header.commits, key=VERSION):
+        if over <= 0 or line.version == header.version:
+            break
+        count += 1
+        over -= len(format_commit(line).encode()) + 1
+    kept, evicted = commit_lines.without_oldest(header.commits, count)
+    return replace(header, commits=tuple(kept), evicted=max(header.evicted, evicted))
 
 
 def _parse_epoch(parts: Sequence[str]) -> dict[str, Any]:
@@ -277,19 +294,26 @@ def _check_pages(header: Header, name: str) -> None:
 
 
 def parse_header(data: bytes, name: str) -> Header | None:
+    """The header of `parse_file`."""
+    return parse_file(data, name)[0]
+
+
+def parse_file(data: bytes, name: str) -> tuple[Header | None, int]:
     """Read a header file's content.
 
     Parameters
     ----------
     data
-        The whole file, with the inline tail.
+        The whole file, with the inline tail and the records.
     name
         The file's path, for the error.
 
     Returns
     -------
-    Header or None
-        None for an empty file: an interrupted create, which made no segment.
+    header : Header or None
+        With the records folded in. None for an empty file: an interrupted create, which made no segment.
+    room : int
+        The number of records that it can still take; 0 if the rest of a torn one is in their way.
 
     Raises
     ------
@@ -297,18 +321,45 @@ def parse_header(data: bytes, name: str) -> Header | None:
         The header is malformed; the message has the line and the reason.
     """
     if not data:
-        return None
+        return None, 0
     parser, position, line = _Parser(), 0, ""
     try:
-        tokens.check_size(data, TEXT_BYTES_MAX + TAIL_BYTES_MAX)
+        tokens.check_size(data, HEADER_BYTES_MAX)
         text_lines, end = tokens.split_text(data, FORMAT)
         if end > TEXT_BYTES_MAX:
             raise tokens.Malformed(f"its text has {end} bytes, but at most {TEXT_BYTES_MAX} are allowed")
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             parser.line(line)
         position, line = 0, ""
-        header = parser.header(data[end:])
+        tail_end = end + (parser.inline[1] if parser.inline is not None else 0)
+        header = parser.header(data[end:tail_end])
         _check_pages(header, name)
-        return header
+        return _with_records(header, data, tail_end) if len(data) > tail_end else (header, RECORDS_MAX)
     except (ValueError, IndexError) as error:
         tokens.corrupt(name, position, line, error)
+
+
+def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Header, int]:
+    """`parse_file`, of a file of which the header and the room were known, for what was put behind it since."""
+    try:
+        return _with_records(header, data, 0, room)
+    except ValueError as error:
+        tokens.corrupt(name, 0, "", error)
+
+
+def _with_records(header: Header, data: bytes, start: int = 0, room: int = RECORDS_MAX) -> tuple[Header, int]:
+    """A header with the records folded in that lie from a position on, and the room that they leave.
+
+    Raises
+    ------
+    ValueError
+        They are none that a writer writes.
+    """
+    found, end = records.parse(data, start, header.segment)
+    if len(found) > room:
+        raise tokens.Malformed(
+            f"it has {RECORDS_MAX - room + len(found)} records, but at most {RECORDS_MAX} are allowed"
+        )
+    folded = records.fold(header, found)
+    invariants.check(folded)
+    return folded, room - len(found) if end == len(data) else 0

@@ -17,6 +17,12 @@ from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 TEXT_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024 * 1024
+RECORDS_MAX = 128
+"""Maximum records of a header file: a new reader folds them in within a millisecond, and one commit of 128 replaces."""
+RECORD_LINE_BYTES_MAX = 256
+"""Maximum bytes of a record's line; a writer's id is 32 characters, and a longer one makes no record."""
+HEADER_BYTES_MAX = TEXT_BYTES_MAX + TAIL_BYTES_MAX + RECORDS_MAX * RECORD_LINE_BYTES_MAX
+"""Maximum bytes of a header file."""
 LOOSE_CHUNKS_MAX = 128
 PAGE_CHUNKS = 128
 PAGES_JOINED = 32

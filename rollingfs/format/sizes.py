@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rollingfs.format import names
 from rollingfs.format.asks import ASK_BYTES_MAX, ASK_TEXT_BYTES_MAX
-from rollingfs.format.header import TAIL_BYTES_MAX, TEXT_BYTES_MAX
+from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.index_codec import PAGE_BYTES_MAX
 from rollingfs.format.pin_codec import PIN_BYTES_MAX
 
@@ -19,7 +19,7 @@ def read_bytes_max(path: str) -> int | None:
     """
     name = path.rpartition("/")[2]
     if name.endswith(names.HEADER_SUFFIX):
-        return TEXT_BYTES_MAX + TAIL_BYTES_MAX + 1
+        return HEADER_BYTES_MAX + 1
     if name.startswith(names.INDEX_PREFIX):
         return PAGE_BYTES_MAX + 1
     if name.startswith(names.PIN_PREFIX):

@@ -21,8 +21,10 @@ _KEY = re.compile(r"[0-9a-f]{12}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
-_END = b"\nend crc32c="
-_END_BYTES = len(_END) + 8 + 2
+END = b"\nend crc32c="
+"""The last line of a text begins so."""
+END_BYTES = len(END) + 8 + 2
+"""What it takes, with the line break before it and the blank line."""
 _ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # no other escape, so that a text has one form
 
 
@@ -201,14 +203,14 @@ def split_text(data: bytes, first: str) -> tuple[list[str], int]:
         if start.split(" ")[0] == first.split(" ")[0]:
             raise Malformed(f"format {start!r} is too new for this release, which reads {first!r}: upgrade rollingfs")
         raise Malformed(f"it begins with {start!r} where {first!r} belongs")
-    end = data.find(_END)
-    if end < 0 or len(data) < end + _END_BYTES:
+    end = data.find(END)
+    if end < 0 or len(data) < end + END_BYTES:
         raise Malformed("it is truncated: the end line is missing")
-    text, rest = data[: end + 1], data[end + len(_END) : end + _END_BYTES]
+    text, rest = data[: end + 1], data[end + len(END) : end + END_BYTES]
     if rest[8:] != b"\n\n" or crc(rest[:8].decode(errors="replace")) != crc32c(text):
         raise Malformed("the text does not have the checksum that its end line says")
     try:
-        return text.decode().split("\n")[1:-1], end + _END_BYTES
+        return text.decode().split("\n")[1:-1], end + END_BYTES
     except UnicodeDecodeError as error:
         raise Malformed("it is not UTF-8") from error
 

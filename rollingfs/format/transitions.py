@@ -16,7 +16,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format import commit_lines
+from rollingfs.format import codec, commit_lines
 from rollingfs.format.asks import Carry
 from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
 from rollingfs.format.header import (
@@ -104,7 +104,7 @@ def stamp(
         modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
         asks=carry.floor if carry is not None else None,
     )
-    return stamped if is_short else commit_lines.within_text(stamped)
+    return stamped if is_short else codec.within_text(stamped)
 
 
 # -- checks --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.race import RACERS as RACERS_MANY
 from rollingfs.backend.race import race
 from rollingfs.errors import ConflictError
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import Header
+from rollingfs.format.records import Record
 from rollingfs.testing.racing import (
     RACERS,
     Racer,
@@ -63,6 +67,31 @@ class Conditions(Subject):
         for _ in range(20):
             tokens.append(run(backend, backend.replace(path, b"equal", tokens[-1])))
         assert len(set(tokens)) == len(tokens)
+
+    def test_an_extended_header_keeps_what_it_had_and_has_another_token(self, backend: Backend, folder: str) -> None:
+        if not backend.can_extend:
+            pytest.skip("headers of this store are replaced only")
+        path, header = f"{folder}/segment$header", Header(str(uuid.uuid4()), 1)
+        data = format_header(header)
+        tokens = [run(backend, backend.create(path, data))]
+        for version in range(2, 5):
+            more = Record(version, "writer", version, 0, b"content").encode(header.segment)
+            token = run(backend, backend.extend(path, more, tokens[-1]))
+            assert token is not None
+            for stale in ("another", *tokens):
+                with pytest.raises(ConflictError):
+                    run(backend, backend.extend(path, more, stale))
+            rest = run(backend, backend.read_if_changed(path, tokens[-1]))
+            assert rest is not None
+            assert (rest.data, rest.token) == (more if rest.is_rest else data + more, token)
+            data += more
+            tokens.append(token)
+            assert self.raw_read(path) == data
+            assert run(backend, backend.read(path)).token == token
+        assert len(set(tokens)) == len(tokens)
+        run(backend, backend.replace(path, data, tokens[-1]))
+        with pytest.raises(ConflictError):
+            run(backend, backend.extend(path, b"more", tokens[-1]))
 
     def test_a_plain_file_that_is_overwritten_has_another_token(self, backend: Backend, folder: str) -> None:
         self.raw_write(f"{folder}/plain", b"old bytes")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Part
-from rollingfs.backend.local import backend as local
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
@@ -110,7 +109,7 @@ def test_a_copy_of_what_was_just_written_waits_for_the_dates_to_go_on_whatever_t
     (tmp_path / "plain").write_bytes(b"just now")
     monkeypatch.setattr(time, "time", lambda: machine_s)
     monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(local, "DATE_TICK_S", 60.0)
+    monkeypatch.setattr(disk, "DATE_TICK_S", 60.0)
     run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk"))
     assert slept == [60.0]
 

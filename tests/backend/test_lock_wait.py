@@ -27,17 +27,16 @@ def _new_fs(timeout_s: float = TIMEOUT_S) -> RollingFileSystem:
 
 
 def _append_and_stop(path: str, pipe: Any) -> None:
-    """Append; the process stops within the replacement of the header, under the lock."""
+    """Append; the process stops before it writes behind the header, under the lock."""
     fs = _new_fs(WAIT_S)
-    rename = os.rename
+    write = os.pwrite
 
-    def stopping(source: str, target: str) -> None:
-        if target == names.header_path(path):
-            pipe.send("about to rename")
-            os.kill(os.getpid(), signal.SIGSTOP)
-        rename(source, target)
+    def stopping(descriptor: int, data: Any, at: int) -> int:
+        pipe.send("about to write")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return write(descriptor, data, at)
 
-    os.rename = stopping  # type: ignore[assignment]
+    os.pwrite = stopping
     pipe.send(fs.append(path, b"by the stopped one"))
 
 
@@ -143,17 +142,17 @@ def test_the_time_of_a_call_bounds_its_wait(
 def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost answer still counts if a later attempt meets a held lock."""
     fs = _new_fs()
-    real = LocalBackend.replace
+    real = LocalBackend.extend
     tries: list[str] = []
 
-    async def replace(self: LocalBackend, path: str, data: Any, token: str) -> str:
+    async def extend(self: LocalBackend, path: str, data: Any, token: str) -> str | None:
         if path == names.header_path(log):  # not the probe's file
             tries.append(path)
         if tries == [path]:
             raise OSError(5, "injected: nobody knows what became of it")
         return await real(self, path, data, token)
 
-    monkeypatch.setattr(LocalBackend, "replace", replace)
+    monkeypatch.setattr(LocalBackend, "extend", extend)
     with record_lock.record_lock(names.lock_path(names.header_path(log))), pytest.raises(AppendOutcomeUnknown):
         fs.append(log, b"unknown")
     assert len(tries) > 1

@@ -30,7 +30,6 @@ DAMAGES = {
     "one bit flipped": (lambda data: data[:60] + bytes([data[60] ^ 1]) + data[61:], "checksum"),
     "of a newer version": (lambda data: data.replace(b"rollingfs 1", b"rollingfs 2"), "too new.*upgrade"),
     "another kind of file": (lambda data: b"PAR1" + data, "begins with 'PAR1rollingfs 1'"),
-    "with bytes behind it": (lambda data: data + b"x", "tail"),
     "with Windows line ends": (lambda data: data.replace(b"\n", b"\r\n"), "begins with|too new"),
     "with a line of a newer release": (lambda data: with_line(data, "Mirror cold"), "'Mirror cold'.*too new"),
     "referring outside": (lambda data: with_line(data, f"Chunk 0 5 ../../etc/passwd {AT}"), "refers outside"),

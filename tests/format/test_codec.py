@@ -147,7 +147,7 @@ def test_a_needed_line_that_is_missing_is_rejected_and_an_optional_one_makes_ano
     index = data.draw(st.integers(0, len(lines) - 1))
     kind = lines[index].split(b" ")[0].decode()
     found = parsed_or_none(sealed(lines[:index] + lines[index + 1 :], header.tail))
-    if kind in ("rollingfs", "segment", "version", "state", "epoch", "policy", "start", "Inline"):
+    if kind in ("rollingfs", "segment", "version", "state", "epoch", "policy", "start"):
         assert found is None
     elif kind != "time":
         assert found != header

@@ -8,6 +8,7 @@ and read twice: by the package, and by the reader that ``docs/protocol.md`` give
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from rollingfs.format.header import (
 )
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.plain_file import Adopted, Origin
+from rollingfs.format.records import Record, fold
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
@@ -227,7 +229,32 @@ PAGES: dict[str, tuple[Chunk, ...]] = {
     ),
 }
 
+RECORDS = (
+    Record(3, WRITER_2, 1, AT_MS + 3, b"by another\n"),
+    Record(4, WRITER, 3, AT_MS + 2, b"\nend crc32c=00000000\n\n\xff"),
+    Record(5, "a writer", 0, AT_MS + 9, b"Record 6 x 1 1 "),
+)
+RECORDED: dict[str, tuple[str, tuple[Record, ...], bytes]] = {
+    "records": ("tail", RECORDS, b""),
+    "records-without-tail": ("attributes", RECORDS, b""),
+    "records-torn": ("tail", RECORDS[:2], RECORDS[2].encode(SEGMENT)[:-1]),
+    "records-zeros": ("tail", RECORDS[:1], bytes(4096)),
+    "records-flipped-bit": ("tail", RECORDS[:1], RECORDS[1].encode(SEGMENT).replace(b" 3 ", b" 2 ", 1)),
+}
+"""Files with records: what lies before them, the whole records, and what lies behind."""
+
+
+def recorded(name: str) -> tuple[bytes, Header]:
+    """A file with records, and what it says."""
+    before, found, rest = RECORDED[name]
+    base = HEADERS[before]
+    data = b"".join([format_header(base), *(record.encode(base.segment) for record in found), rest])
+    return data, fold(base, found)
+
+
 FLAWED = {
+    "record-of-another-version": "version",
+    "record-behind-a-seal": "record follows",
     "tier-without-a-line": "no line of its own",
     "tier-of-a-hint": "neither a file",
     "upper-case-line": "too new",
@@ -244,6 +271,12 @@ def write_missing_fixtures() -> None:
     """Write the files of descriptions that have none yet. This made the files; it changes no existing file."""
     for name, header in HEADERS.items():
         _write_once(FOLDER / f"{name}.header", format_header(header))
+    for name in RECORDED:
+        _write_once(FOLDER / f"{name}.header", recorded(name)[0])
+    for name, before, version in (("record-of-another-version", "tail", 4), ("record-behind-a-seal", "sealed", 0)):
+        base = HEADERS[before]
+        record = replace(RECORDS[0], version=version or base.version + 1)
+        _write_once(FOLDER / f"{name}.flawed", format_header(base) + record.encode(base.segment))
     for name, chunks in PAGES.items():
         _write_once(FOLDER / f"{name}.page", format_page(chunks))
 
@@ -255,7 +288,7 @@ def _write_once(path: Path, data: bytes) -> None:
 
 def test_every_file_has_its_description_and_every_description_its_file():
     there = {path.name for path in FOLDER.iterdir()}
-    described = {f"{name}.header" for name in HEADERS} | {f"{name}.page" for name in PAGES}
+    described = {f"{name}.header" for name in (*HEADERS, *RECORDED)} | {f"{name}.page" for name in PAGES}
     assert there == described | {f"{name}.flawed" for name in FLAWED}
 
 
@@ -270,6 +303,16 @@ def test_a_header_of_release_1_is_rewritten_with_the_same_bytes(name):
     header = parse_header(data, name)
     assert header is not None
     assert format_header(header) == data
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_header_with_records_says_what_they_say(name):
+    data, header = recorded(name)
+    assert (FOLDER / f"{name}.header").read_bytes() == data
+    assert parse_header(data, name) == header
+    assert header.version == HEADERS[RECORDED[name][0]].version + len(RECORDED[name][1])
+    lines, tail = reader_of_the_docs()(data)
+    assert (int(lines["version"][0][0]), tail) == (header.version, header.tail)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -290,7 +333,7 @@ def test_a_flawed_header_is_refused_for_ever_with_its_reason(name):
 
 def reader_of_the_docs() -> Any:
     found = re.search(
-        r"```python\n(# a reader in thirty lines\n.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(# a reader in forty lines\n.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL
     )
     assert found is not None
     names: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from rollingfs.format.tokens import seal_text
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
-from tests.format.test_header_fixtures import FLAWED, FOLDER
+from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED, recorded
 from tests.support import spark as world
 from tests.support import strategies
 
@@ -56,6 +56,7 @@ def test_java_understands_every_header_and_page_of_the_fixtures_and_refuses_the_
     good = {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.suffix != ".flawed"}
     assert good
     said = {name: understood(data) for name, data in found.items() if not name.endswith(".refused")}
+    good |= {f"{name}.header": format_header(recorded(name)[1]) for name in RECORDED}
     assert said == {name: understood(data) for name, data in good.items()}
     refused = {name: data.decode() for name, data in found.items() if name.endswith(".refused")}
     assert set(refused) == {f"{name}.flawed.refused" for name in FLAWED}

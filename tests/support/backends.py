@@ -78,6 +78,7 @@ class Counting(BackendWrapper):
         if suspends:
             self.is_async = True
             self.loop: asyncio.AbstractEventLoop | None = get_loop()
+        self.can_extend = False  # every commit is one `replace`, as on an object store, unless a test says otherwise
         for name, ability in abilities.items():
             setattr(self, name, ability)
         self._lock = threading.Lock()

@@ -59,7 +59,7 @@ class Fault(Enum):
 
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-CONDITIONAL = {"create", "replace", "delete_if"}
+CONDITIONAL = {"create", "replace", "extend", "delete_if"}
 CHANGING = CONDITIONAL | {"write", "put", "copy", "join", "delete", "upload.finish", "make_folder", "remove_folder"}
 
 
@@ -73,6 +73,9 @@ class VirtualTime:
         return self.now_s
 
     monotonic = time
+
+    def time_ns(self) -> int:
+        return int(self.now_s * 1e9)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds

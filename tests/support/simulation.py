@@ -173,6 +173,7 @@ class Distant(BackendWrapper):
     def __init__(self, inner: Backend, latencies: Latencies, chance: random.Random) -> None:
         super().__init__(inner)
         self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
+        self.can_extend = False
         self.latencies, self.chance = latencies, chance
         self.count = 0
         self.dates_s: dict[str, float] = {}
@@ -206,11 +207,11 @@ def virtual_time(seed: int) -> Iterator[VirtualLoop]:
     def next_id() -> uuid.UUID:
         return uuid.UUID(int=ids.getrandbits(128), version=4)
 
-    parse = functools.lru_cache(maxsize=256)(codec.parse_header)  # pure: a header is parsed once for all its readers
+    parse = functools.lru_cache(maxsize=256)(codec.parse_file)  # pure: a header is parsed once for all its readers
     with (
         mock.patch.object(time, "monotonic", loop.time),
         mock.patch.object(uuid, "uuid4", next_id),
-        mock.patch.object(header_cache, "parse_header", parse),
+        mock.patch.object(header_cache, "parse_file", parse),
         contextlib.closing(loop),
     ):
         try:

@@ -22,6 +22,7 @@ def call_every_verb(backend: Backend) -> None:
     """Call each verb of the contract once, and those of an upload, over a store in memory."""
     token = run(backend, backend.create("/x$header", b"1"))
     token = run(backend, backend.replace("/x$header", memoryview(b"22"), token))
+    token = run(backend, backend.extend("/x$header", b"", token)) or token
     for coroutine in (
         backend.write("/chunk", [b"12", b"3"]),
         backend.read("/x$header"),

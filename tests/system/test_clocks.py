@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rollingfs.backend.local import backend as local
+from rollingfs.backend.local import looks as local
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.commit.chunk_files import SKEW_S_MAX

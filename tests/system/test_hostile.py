@@ -21,7 +21,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, RollingError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Drop, Header, Mark, Merge, Phase
+from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Mark, Merge, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
 from rollingfs.runtime.clock import Moment
@@ -276,7 +276,7 @@ def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path
     with pytest.raises(CorruptHeaderError, match="has more than"):
         fs.append(f"{tmp_path}/h", b"x")
     blob = fs._bridge.run(fs._backend.read(f"{tmp_path}/h$header"))
-    assert len(blob.data) == TEXT_BYTES_MAX + TAIL_BYTES_MAX + 1
+    assert len(blob.data) == HEADER_BYTES_MAX + 1
 
 
 def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -219,8 +219,12 @@ def full(request, tmp_path, monkeypatch):
             return write(descriptor, data)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    def refuse_at(descriptor, data, at):
+        return refuse(descriptor, data)
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", refuse)
+        patch.setattr(os, "pwrite", refuse_at)
         yield str(tmp_path), tmp_path.joinpath("full").touch
 
 
@@ -239,10 +243,10 @@ def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full)
         lambda: fs.pipe_file(path, much),
         lambda: opened_with(fs, path, much * 3),
         fill,
-        lambda: fs.append(path, b"x"),
+        lambda: fs.append(path, b"x" * 8192),  # one byte may find room in the last block of the header
         lambda: fs.seal(path),
         lambda: fs.truncate(path, 1),
-        lambda: opened_with(fs, path, b"x"),
+        lambda: opened_with(fs, path, b"x" * 8192),
         lambda: fs.segment(path).acquire("me"),
     ]
     for change in changes:

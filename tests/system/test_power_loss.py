@@ -138,6 +138,17 @@ def append(world, top):
     world.append(f"{top}/a/log", NEW)
 
 
+def append_thrice(world, top):
+    for piece in (NEW[:3], NEW[3:7], NEW[7:]):
+        world.append(f"{top}/a/log", piece)
+
+
+def append_with_attributes(world, top):
+    """The second replaces the header, with the record of the first folded in."""
+    world.append(f"{top}/a/log", NEW[:3])
+    drive(world.client.segments.append(f"{top}/a/log", [NEW[3:]], attrs={"key": "value"}))
+
+
 def append_chunks(world, top):
     world.append(f"{top}/a/log", NEW * 9)
 
@@ -182,6 +193,14 @@ def is_one_of(*allowed):
     return lambda top: content(f"{top}/a/log") in allowed
 
 
+def is_between(begin, end=b""):
+    def check(top):
+        found = content(f"{top}/a/log")
+        return found.startswith(begin) and found.endswith(end)
+
+    return check
+
+
 def is_there(before=b""):
     """Whether the data is where the mark in the source says."""
 
@@ -208,6 +227,12 @@ def segment(world, top):
     world.create(f"{top}/a/log", [OLD])
 
 
+def records(world, top):
+    """A segment that another process has extended."""
+    segment(world, top)
+    client().append(f"{top}/a/log", NEW)
+
+
 def plain(world, top):
     os.makedirs(f"{top}/a")
     with open(f"{top}/a/log", "wb") as file:
@@ -230,6 +255,14 @@ def anything(top):
 
 CASES = {
     "append": (segment, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
+    "append behind records": (
+        records,
+        append,
+        is_one_of(OLD + NEW * 2, OLD + NEW * 3),
+        is_one_of(OLD + NEW, OLD + NEW * 2),
+    ),
+    "append thrice": (segment, append_thrice, is_between(OLD, NEW), is_between(OLD)),
+    "append with attributes": (segment, append_with_attributes, is_between(OLD, NEW), is_between(OLD)),
     "append chunks": (segment, append_chunks, is_one_of(OLD + NEW * 9, OLD + NEW * 18), is_one_of(OLD, OLD + NEW * 9)),
     "append to a plain file": (plain, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
     "overwrite": (segment, overwrite, is_one_of(NEW), is_one_of(OLD, NEW)),

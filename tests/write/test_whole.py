@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import disk, removing
+from rollingfs.backend.local import backend as local
 from rollingfs.backend.local import record_lock as record_locks
+from rollingfs.backend.local import removing
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.client import Client
@@ -22,6 +23,7 @@ from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header, Mark, Phase
+from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.meters import REQUEST
@@ -102,14 +104,18 @@ def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_noth
     assert os.listdir(tmp_path) == []
 
 
-def test_a_token_does_not_come_back_with_a_header_that_is_moved_there_and_back(tmp_path):
+def test_a_header_that_is_moved_there_and_back_is_what_its_token_says(tmp_path):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
-    token = drive(backend.create(one, b"content"))
+    header = Header(str(uuid.uuid4()), 1)
+    token = drive(backend.create(one, format_header(header)))
     assert drive(backend.move_whole([(one, token, two)])) == [True]
-    assert drive(backend.move_whole([(two, drive(backend.read(two)).token, one)])) == [True]
+    assert drive(backend.move_whole([(two, token, one)])) == [True]
+    assert drive(backend.read_if_changed(one, token)) is None
+    changed = drive(backend.extend(one, Record(2, "w", 1, 0, b"more").encode(header.segment), token))
+    assert drive(backend.move_whole([(one, changed, two)])) == [True]
+    assert drive(backend.move_whole([(two, changed, one)])) == [True]
     with pytest.raises(ConflictError):
         drive(backend.replace(one, b"other", token))
-    assert Path(one).read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("taken", ["t", "t$header"])
@@ -239,12 +245,13 @@ def test_a_recursive_delete_or_move_opens_a_header_twice_and_calls_the_backend_o
     monkeypatch.setattr(os, "open", note)
     os.utime(tmp_path / "a", (1, 1))  # a folder that has just changed is listed again
     other.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
-    assert [opened.count(f"{path}$header") for path in paths] == [2] * len(paths)
+    # and one of them is flushed with its folder
+    assert sorted(opened.count(f"{path}$header") for path in paths) == [2] * (len(paths) - 1) + [3]
     opened.clear()
     os.utime(tmp_path / "b", (1, 1))
     other.rm(f"{tmp_path}/b", recursive=True)
     moved = [path.replace("/a/", "/b/") for path in paths]
-    assert [opened.count(f"{path}$header") for path in moved] == [3] * len(paths)
+    assert sorted(opened.count(f"{path}$header") for path in moved) == [3] * (len(paths) - 1) + [4]
     counts = other._client.meters.total()
     assert [counts[REQUEST + verb].count for verb in ("move_whole", "remove_whole")] == [1, 1]
     assert os.listdir(tmp_path) == []
@@ -287,8 +294,8 @@ def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
 
 def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_path, monkeypatch):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
-    token, date_anew = drive(backend.create(one, b"one")), disk.date_anew
-    monkeypatch.setattr(disk, "date_anew", lambda path: (drive(backend.create(two, b"two")), date_anew(path)))
+    token, rename = drive(backend.create(one, b"one")), local.rename_to_free
+    monkeypatch.setattr(local, "rename_to_free", lambda *names: drive(backend.create(two, b"two")) and rename(*names))
     assert drive(backend.move_whole([(one, token, two)])) == [False]
     assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
 
@@ -307,20 +314,21 @@ def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_pa
     path, other = f"{tmp_path}/s", RollingFileSystem("file", skip_instance_cache=True)
     if not is_new:
         other.pipe_file(path, b"first")
-    flush = LocalBackend._flush_folder_of
+    name = "_flush_folder_of" if is_new else "_flush_records"  # the second is what an append in place flushes
+    flush = getattr(LocalBackend, name)
 
-    def lose(self: LocalBackend, header: str) -> None:
+    def lose(self: LocalBackend, header: str, *more: int) -> None:
         if not header.endswith("s$header"):
-            flush(self, header)
+            flush(self, header, *more)
             return
-        monkeypatch.setattr(LocalBackend, "_flush_folder_of", flush)
+        monkeypatch.setattr(LocalBackend, name, flush)
         other.mv(path, f"{tmp_path}/t")
         if is_made_anew:
             other.pipe_file(path, b"other")
             other.append(path, b"other")
         raise OSError(errno.EIO, "the folder cannot be flushed")
 
-    monkeypatch.setattr(LocalBackend, "_flush_folder_of", lose)
+    monkeypatch.setattr(LocalBackend, name, lose)
     with pytest.raises(AppendOutcomeUnknown):
         fs.pipe_file(path, b"record") if is_new else fs.append(path, b"record")
     assert other.cat_file(f"{tmp_path}/t").endswith(b"record")

@@ -178,7 +178,7 @@ def take(world: World, index: int, party: Party, rule: Rule) -> Iterator[World]:
             yield with_party(released(world, party), index, state="over")
             return
         fault = fault or ("a move replaced a header" if world.headers[THERE] else "")
-        gone = replace(gone, last=world.last + 1, headers=put(gone.headers, THERE, world.last + 1))  # dated anew
+        gone = replace(gone, headers=put(gone.headers, THERE, header))  # with its token
     yield with_party(replace(gone, fault=world.fault or fault), index, state="done")
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import errno
+import logging
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Link, Listing, Metadata, Over, Part, Upload
-from rollingfs.backend.local import disk, nofollow
+from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.local import disk, extending, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
-from rollingfs.backend.local.looks import blob_of, canonical, date_of, info_of
+from rollingfs.backend.local.looks import blob_of, canonical, date_of, list_folder, now_at
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, gives_locks_back, record_lock
 from rollingfs.backend.local.removing import CarriedLock, Closer, holds_only_lock, rename_to_free, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
@@ -22,13 +21,7 @@ from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-DATE_TICK_S = 0.02
-"""Two writes within this time may leave the same date: the clock of file dates ticks every 1 to 10 ms."""
-
-LISTINGS_MAX = 4
-"""Maximum number of times that a folder is listed while it changes."""
-_PRIVATE_MODE = 0o600
-_CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
+logger = logging.getLogger("rollingfs")
 
 
 class LocalBackend(Backend):
@@ -54,6 +47,7 @@ class LocalBackend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    can_extend = HAS_RECORD_LOCKS
     conflicts_are_final = True
     must_race = False  # `link` and the record lock decide, which are the kernel's
     removes_whole = True
@@ -72,7 +66,10 @@ class LocalBackend(Backend):
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         with disk.opened(path) as (descriptor, status):
-            if disk.token_of(descriptor, status) == token:
+            if (found := extending.rest(descriptor, status, token)) is not None:
+                data, now = found
+                return Blob(data, now, date_of(path, status), is_rest=True) if now != token else None
+            if extending.token_of(path, descriptor, status) == token:
                 return None
             return blob_of(path, descriptor, status)
 
@@ -100,7 +97,7 @@ class LocalBackend(Backend):
 
     async def stat(self, path: str) -> FileInfo:
         with disk.opened(path) as (descriptor, status):
-            return FileInfo(path, status.st_size, date_of(path, status), disk.token_of(descriptor, status))
+            return FileInfo(path, status.st_size, date_of(path, status), extending.token_of(path, descriptor, status))
 
     async def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -112,39 +109,13 @@ class LocalBackend(Backend):
             return False  # nothing is there to be read
 
     async def list(self, folder: str) -> Listing:
-        return self._list(folder, "")
+        return list_folder(folder, "")
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        return self._list(folder, prefix)
-
-    def _list(self, folder: str, begin: str) -> Listing:
-        found: dict[str, FileInfo] = {}
-        for _ in range(LISTINGS_MAX):
-            before_ns, listed = _date_ns(folder), _listed(folder, begin)
-            # a listing beside renames may miss names that were there all the time
-            missed = [path for path in found.keys() - listed.keys() if os.path.lexists(path)]
-            found = listed | {path: found[path] for path in missed}
-            if _date_ns(folder) == before_ns and time.time_ns() - before_ns > DATE_TICK_S * 1e9:
-                break
-        return Listing(tuple(found[path] for path in sorted(found)))
+        return list_folder(folder, prefix)
 
     async def now(self, path: str) -> float:
-        """The filesystem's clock: the date of a temporary file in the `$chunks` folder of `path`.
-
-        Where no file can be made, it is this machine's clock: nothing can be written or deleted there either.
-        """
-        temporary = names.temporary_path(path)
-        try:
-            with disk.temporary_folder(os.path.dirname(temporary), self.sync):
-                try:
-                    with disk.new_file(temporary, False) as descriptor:
-                        return os.fstat(descriptor).st_mtime
-                finally:
-                    disk.remove_if_there(temporary)
-        except OSError as error:
-            if error.errno not in _CANNOT_WRITE:
-                raise
-            return time.time()
+        return now_at(path, self.sync)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -155,36 +126,66 @@ class LocalBackend(Backend):
         temporary = names.temporary_path(path)
         # no lock is needed, even beside the other verbs: a link is atomic, and fails over anything that exists
         with disk.new_file(temporary, self.sync) as descriptor:
-            token = disk.fill(descriptor, data, 0)
+            token = extending.make_token(path, disk.fill(descriptor, data, 0), data)
         try:
             if self.sync:
                 disk.flush_entries_of(os.path.dirname(path))  # then a reader of the header need not flush the folders
             os.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
-        self._flush_folder_of(path)
+        self._flush_name(path, token)
         return token
 
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with self._locked(path, token) as old:
-            temporary = names.temporary_path(path)
-            with disk.new_file(temporary, self.sync, _PRIVATE_MODE) as descriptor:
-                if stat.S_IMODE(old.st_mode) != _PRIVATE_MODE:
-                    os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-                new_token = disk.fill(descriptor, data, old.st_mtime_ns + 1)
-            try:
-                os.rename(temporary, path)
-            except BaseException:
-                disk.remove_if_there(temporary)
-                raise
+            new_token = extending.renew(path, data, old, self.sync)
         # after the lock: a later commit, and a look that concludes anything, flushes the same folder first
-        self._flush_folder_of(path)
+        self._flush_name(path, new_token)
         return new_token
 
+    @gives_locks_back
+    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+        _check_conditional("extend", path)
+        if not extending.is_local(os.path.dirname(path)):
+            return None
+        # open from before the write until after the flush: the system tells of a failed flush who had the file open
+        with contextlib.ExitStack() as opened:
+            with self._locked(path, token):
+                descriptor, status = opened.enter_context(disk.opened(path, os.O_RDWR | nofollow.NO_FOLLOW))
+                new_token = extending.put(descriptor, status, data, token)
+            # after the lock: the flushes of several writers become one
+            if new_token is not None and self.sync:
+                self._flush_records(path, descriptor)
+                if not extending.is_named(path, token):
+                    self._flush_name(path, new_token)
+        return new_token
+
+    def _flush_records(self, path: str, descriptor: int) -> None:
+        """Flush an open header; if that fails, put a new file in its place before anything else.
+
+        The system takes what it could not write for written, and tells nobody who opens the file later.
+        """
+        try:
+            disk.flush(descriptor)
+        except OSError as error:
+            try:
+                with self._locked(path) as now:
+                    mine = os.fstat(descriptor)
+                    if (now.st_dev, now.st_ino) == (mine.st_dev, mine.st_ino):
+                        extending.renew(path, extending.whole(descriptor, mine), mine, self.sync)
+                self._flush_folder_of(path)  # also where another was faster: it may have died before it did so
+            except (OSError, ConflictError) as failed:
+                logger.warning("%s: its flush failed, and a new file could not be put in its place: %s", path, failed)
+            raise refusals.unflushed(path, error) from error
+
+    @gives_locks_back
     async def flush(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
+            if self.sync and path.endswith(names.HEADER_SUFFIX):
+                with contextlib.suppress(FileNotFoundError), disk.opened(path) as (descriptor, _status):
+                    self._flush_records(path, descriptor)
             self._flush_folder_of(path)
 
     @gives_locks_back
@@ -195,7 +196,7 @@ class LocalBackend(Backend):
                 with self._locked(path, token):
                     os.unlink(path)
             else:
-                disk.expect(path, token)  # then a file with another token is not moved at all
+                extending.expect(path, token)  # then a file with another token is not moved at all
                 take_away(path, token, self.sync)
         except (FileNotFoundError, ConflictError):
             if os.path.lexists(path):
@@ -227,7 +228,6 @@ class LocalBackend(Backend):
         def move(target: str, header: str) -> bool:
             if os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
                 return False
-            disk.date_anew(header)
             return rename_to_free(header, target)
 
         with Closer() as closer, CarriedLock(closer.take) as lock:
@@ -246,7 +246,7 @@ class LocalBackend(Backend):
         if lock.bring(header):
             is_taken = False
             with contextlib.suppress(ConflictError):
-                disk.expect_header(header, token)
+                extending.expect_header(header, token)
                 is_taken = holds_only_lock(folder) and take(header)
             lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
             return is_taken
@@ -274,10 +274,10 @@ class LocalBackend(Backend):
 
         It is never a hard link: a program that opens the old name for writing would change the copy.
         """
-        self._copy_bytes(source, target, token)
+        disk.copy_file(source, target, token, self.sync)
         try:
             if token is not None:
-                disk.expect(source, token)
+                extending.expect(source, token)
         except BaseException:
             disk.remove_if_there(target)
             raise
@@ -347,8 +347,10 @@ class LocalBackend(Backend):
     # -- within --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, header: str, token: str, close: Close | None = None) -> Iterator[os.stat_result]:
-        """Hold the lock of a header that must have `token`; its status. The lock's file is closed at the end, or later.
+    def _locked(self, header: str, token: str | None = None, close: Close | None = None) -> Iterator[os.stat_result]:
+        """Hold the lock of a header, which must have `token` if one is given; its status.
+
+        The lock's file is closed at the end, or by `close`.
 
         Raises
         ------
@@ -371,8 +373,8 @@ class LocalBackend(Backend):
                     disk.make_folders(os.path.dirname(lock.path), self.sync)
         try:
             try:
-                status = disk.expect_header(header, token)
-            except ConflictError:
+                status = os.lstat(header) if token is None else extending.expect_header(header, token)
+            except (ConflictError, FileNotFoundError):
                 if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
                     nofollow.unlink(lock.path)
                     disk.remove_folder_if_empty(os.path.dirname(lock.path))
@@ -381,16 +383,11 @@ class LocalBackend(Backend):
         finally:
             lock.release()
 
-    def _copy_bytes(self, source: str, target: str, token: str | None) -> None:
-        with disk.opened(source) as (origin, status):
-            if token is not None:
-                refusals.check_token(source, disk.token_of(origin, status), token)
-            with disk.new_file(target, self.sync) as descriptor:
-                # a write in place during the copy must change the date, and so the token: wait for the clock of file
-                # dates to tick (both dates here are the filesystem's)
-                if abs(os.fstat(descriptor).st_mtime - status.st_mtime) < DATE_TICK_S:
-                    time.sleep(DATE_TICK_S)
-                disk.copy_bytes(origin, descriptor, 0, os.fstat(origin).st_size)
+    def _flush_name(self, path: str, token: str) -> None:
+        """Make the name of a header file survive a loss of power."""
+        self._flush_folder_of(path)
+        if self.sync:
+            extending.note_named(path, token)
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
@@ -405,23 +402,3 @@ def _check_conditional(verb: str, path: str) -> None:
             f"{names.shown(path)}: this system has no record locks, so two writers could lose each other's data; "
             "nothing was written; this system can read segments"
         )
-
-
-def _date_ns(folder: str) -> int:
-    """When a folder last changed; 0 if there is none."""
-    return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
-
-
-def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
-    """The files and folders whose names begin so, by path, as one listing shows them."""
-    prefix = folder if folder.endswith("/") else folder + "/"
-    try:
-        with os.scandir(folder) as found:
-            infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
-    except NotADirectoryError:
-        if os.path.isfile(folder):
-            raise
-        raise refusals.no_folder(folder) from None
-    is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
-    shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
-    return {info.path: info for info in shown}

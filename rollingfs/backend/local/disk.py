@@ -6,12 +6,13 @@ import contextlib
 import errno
 import os
 import stat
+import time
 import zlib
 from collections.abc import Iterator, Sequence
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer
-from rollingfs.backend.local.nofollow import NO_FOLLOW, open_file, refusing_links
+from rollingfs.backend.local.nofollow import open_file
 
 try:
     import fcntl
@@ -21,6 +22,8 @@ except ImportError:  # Windows
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
 TOKEN_HEAD_BYTES = 256
+DATE_TICK_S = 0.02
+"""Two writes within this time may leave the same date: the clock of file dates ticks every 1 to 10 ms."""
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
@@ -152,37 +155,12 @@ def _size_of(token: str) -> int:
     return int(token.split("-")[2], 16)
 
 
-def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
-    """The status of a file that must have `token`."""
-    try:
-        with opened(path, flags) as (descriptor, status):
-            found = token_of(descriptor, status)
-    except FileNotFoundError:
-        raise refusals.changed(path, token, None) from None
-    refusals.check_token(path, found, token)
-    return status
-
-
-def fill(descriptor: int, data: Buffer, date_ns_min: int) -> str:
-    """Write a header into its temporary file and date it by the filesystem's clock; return its token."""
+def fill(descriptor: int, data: Buffer, date_ns_min: int) -> os.stat_result:
+    """Write a header into its temporary file and date it by the filesystem's clock; return its status."""
     write_all(descriptor, [data])
     date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
     os.utime(descriptor, ns=(date_ns, date_ns))
-    return make_token(os.fstat(descriptor), data)
-
-
-def date_anew(path: str) -> None:
-    """Give a header that keeps its bytes another token: a strictly later date, by the filesystem's clock."""
-    before_ns = os.stat(path).st_mtime_ns
-    os.utime(path)
-    if os.stat(path).st_mtime_ns <= before_ns:
-        os.utime(path, ns=(before_ns + 1, before_ns + 1))
-
-
-def expect_header(path: str, token: str) -> os.stat_result:
-    """`expect`, for a header that is to be replaced or deleted; a symbolic link is refused."""
-    with refusing_links(path):
-        return expect(path, token, NO_FOLLOW)
+    return os.fstat(descriptor)
 
 
 @contextlib.contextmanager
@@ -344,3 +322,16 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
         if count == 0:
             raise OSError(errno.EIO, f"the file ends at byte {position}; expected at least {end} bytes")
         position += count
+
+
+def copy_file(source: str, target: str, token: str | None, sync: bool) -> None:
+    """Copy a file into a new one; with `token`, only a file that has it when the copy begins."""
+    with opened(source) as (origin, status):
+        if token is not None:
+            refusals.check_token(source, token_of(origin, status), token)
+        with new_file(target, sync) as descriptor:
+            # a write in place during the copy must change the date, and so the token: wait for the clock of file
+            # dates to tick (both dates here are the filesystem's)
+            if abs(os.fstat(descriptor).st_mtime - status.st_mtime) < DATE_TICK_S:
+                time.sleep(DATE_TICK_S)
+            copy_bytes(origin, descriptor, 0, os.fstat(origin).st_size)

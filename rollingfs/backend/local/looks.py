@@ -6,14 +6,19 @@ import contextlib
 import errno
 import os
 import stat
+import time
 
 from fsspec.implementations.local import LocalFileSystem
 
-from rollingfs.backend.contract import Blob, FileInfo, Link
-from rollingfs.backend.local import disk
+from rollingfs.backend import refusals
+from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
+from rollingfs.backend.local import disk, extending
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
+_CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
+LISTINGS_MAX = 4
+"""Maximum number of times that a folder is listed while it changes."""
 LISTED_BYTES_MAX = 2048
 """A listing reads a header of at most this size whole."""
 
@@ -48,7 +53,7 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
     """The content of an open file, up to what the format allows for its name."""
     size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
     data = disk.read_exactly(descriptor, 0, size)
-    return Blob(data, disk.make_token(status, data), date_of(path, status))
+    return Blob(data, extending.make_token(path, status, data), date_of(path, status))
 
 
 def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
@@ -59,7 +64,7 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
             # for headers only: the token, or the content, spares a later read of the header, and costs an open here
             with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, status):
                 data = disk.read_exactly(descriptor, 0, min(status.st_size, LISTED_BYTES_MAX))
-                token = disk.make_token(status, data)
+                token = extending.token_of(path, descriptor, status)
         status = status or entry.stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
@@ -71,3 +76,55 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
         return None
     whole = data if data is not None and len(data) == status.st_size else None
     return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole)
+
+
+def list_folder(folder: str, begin: str) -> Listing:
+    """What is directly in a folder, of the names that begin so."""
+    found: dict[str, FileInfo] = {}
+    for _ in range(LISTINGS_MAX):
+        before_ns, listed = _date_ns(folder), _listed(folder, begin)
+        # a listing beside renames may miss names that were there all the time
+        missed = [path for path in found.keys() - listed.keys() if os.path.lexists(path)]
+        found = listed | {path: found[path] for path in missed}
+        if _date_ns(folder) == before_ns and time.time_ns() - before_ns > disk.DATE_TICK_S * 1e9:
+            break
+    return Listing(tuple(found[path] for path in sorted(found)))
+
+
+def _date_ns(folder: str) -> int:
+    """When a folder last changed; 0 if there is none."""
+    return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
+
+
+def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
+    """The files and folders whose names begin so, by path, as one listing shows them."""
+    prefix = folder if folder.endswith("/") else folder + "/"
+    try:
+        with os.scandir(folder) as found:
+            infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
+    except NotADirectoryError:
+        if os.path.isfile(folder):
+            raise
+        raise refusals.no_folder(folder) from None
+    is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
+    shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
+    return {info.path: info for info in shown}
+
+
+def now_at(path: str, sync: bool) -> float:
+    """The filesystem's clock: the date of a temporary file in the `$chunks` folder of `path`.
+
+    Where no file can be made, it is this machine's clock: nothing can be written or deleted there either.
+    """
+    temporary = names.temporary_path(path)
+    try:
+        with disk.temporary_folder(os.path.dirname(temporary), sync):
+            try:
+                with disk.new_file(temporary, False) as descriptor:
+                    return os.fstat(descriptor).st_mtime
+            finally:
+                disk.remove_if_there(temporary)
+    except OSError as error:
+        if error.errno not in _CANNOT_WRITE:
+            raise
+        return time.time()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Self
 
-from rollingfs.backend.local import disk
+from rollingfs.backend.local import disk, extending
 from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
 from rollingfs.errors import ConflictError
@@ -53,7 +53,7 @@ def take_away(path: str, token: str, sync: bool) -> None:
         with place_of(away) as (name, folder):
             os.rename(path, name, dst_dir_fd=folder)
         try:
-            disk.expect(away, token)
+            extending.expect(away, token)
         except ConflictError:
             with contextlib.suppress(FileExistsError):  # a still newer file has the name: it stays
                 os.link(away, path)

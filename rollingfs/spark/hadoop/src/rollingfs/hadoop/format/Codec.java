@@ -17,7 +17,8 @@ import rollingfs.hadoop.format.Header.Page;
 /** Reads header files, and refuses one that is damaged, too new or over a limit. Pure. */
 public final class Codec {
     private static final String FORMAT = "rollingfs 1";
-    static final int BYTES_MAX = Header.TEXT_BYTES_MAX + Header.TAIL_BYTES_MAX;
+    static final int BYTES_MAX =
+            Header.TEXT_BYTES_MAX + Header.TAIL_BYTES_MAX + Records.RECORDS_MAX * Records.LINE_BYTES_MAX;
 
     private Codec() {}
 
@@ -62,7 +63,11 @@ public final class Codec {
                     line(found);
                 }
                 position = 0;
-                return finish(Arrays.copyOfRange(data, text.bytes(), data.length));
+                long wanted = inline == null ? 0 : inline[1];
+                int end = (int) Math.min(data.length, text.bytes() + Math.min(wanted, Header.TAIL_BYTES_MAX + 1L));
+                finish(Arrays.copyOfRange(data, text.bytes(), end));
+                Records.fold(header, data, end);
+                return header;
             } catch (Malformed | ArithmeticException error) {
                 throw Tokens.corrupt(name, position, line, error);
             }
@@ -171,7 +176,7 @@ public final class Codec {
             inline = new long[] {Tokens.number(Tokens.word(parts, 0)), Tokens.number(Tokens.word(parts, 1)), crc};
         }
 
-        private Header finish(byte[] tail) {
+        private void finish(byte[] tail) {
             for (String kind : List.of("segment", "version", "state", "epoch", "policy", "start")) {
                 if (!seen.contains(kind)) {
                     throw new Malformed("lacks " + kind);
@@ -196,7 +201,6 @@ public final class Codec {
             }
             header.check();
             checkPages();
-            return header;
         }
 
         /** Refuse an index page that is named twice, by two spellings of the reference too. */

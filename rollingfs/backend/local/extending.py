@@ -1,0 +1,214 @@
+"""Header files that grow in place: their tokens, where a disk can be trusted with them, and the write itself."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import stat
+import sys
+from functools import partial
+from typing import Any
+
+from rollingfs.backend import refusals
+from rollingfs.backend.contract import Buffer
+from rollingfs.backend.local import disk
+from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
+from rollingfs.format import names, records
+from rollingfs.format.records import Mark
+
+PRIVATE_MODE = 0o600
+_STATFS_LONGS = 64
+"""Room for its answer, which has 120 bytes and begins with the number of the filesystem."""
+_LOCAL = {
+    0xEF53: "ext4",
+    0x58465342: "XFS",
+    0x9123683E: "Btrfs",
+    0x2FC12FC1: "ZFS",
+    0xF2F52010: "F2FS",
+    0xCA451A4E: "bcachefs",
+    0x794C7630: "overlay",
+    0x01021994: "tmpfs",
+    0x858458F6: "ramfs",
+}
+"""The filesystems, by the number that `statfs` gives, whose files one kernel alone reads and writes.
+
+On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new size late, or before its bytes.
+"""
+_disks: dict[int, bool] = {}
+"""What `is_local` has found, by the number of a disk."""
+_named: dict[str, str] = {}
+"""The header files whose names this process knows to survive a loss of power, by path."""
+
+
+def is_local(path: str) -> bool:
+    """Whether the filesystem of a file is known to be this kernel's alone."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        device = os.stat(path).st_dev
+    except OSError:
+        return False
+    if not os.major(device):  # the next filesystem without a disk that is mounted may get this number
+        return _kind(path) in _LOCAL
+    if device not in _disks:
+        _disks[device] = _kind(path) in _LOCAL
+    return _disks[device]
+
+
+def _kind(path: str) -> int:
+    """The number that `statfs` gives a filesystem; 0 if it gives none."""
+    answer = (ctypes.c_long * _STATFS_LONGS)()
+    statfs = _statfs()
+    return 0 if statfs is None or statfs(os.fsencode(path), answer) else answer[0] & 0xFFFFFFFF
+
+
+@functools.cache
+def _statfs() -> Any:
+    return getattr(ctypes.CDLL(None), "statfs", None)
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------
+
+
+def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
+    """The token of a file of which this is the content, whole or all that a reader may read of it."""
+    data = bytes(content)
+    if path.endswith(names.HEADER_SUFFIX) and (mark := records.mark_of(lambda start, end: data[start:end], len(data))):
+        return _token(status, mark)
+    return disk.make_token(status, data)
+
+
+def token_of(path: str, descriptor: int, status: os.stat_result, known: str | None = None) -> str:
+    """The token of an open file; of a header, what is left of a torn record does not change it.
+
+    Parameters
+    ----------
+    known
+        A token that it may still have, which is then found without reading all records.
+    """
+    if not path.endswith(names.HEADER_SUFFIX):
+        return disk.token_of(descriptor, status)
+    read = partial(disk.read_exactly, descriptor)
+    mark = _still(descriptor, status, known) if known is not None else None
+    if mark is not None:
+        mark = mark.followed(read(mark.end, status.st_size)) if mark.end < status.st_size else mark
+    else:
+        mark = records.mark_of(read, status.st_size)
+    return disk.token_of(descriptor, status) if mark is None else _token(status, mark)
+
+
+def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
+    """The status of a file that must have `token`.
+
+    Raises
+    ------
+    ConflictError
+        It has another, or is gone.
+    """
+    try:
+        with disk.opened(path, flags) as (descriptor, status):
+            found = token_of(path, descriptor, status, token)
+    except FileNotFoundError:
+        raise refusals.changed(path, token, None) from None
+    refusals.check_token(path, found, token)
+    return status
+
+
+def expect_header(path: str, token: str) -> os.stat_result:
+    """`expect`, for a header that is to be replaced or deleted; a symbolic link is refused."""
+    with refusing_links(path):
+        return expect(path, token, NO_FOLLOW)
+
+
+def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, str] | None:
+    """What was put behind the content with a known token, and the token now; None if the file has other content."""
+    mark = _still(descriptor, status, known)
+    if mark is None:
+        return None
+    data = disk.read_exactly(descriptor, mark.end, status.st_size)
+    return data, _token(status, mark.followed(data))
+
+
+def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
+    """The mark of a token, if the open file still begins with all that the mark stands for."""
+    inode, _, text = token.partition("-")
+    mark = Mark.of(text)
+    if mark is None or inode != f"{status.st_ino:x}" or mark.end > status.st_size:
+        return None
+    return mark if mark.is_in(partial(disk.read_exactly, descriptor)) else None
+
+
+def _token(status: os.stat_result, mark: Mark) -> str:
+    return f"{status.st_ino:x}-{mark}"
+
+
+def whole(descriptor: int, status: os.stat_result) -> bytes:
+    """The content of an open header up to the end of its last whole record."""
+    mark = records.mark_of(partial(disk.read_exactly, descriptor), status.st_size)
+    return disk.read_exactly(descriptor, 0, status.st_size if mark is None else mark.end)
+
+
+def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
+    """Put a new file with this content in the place of a header that is locked; its token."""
+    temporary = names.temporary_path(path)
+    with disk.new_file(temporary, sync, PRIVATE_MODE) as descriptor:
+        if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+        token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
+    try:
+        os.rename(temporary, path)
+    except BaseException:
+        disk.remove_if_there(temporary)
+        raise
+    return token
+
+
+# -- records ---------------------------------------------------------------------------------------------------
+
+
+def put(descriptor: int, status: os.stat_result, data: Buffer, token: str) -> str | None:
+    """Put a record behind the last one of an open header that has `token` and is locked; return the new token.
+
+    Returns
+    -------
+    str or None
+        None if the header cannot be extended: nothing was written.
+
+    Raises
+    ------
+    OSError
+        The disk refuses the record (it is full); what was written of it is cut off again.
+    """
+    mark = _still(descriptor, status, token)
+    # a backup made of hard links shares the inode; the rest of a torn record goes with a new file
+    if mark is None or mark.end != status.st_size or status.st_nlink > 1:
+        return None
+    view, at = memoryview(data).cast("B"), mark.end
+    try:
+        while view:
+            count = os.pwrite(descriptor, view, at)
+            view, at = view[count:], at + count
+    except OSError:
+        os.ftruncate(descriptor, mark.end)  # if this fails, too, its error says that the outcome is not known
+        raise
+    return _token(status, mark.followed(bytes(data)))
+
+
+def is_named(path: str, token: str) -> bool:
+    """Whether this process knows that the name of a header file survives a loss of power."""
+    return _named.get(path) == _file_of(token)
+
+
+def note_named(path: str, token: str) -> None:
+    """Note that the name of a header file survives a loss of power: its folder was flushed since it got the name."""
+    if len(_named) >= disk.FOLDERS_FLUSHED_MAX:
+        _named.clear()
+    _named[path] = _file_of(token)
+
+
+def _file_of(token: str) -> str:
+    """What all tokens of one header file have in common, and no other file of its name has."""
+    inode, _, text = token.partition("-")
+    mark = Mark.of(text)
+    return f"{inode}-{mark.segment}-{mark.base}" if mark is not None else token

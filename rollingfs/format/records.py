@@ -1,0 +1,231 @@
+"""Records: appends that a disk has put behind the inline tail of a header file, in place. Pure.
+
+A header file is text, inline tail, records. Its header is that of text and tail with the records folded in, in order.
+The first record that is not whole ends the file: what follows is the rest of a write that was never acknowledged.
+``docs/protocol.md`` specifies the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from rollingfs.format import commit_lines, tokens
+from rollingfs.format.crc import crc32c
+from rollingfs.format.header import (
+    OFFSET_MAX,
+    TAIL_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    Commit,
+    Header,
+    Phase,
+    changed,
+)
+
+_LINE = re.compile(
+    rb"Record ([1-9][0-9]{0,18}) ([^ \n]{0,128}) (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,6}) "
+    rb"([0-9TZ:.-]{24}) ([0-9a-f]{8}) ([0-9a-f]{8})\n"
+)
+_SEGMENT = re.compile(rb"\nsegment ([0-9a-f-]{36})\n")
+_VERSION = re.compile(rb"\nversion ([0-9]{1,19})\n")
+_INLINE = re.compile(rb"\nInline [0-9]{1,19} ([0-9]{1,7}) ")
+WRITER_BYTES_MAX = 128
+"""Maximum bytes of a writer's id in a record, as its line writes it."""
+_CRC = re.compile("[0-9a-f]{8}")
+_CRC_BYTES = 8
+_READ_STEP_BYTES = 2048
+
+Read = Callable[[int, int], bytes]
+"""Gives the bytes of a header file from one position to another; fewer where the file ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One append, as its record says."""
+
+    version: int
+    writer: str
+    number: int
+    at_ms: int
+    data: bytes
+
+    def encode(self, segment: str) -> bytes:
+        """The record's line and bytes, for a header of this incarnation."""
+        words = f"Record {self.version} {tokens.quote(self.writer)} {self.number} {len(self.data)}"
+        line = f"{words} {tokens.format_time(self.at_ms)} {crc32c(self.data):08x} ".encode()
+        return b"%s%08x\n%s" % (line, _line_crc(line, segment.encode()), self.data)
+
+
+def _line_crc(line: bytes, segment: bytes) -> int:
+    return crc32c(line, crc32c(segment))
+
+
+def _whole(data: bytes, at: int, segment: bytes) -> tuple[re.Match[bytes], int] | None:
+    """The line of the record at a position, and the record's end; None if there is no whole record."""
+    line = _LINE.match(data, at)
+    if line is None:
+        return None
+    first, end = line.end(), line.end() + int(line[4])
+    if end > len(data) or int(line[7], 16) != _line_crc(data[at : line.start(7)], segment):
+        return None
+    return (line, end) if int(line[6], 16) == crc32c(data[first:end]) else None
+
+
+def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
+    """The whole records from a position of a header file on, and the position behind them.
+
+    Raises
+    ------
+    Malformed
+        A whole record says what no writer writes.
+    """
+    found: list[Record] = []
+    at, seed, word, writer = start, segment.encode(), b"", ""
+    while at < len(data) and (whole := _whole(data, at, seed)) is not None:
+        line, at = whole
+        version, number = int(line[1]), int(line[3])
+        if version > OFFSET_MAX or number > OFFSET_MAX:
+            raise tokens.Malformed("a record has a number that is too large")
+        if line[2] != word:
+            word = line[2]
+            writer = tokens.unquote(word.decode())
+        found.append(Record(version, writer, number, tokens.parse_time(line[5].decode()), data[line.end() : at]))
+    return found, at
+
+
+def fold(header: Header, found: Sequence[Record]) -> Header:
+    """The header with records folded in.
+
+    Raises
+    ------
+    Malformed
+        They do not follow on this header.
+    """
+    if not found:
+        return header
+    if header.phase is not Phase.OPEN:
+        raise tokens.Malformed(f"a record follows on a header whose state is {header.phase.value!r}")
+    version, lines = header.version, commit_lines.Lines(header.commits, header.evicted)
+    before_ms = found[0].at_ms if header.written_ms is None else header.written_ms
+    for record in found:
+        if record.version != version + 1:
+            raise tokens.Malformed(f"a record makes version {record.version} of version {version}")
+        version = record.version
+        lines = commit_lines.following(lines, Commit(record.writer, record.number, version), ())
+    last_ms = max(before_ms, *(record.at_ms for record in found))
+    tail = b"".join([header.tail, *(record.data for record in found)])
+    if len(tail) > TAIL_BYTES_MAX:
+        raise tokens.Malformed(
+            f"with its records it has {len(tail)} bytes of inline tail; {TAIL_BYTES_MAX} are allowed"
+        )
+    at_ms = header.tail_at_ms if header.tail else max(found[0].at_ms, before_ms)
+    return changed(
+        header,
+        version=version,
+        commits=lines.commits,
+        evicted=lines.evicted,
+        tail=tail,
+        tail_at_ms=at_ms,
+        tail_until_ms=last_ms if last_ms > at_ms else None,
+        modified_ms=max(header.modified_ms, last_ms),
+        asks=None,
+        turn=None,
+    )
+
+
+def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
+    """The record that makes `wanted` of `base`, and what it makes; None if no record does.
+
+    The header may differ from `wanted` by a few milliseconds of its date. Only bytes behind the inline tail, with the
+    commit's line, fit a record.
+    """
+    own = wanted.commits[-1]  # a plain append's is the last, where nobody's ask is carried
+    size = len(base.tail)
+    if base.phase is not Phase.OPEN or len(wanted.tail) <= size or wanted.entries is not base.entries:
+        return None
+    at_ms = wanted.written_ms
+    if own.version != wanted.version or not wanted.tail.startswith(base.tail) or at_ms is None:
+        return None
+    if len(tokens.quote(own.writer).encode()) > WRITER_BYTES_MAX:
+        return None
+    record = Record(wanted.version, own.writer, own.number, at_ms, wanted.tail[size:])
+    folded = fold(base, [record])
+    dates = {"modified_ms": wanted.modified_ms, "tail_until_ms": wanted.tail_until_ms, "tail_at_ms": wanted.tail_at_ms}
+    return (record, folded) if changed(folded, **dates) == wanted else None
+
+
+# -- what names one state of a header file ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What tells one state of a header file from every other: its incarnation, its version, its last whole record.
+
+    Neither size nor date belong to it: what is left of a torn record changes both, and the next record may have the
+    size of the torn one.
+    """
+
+    segment: str
+    version: int
+    base: str
+    """The checksum of the text, as its end line says."""
+    end: int
+    """The position behind the last whole record; without records, behind the inline tail."""
+    crc_at: int
+    """The position of `crc`."""
+    crc: str
+    """The checksum of the last whole record's line; without records, `base`."""
+
+    def __str__(self) -> str:
+        return f"{self.segment}-{self.version:x}-{self.base}-{self.end:x}-{self.crc_at:x}-{self.crc}"
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """The mark that `str` has made a text of; None if the text is none."""
+        words = text.rsplit("-", 5)
+        if len(words) != 6 or len(words[0]) != 36:
+            return None
+        segment, version, base, end, crc_at, crc = words
+        return cls(segment, int(version, 16), base, int(end, 16), int(crc_at, 16), crc)
+
+    def followed(self, data: bytes) -> Self:
+        """The mark of the file once it has this record, or these, behind the last one."""
+        line, at, segment = None, 0, self.segment.encode()
+        while at < len(data) and (whole := _whole(data, at, segment)) is not None:
+            line, at = whole
+        if line is None:
+            return self
+        crc_at, crc = self.end + line.start(7), line[7].decode()
+        return replace(self, version=int(line[1]), end=self.end + at, crc_at=crc_at, crc=crc)
+
+    def is_in(self, read: Read) -> bool:
+        """Whether a file that had this mark, as a file of its inode, still begins with all that the mark stands for.
+
+        Files only grow while they have one inode, but for what is behind the last whole record.
+        """
+        return read(self.crc_at, self.crc_at + _CRC_BYTES) == self.crc.encode()
+
+
+def mark_of(read: Read, size: int) -> Mark | None:
+    """The mark of a header file of some size, of which only text and records are read; None if it is no header."""
+    head, text_end = b"", -1
+    while text_end < 0 and len(head) < min(size, TEXT_BYTES_MAX):
+        more = read(len(head), min(size, max(_READ_STEP_BYTES, 4 * len(head))))
+        if not more:
+            return None
+        head += more
+        text_end = head.find(tokens.END)
+    end = text_end + tokens.END_BYTES
+    segment, version = _SEGMENT.search(head, 0, max(text_end, 0)), _VERSION.search(head, 0, max(text_end, 0))
+    if text_end < 0 or len(head) < end or segment is None or version is None:
+        return None
+    inline = _INLINE.search(head, 0, text_end)
+    crc_at = text_end + len(tokens.END)
+    crc = head[crc_at : crc_at + _CRC_BYTES].decode("latin-1")
+    if not _CRC.fullmatch(crc):
+        return None
+    tail_end = end + (int(inline[1]) if inline is not None else 0)
+    mark = Mark(segment[1].decode(), int(version[1]), crc, tail_end, crc_at, crc)
+    return mark.followed(read(tail_end, size)) if tail_end < size else mark

@@ -1,0 +1,379 @@
+"""Appends in place on a disk: what the file holds after each fault, and which tokens name it."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.local import disk, extending, record_lock
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError, UnflushedError
+from rollingfs.format import records
+from rollingfs.format.codec import format_header, parse_file, parse_header
+from rollingfs.format.header import RECORDS_MAX, Header
+from rollingfs.format.names import header_path
+from rollingfs.format.records import Record
+from rollingfs.runtime.concurrency import drive
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what a filesystem is")
+
+SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
+BASE = format_header(Header(SEGMENT, 1, tail=b"tail", tail_at_ms=5))
+ONE, TWO = (Record(2 + index, "w", index, 9, b"record").encode(SEGMENT) for index in range(2))
+
+
+@pytest.fixture
+def backend() -> LocalBackend:
+    return LocalBackend()
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> str:
+    return f"{tmp_path}/log$header"
+
+
+def new_fs(**options: Any) -> RollingFileSystem:
+    return RollingFileSystem("file", skip_instance_cache=True, **options)
+
+
+def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
+    path = f"{tmp_path}/log"
+    fs = new_fs()
+    fs.create(path)
+    for piece in pieces:
+        fs.append(path, piece)
+    return path, Path(header_path(path))
+
+
+# -- the verb ----------------------------------------------------------------------------------------------------
+
+
+def test_a_record_comes_behind_the_file_that_has_the_token_and_nowhere_else(backend, header):
+    token = drive(backend.create(header, BASE))
+    inode = os.stat(header).st_ino
+    first = drive(backend.extend(header, ONE, token))
+    assert Path(header).read_bytes() == BASE + ONE
+    for stale in (token, "another", first[:-8] + "00000000", f"1-{first}"):
+        with pytest.raises(ConflictError):
+            drive(backend.extend(header, TWO, stale))
+        with pytest.raises(ConflictError):
+            drive(backend.replace(header, BASE, stale))
+    second = drive(backend.extend(header, TWO, first))
+    assert (Path(header).read_bytes(), os.stat(header).st_ino) == (BASE + ONE + TWO, inode)
+    blob = drive(backend.read(header))
+    shown = [one.token for one in drive(backend.list(os.path.dirname(header))).entries if one.path == header]
+    assert [blob.token, drive(backend.stat(header)).token, *shown] == [second] * 3
+    assert len({token, first, second}) == 3
+
+
+def test_a_reader_gets_only_what_was_put_behind_what_it_knows(backend, header):
+    token = drive(backend.create(header, BASE))
+    first = drive(backend.extend(header, ONE, token))
+    assert drive(backend.read_if_changed(header, first)) is None
+    second = drive(backend.extend(header, TWO, first))
+    for known, rest in ((token, ONE + TWO), (first, TWO)):
+        blob = drive(backend.read_if_changed(header, known))
+        assert (blob.data, blob.token, blob.is_rest) == (rest, second, True)
+    drive(backend.replace(header, BASE + ONE, second))
+    blob = drive(backend.read_if_changed(header, first))
+    assert (blob.data, blob.is_rest) == (BASE + ONE, False)
+
+
+def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_off(tmp_path):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    backend, whole = LocalBackend(), file.read_bytes()
+    token = drive(backend.read(str(file))).token
+    known = new_fs()
+    assert known.cat_file(path) == b"one two "
+    for rest in (b"R", whole[-90:-1], bytes(4096), b"x" * 10):
+        file.write_bytes(whole + rest) if rest == b"R" else os.truncate(file, len(whole))
+        with open(file, "ab") as opened:
+            opened.write(rest if rest != b"R" else b"")
+        token = drive(backend.read(str(file))).token
+        os.truncate(file, len(whole))
+        assert drive(backend.read(str(file))).token == token
+        assert drive(backend.read_if_changed(str(file), token)) is None
+        with open(file, "ab") as opened:
+            opened.write(rest)
+        assert drive(backend.read_if_changed(str(file), token)) is None
+        assert new_fs().cat_file(path) == known.cat_file(path) == b"one two "
+    known.append(path, b"three ")
+    assert rest not in file.read_bytes()
+    new_fs().append(path, b"four")
+    assert new_fs().cat_file(path) == known.cat_file(path) == b"one two three four"
+
+
+def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believe_an_old_header(tmp_path):
+    path, file = segment_of(tmp_path, b"one ")
+    backend, whole = LocalBackend(), file.read_bytes()
+    _, room = parse_file(whole, "x")
+    base = parse_header(whole, "x")
+    assert room == RECORDS_MAX - 1
+    made = [Record(base.version + 1, "w", 7, 9_000_000_000_000, data) for data in (b"a", b"b")]
+    torn, other = (record.encode(base.segment) for record in made)
+    reader = new_fs()
+    file.write_bytes(whole + torn[:-1] + b"?")
+    os.utime(file, ns=(10**18, 10**18))
+    assert reader.cat_file(path) == b"one "
+    file.write_bytes(whole + other)
+    os.utime(file, ns=(10**18, 10**18))
+    assert reader.cat_file(path) == b"one b"
+    assert drive(backend.read(str(file))).token.endswith(other.split(b"\n")[0][-8:].decode())
+
+
+def test_a_header_with_a_second_name_is_replaced(tmp_path):
+    path, file = segment_of(tmp_path, b"one ")
+    backup = tmp_path / "backup"
+    os.link(file, backup)
+    kept = backup.read_bytes()
+    new_fs().append(path, b"two ")
+    assert backup.read_bytes() == kept
+    assert os.stat(file).st_ino != os.stat(backup).st_ino
+    new_fs().append(path, b"three")
+    assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 1)
+
+
+@pytest.mark.parametrize("kind", [0x6969, 0xFE534D42, 0x65735546, 0])
+def test_where_another_machine_may_write_a_header_is_replaced(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(extending, "_disks", {})
+    monkeypatch.setattr(extending, "_kind", lambda path: kind)
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two ", 0)
+
+
+def test_this_disk_is_known(tmp_path):
+    assert extending._kind(str(tmp_path)) in extending._LOCAL
+    assert extending._kind(f"{tmp_path}/missing") == 0
+    assert not extending.is_local(f"{tmp_path}/missing")
+
+
+def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_once(tmp_path):
+    fs, path = new_fs(), f"{tmp_path}/log"
+    fs.create(path)
+    for index in range(2 * RECORDS_MAX + 5):
+        fs.append(path, b"%4d" % index)
+    counts = Path(header_path(path)).read_bytes().count(b"Record ")
+    assert counts == 3
+    assert new_fs().cat_file(path) == b"".join(b"%4d" % index for index in range(2 * RECORDS_MAX + 5))
+
+
+def test_what_is_no_plain_append_folds_the_records(tmp_path):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    fs = new_fs()
+    for change in (
+        lambda: fs.append(path, b"three ", attrs={"a": "b"}),
+        lambda: fs.truncate(path, 3),
+        lambda: fs.seal(path),
+    ):
+        change()
+        assert b"Record " not in file.read_bytes()
+    assert fs.cat_file(path) == b" two three "
+    assert b"one" not in file.read_bytes()
+
+
+def test_an_erased_byte_remains_in_no_record(tmp_path):
+    path, _ = segment_of(tmp_path, b"secret ", b"public ")
+    fs = new_fs()
+    fs.append(path, b"more")
+    fs.truncate(path, 7, erase=True)
+    assert b"secret" not in b"".join(one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
+    assert fs.cat_file(path) == b"public more"
+
+
+@pytest.mark.parametrize("how", ["mv", "cp", "tree", "copytree"])
+def test_a_segment_with_records_is_moved_and_copied_whole(tmp_path, how):
+    (tmp_path / "a").mkdir()
+    path, _ = segment_of(tmp_path / "a", b"one ", b"two ")
+    fs, to = new_fs(), f"{tmp_path}/b/log"
+    if how == "mv":
+        fs.mv(path, to)
+    elif how == "cp":
+        fs.cp(path, to)
+    elif how == "tree":
+        fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
+    else:
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+    fs.append(to, b"three")
+    assert new_fs().cat_file(to) == b"one two three"
+
+
+# -- faults ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", [0, 1, 30, 100])
+def test_a_full_disk_leaves_the_file_as_it_was_and_says_that_nothing_was_written(tmp_path, monkeypatch, written):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    fs, whole, write = new_fs(), file.read_bytes(), os.pwrite
+
+    def full(descriptor: int, data: Any, at: int) -> int:
+        if at > len(whole) or not written:
+            raise OSError(errno.ENOSPC, "injected: no space left")
+        return write(descriptor, bytes(data)[:written], at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="nothing was committed") as caught:
+            fs.append(path, b"more" * 50)
+        assert not isinstance(caught.value, AppendOutcomeUnknown)
+        assert file.read_bytes() == whole
+    fs.append(path, b"three")
+    assert new_fs().cat_file(path) == b"one two three"
+
+
+def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    fs, write, tries = new_fs(), os.pwrite, []
+
+    def torn(descriptor: int, data: Any, at: int) -> int:
+        tries.append(at)
+        if len(tries) > 1:
+            raise OSError(errno.EIO, "injected")
+        return write(descriptor, bytes(data)[:40], at)
+
+    def stuck(descriptor: int, size: int) -> None:
+        raise OSError(errno.EIO, "injected: it cannot be cut")
+
+    monkeypatch.setattr(os, "pwrite", torn)
+    monkeypatch.setattr(os, "ftruncate", stuck)
+    fs.append(path, b"three")
+    assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 0)
+
+
+def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    fs, flush, inode, failed = new_fs(), os.fsync, os.stat(file).st_ino, []
+
+    def fails(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == inode:
+            failed.append(record_lock._locks_of_thread()[:])
+            raise OSError(errno.EIO, "injected: the flush failed")
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
+        fs.append(path, b"three ")
+    assert failed == [[]], "the flush is not under the lock, and comes once"
+    assert os.stat(file).st_ino != inode
+    assert file.read_bytes().count(b"Record ") == 3
+    fs.append(path, b"four")
+    assert new_fs().cat_file(path) == b"one two three four"
+
+
+def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, backend):
+    _, file = segment_of(tmp_path, b"one ", b"two ")
+    flush, inode, content = os.fsync, os.stat(file).st_ino, file.read_bytes()
+
+    def fails(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == inode:
+            raise OSError(errno.EIO, "injected: the flush failed")
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(UnflushedError):
+        drive(backend.flush(str(file)))
+    assert (os.stat(file).st_ino == inode, file.read_bytes()) == (False, content)
+    drive(backend.flush(str(file)))
+
+
+def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend):
+    """A process that renamed a new header may have died before it flushed the folder."""
+    header = f"{tmp_path}/log$header"
+    token = drive(backend.create(header, BASE))
+    flushed: list[str] = []
+    flush = disk.flush_folder
+    monkeypatch.setattr(disk, "flush_folder", lambda path: (flushed.append(path), flush(path)))
+    first = drive(backend.extend(header, ONE, token))
+    assert flushed == []
+    monkeypatch.setattr(extending, "_named", {})  # as in another process
+    second = drive(backend.extend(header, TWO, first))
+    assert flushed == [str(tmp_path)]
+    drive(backend.extend(header, Record(4, "w", 5, 9, b"x").encode(SEGMENT), second))
+    assert flushed == [str(tmp_path)]
+
+
+def test_without_sync_nothing_is_flushed(tmp_path, monkeypatch):
+    fs, path = new_fs(sync=False), f"{tmp_path}/log"
+    fs.create(path)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: pytest.fail("it was flushed"))
+    fs.append(path, b"one")
+    assert fs.cat_file(path) == b"one"
+
+
+def _append_all(path: str, count: int, name: bytes) -> None:
+    fs = new_fs()
+    for index in range(count):
+        fs.append(path, b"%s %d\n" % (name, index))
+
+
+def _append_for_ever(path: str, pipe: Any) -> None:
+    fs = new_fs()
+    index = 0
+    while True:
+        fs.append(path, b"line %d\n" % index)
+        pipe.send(index)
+        index += 1
+
+
+def test_processes_and_threads_extend_one_header_beside_commits_that_replace_it(tmp_path):
+    path, _ = segment_of(tmp_path, b"")
+    fs = new_fs(policy=RollingPolicy(2000, inline_bytes=700))
+    fs.overwrite(path, b"")
+    context = multiprocessing.get_context("spawn")
+    workers: list[Any] = [context.Process(target=_append_all, args=(path, 60, b"p%d" % one)) for one in range(2)]
+    workers += [threading.Thread(target=_append_all, args=(path, 60, b"t%d" % one)) for one in range(2)]
+    for worker in workers:
+        worker.start()
+    for _ in range(20):
+        fs.append(path, b"attr\n", attrs={"a": "b"})
+        fs.segment(path).consolidate()
+    for worker in workers:
+        worker.join()
+    lines = new_fs().cat_file(path).split(b"\n")[:-1]
+    for name in (b"p0", b"p1", b"t0", b"t1"):
+        assert [line for line in lines if line.startswith(name)] == [b"%s %d" % (name, one) for one in range(60)]
+    assert lines.count(b"attr") == 20
+    assert len(lines) == 260
+
+
+def test_kill_9_at_any_moment_leaves_what_was_acknowledged_and_whole_records(tmp_path):
+    path, file = segment_of(tmp_path)
+    context, told, lines = multiprocessing.get_context("spawn"), 0, b""
+    for _ in range(4):
+        here, there = context.Pipe()
+        process = context.Process(target=_append_for_ever, args=(path, there), daemon=True)
+        process.start()
+        for _ in range(15):
+            assert here.poll(60)
+            here.recv()
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        told = 15
+        there.close()
+        while here.poll(0):
+            try:
+                here.recv()
+            except EOFError:
+                break
+            told += 1
+        now = new_fs().cat_file(path)
+        assert now.startswith(lines)
+        new = now[len(lines) :].split(b"\n")
+        assert new[-1] == b""
+        assert new[:-1] == [b"line %d" % index for index in range(len(new) - 1)]
+        assert told <= len(new) - 1 <= told + 1
+        lines = now
+    for size in range(len(file.read_bytes())):
+        data = file.read_bytes()[:size]
+        mark = records.mark_of(lambda start, end, data=data: data[start:end], size)
+        if mark is not None and mark.end <= size:
+            assert lines.startswith(parse_header(data, "x").tail)

@@ -1,0 +1,25 @@
+"""The rules of appends in place hold in every state of the model, and each of them is needed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from tests.models.in_place import Rules, walk
+
+NEEDS_FAILURE = {"repairs", "repairs_name", "holds_file"}
+STATES_MIN = 1000
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["flushes succeed", "a flush fails"])
+def test_all_holds_in_every_state(fails: bool) -> None:
+    states, why = walk(Rules(), fails=fails)
+    assert not why
+    assert states > STATES_MIN
+
+
+@pytest.mark.parametrize("rule", [field.name for field in fields(Rules)])
+def test_without_the_rule_something_breaks(rule: str) -> None:
+    _, why = walk(replace(Rules(), **{rule: False}), fails=rule in NEEDS_FAILURE)
+    assert why
