@@ -50,6 +50,7 @@ class Segments:
         self.commits = commits
         self.store = commits.store
         self.appender = Appender(commits)
+        self.policy = policy
         self.inherited = Inherited(commits.store, policy)
         self.adoption = Adoption(commits, lookup, self.inherited)
         self.deletes = Deletes(commits, lookup, self.adoption)

@@ -170,7 +170,7 @@ def test_no_error_of_a_command_names_what_only_python_has(folder: str, tmp_path:
         f"append --option sync=None {log}",
         f"offload --lag -1s {log}",
         f"offload {log}",
-        f"policy --max-bytes 5 {folder}",
+        f"policy --max-bytes 0 {folder}",
         f"trim {folder} {{}}",
         f"rm -r {folder}",
     ):
