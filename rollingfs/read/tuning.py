@@ -10,7 +10,7 @@ from rollingfs.policy import parse_bytes
 CONCURRENCY_MAX = 1024
 MEMORY_BYTES_MIN = 1024 * 1024
 MEMORY_BYTES_DEFAULT = 96 * 1024 * 1024
-"""Enough for eight ranges of 8 MiB; with what obstore and the reader hold, a process grows by less than 128 MiB."""
+"""24 ranges of 4 MiB; with what obstore and the reader hold, a process grows by less than 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True)

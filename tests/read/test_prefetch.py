@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rollingfs.read import prefetch
 from rollingfs.read.prefetch import Prefetch, range_bytes
+from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT
 from tests.support.examples import examples
 
 MIB = 2**20
@@ -66,6 +67,7 @@ class File:
 def small(monkeypatch):
     monkeypatch.setattr(prefetch, "PREFETCH_RANGE_BYTES", 500)
     monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 100)
+    monkeypatch.setattr(prefetch, "READ_BYTES_MAX", 500)
     monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 400)
 
 
@@ -173,11 +175,33 @@ def test_closing_cancels_what_is_on_its_way():
     assert all(future.cancelled() for future in file.futures)
 
 
+def test_a_long_read_has_as_many_ranges_under_way_as_its_memory_allows(monkeypatch):
+    monkeypatch.undo()
+    zeros = memoryview(bytes(4 * MIB))
+    begun: list[tuple[int, int]] = []
+
+    def begin(start: int, end: int) -> concurrent.futures.Future[memoryview]:
+        begun.append((start, end))
+        future: concurrent.futures.Future[memoryview] = concurrent.futures.Future()
+        future.set_result(zeros[: end - start])
+        return future
+
+    ahead = Prefetch(begin, 0, 256 * MIB, 64, MEMORY_BYTES_DEFAULT)
+    assert ahead.take(0, 8 * MIB) is None
+    assert len(begun) == 8, "beside the first read, four times its bytes"
+    for start in range(8 * MIB, 64 * MIB, 8 * MIB):
+        taken, data = ahead.take(start, start + 8 * MIB)
+        assert (taken, len(data)) == (start, 8 * MIB)
+    assert len(ahead._ranges) == 24
+    assert sum(each.end - each.start for each in ahead._ranges) == MEMORY_BYTES_DEFAULT
+    assert begun == [(start, start + 4 * MIB) for start in range(8 * MIB, begun[-1][1], 4 * MIB)]
+
+
 def test_ranges_have_the_size_of_the_reads_if_that_is_sensible(monkeypatch):
     monkeypatch.undo()
     assert range_bytes(2 * MIB, 128 * MIB, 128 * MIB) == 2 * MIB
-    assert range_bytes(8 * MIB, 128 * MIB, 128 * MIB) == 8 * MIB
-    assert range_bytes(25 * MIB, 128 * MIB, 128 * MIB) == 8 * MIB
+    assert range_bytes(8 * MIB, 128 * MIB, 128 * MIB) == 4 * MIB
+    assert range_bytes(25 * MIB, 128 * MIB, 128 * MIB) == 4 * MIB
     assert range_bytes(100, 4 * MIB, 128 * MIB) == MIB
-    assert range_bytes(100, 128 * MIB, 128 * MIB) == 8 * MIB
+    assert range_bytes(100, 128 * MIB, 128 * MIB) == 4 * MIB
     assert range_bytes(8 * MIB, 128 * MIB, MIB) == MIB // 2
