@@ -38,7 +38,12 @@ if TYPE_CHECKING:
     from rollingfs.fs.observing import observe
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance import Collected, Erased, Exported, Offloaded, Rebuilt, SegmentState
+    from rollingfs.maintenance.collected import Collected
+    from rollingfs.maintenance.erased import Erased
+    from rollingfs.maintenance.export import Exported
+    from rollingfs.maintenance.offload import Offloaded
+    from rollingfs.maintenance.rebuild import Rebuilt
+    from rollingfs.maintenance.state import SegmentState
     from rollingfs.policy import OffloadPolicy, RollingPolicy
     from rollingfs.show.metrics import Metrics
     from rollingfs.stream.blocks import OffloadStatus
@@ -119,17 +124,17 @@ _MODULES = {
     "Segment": "fs.segment_handle",
     "Core": "fs.core",
     "core": "fs.core",
-    "Collected": "maintenance",
-    "Erased": "maintenance",
-    "Exported": "maintenance",
-    "Offloaded": "maintenance",
-    "SegmentState": "maintenance",
+    "Collected": "maintenance.collected",
+    "Erased": "maintenance.erased",
+    "Exported": "maintenance.export",
+    "Offloaded": "maintenance.offload",
+    "SegmentState": "maintenance.state",
     "Metrics": "show.metrics",
     "observe": "fs.observing",
     "Follower": "fs.follower",
     "OffloadStatus": "stream.blocks",
     "OffloadPolicy": "policy",
-    "Rebuilt": "maintenance",
+    "Rebuilt": "maintenance.rebuild",
     "RollingPolicy": "policy",
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",

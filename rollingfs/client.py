@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.metered import MeteredBackend
@@ -12,10 +14,6 @@ from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
 from rollingfs.commit.store import Store
-from rollingfs.maintenance.collect import Collector
-from rollingfs.maintenance.erase import Eraser
-from rollingfs.maintenance.export import Exporter
-from rollingfs.maintenance.rebuild import Rebuilder
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.contents import Contents
 from rollingfs.read.ranges import Fetcher
@@ -24,8 +22,14 @@ from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
 from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
-from rollingfs.write.concat import Concats
 from rollingfs.write.segment_operations import Segments
+
+if TYPE_CHECKING:
+    from rollingfs.maintenance.collect import Collector
+    from rollingfs.maintenance.erase import Eraser
+    from rollingfs.maintenance.export import Exporter
+    from rollingfs.maintenance.rebuild import Rebuilder
+    from rollingfs.write.concat import Concats
 
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
@@ -87,11 +91,43 @@ class Client:
         self.merges = self.commits.merges
         budget = Budget(runtime, check_write_memory(max_write_memory))
         self.segments = Segments(self.commits, self.lookup, self.contents, policy or RollingPolicy(), budget)
-        self.concats = Concats(self.commits, self.segments, self.fetcher)
-        self.collector = Collector(self.commits, self.lookup, self.merges)
-        self.eraser = Eraser(self.commits, self.segments, self.fetcher, self.collector)
-        self.rebuilder = Rebuilder(self.commits, self.segments)
-        self.exporter = Exporter(self.fetcher)
+
+    # Made, and imported, at their first use: most clients only append and read.
+
+    @cached_property
+    def concats(self) -> Concats:
+        """Concat and rename."""
+        from rollingfs.write.concat import Concats
+
+        return Concats(self.commits, self.segments, self.fetcher)
+
+    @cached_property
+    def collector(self) -> Collector:
+        """Collection."""
+        from rollingfs.maintenance.collect import Collector
+
+        return Collector(self.commits, self.lookup, self.merges)
+
+    @cached_property
+    def eraser(self) -> Eraser:
+        """Erasure."""
+        from rollingfs.maintenance.erase import Eraser
+
+        return Eraser(self.commits, self.segments, self.fetcher, self.collector)
+
+    @cached_property
+    def rebuilder(self) -> Rebuilder:
+        """Rebuilds of lost headers."""
+        from rollingfs.maintenance.rebuild import Rebuilder
+
+        return Rebuilder(self.commits, self.segments)
+
+    @cached_property
+    def exporter(self) -> Exporter:
+        """Exports."""
+        from rollingfs.maintenance.export import Exporter
+
+        return Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

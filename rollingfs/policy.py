@@ -16,6 +16,11 @@ MAX_AGE_S_MIN = 0.001
 MAX_AGE_S_MAX = 100 * 366 * 86400.0
 BYTES_MAX = 2**63 - 1
 TIER_ALIAS_CHARACTERS_MAX = 32
+TIER_DEFAULT = "cold"
+DELETION_LAG_S = 4 * 3600.0
+"""The old files of chunks that have moved to another tier stay this long."""
+READERS_GRACE_S = 600.0
+"""The old files of chunks that were joined stay this long, for readers that opened the segment before."""
 NO_TIER = ""
 """The tier of a policy by which nothing moves, whatever the levels above it say."""
 _ALIAS = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}", re.ASCII)

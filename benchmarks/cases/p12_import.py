@@ -35,6 +35,12 @@ def import_filesystem(job: Job) -> None:
     _import(job, "fsspec", "rollingfs.fs.filesystem")
 
 
+def import_memory(job: Job) -> None:
+    """With a filesystem made, beyond what fsspec imports for its own on memory."""
+    before = "fsspec.asyn, fsspec.implementations.memory"
+    _import(job, before, "rollingfs; rollingfs.RollingFileSystem('memory')")
+
+
 def import_s3fs(job: Job) -> None:
     _import(job, "fsspec", "s3fs")
 
@@ -59,11 +65,13 @@ CASES = (
         {
             "import rollingfs": import_ours,
             "import rollingfs.fs.filesystem": import_filesystem,
+            "a filesystem on memory": import_memory,
             "import s3fs": import_s3fs,
             "rollingfs opens": many_opens,
         },
         (
             Goal("import rollingfs, ms", figure("unit_s", "import rollingfs", 1000), at_most=50),
+            Goal("a filesystem on memory, ms", figure("unit_s", "a filesystem on memory", 1000), at_most=60),
             Goal("growth by opens, MiB", figure("growth_bytes", "rollingfs opens", 1 / 2**20), at_most=1),
         ),
         prepare,

@@ -20,7 +20,7 @@ from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.maintenance import Erased
+from rollingfs.maintenance.erased import Erased
 from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 

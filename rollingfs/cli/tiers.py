@@ -14,9 +14,8 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
-from rollingfs.maintenance import Offloaded
-from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT
-from rollingfs.policy import parse_bytes
+from rollingfs.maintenance.offload import Offloaded
+from rollingfs.policy import DELETION_LAG_S, TIER_DEFAULT, parse_bytes
 from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 

@@ -22,7 +22,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.errors import visible
-from rollingfs.maintenance import SegmentState
+from rollingfs.maintenance.state import SegmentState
 from rollingfs.policy import parse_bytes
 from rollingfs.show.readable import count_text, size_text
 

@@ -17,7 +17,8 @@ from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
-from rollingfs.maintenance import Collected, Rebuilt
+from rollingfs.maintenance.collected import Collected
+from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.maintenance.verify import Verified, damaged
 from rollingfs.show.readable import count_text
 

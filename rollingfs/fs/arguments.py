@@ -19,7 +19,8 @@ Attrs = Mapping[str, str | None] | None
 """Attributes of a segment; None as a value removes the attribute, or says that it must not be there."""
 CREATE = "create"
 OVERWRITE = "overwrite"
-
+WRITE_MODES = ("wb", "xb", "ab")
+"""Of `open`."""
 
 SCHEME = "rolling"
 _SCHEME = re.compile(rf"{SCHEME}(\+[a-z0-9]+)?(://|::)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
@@ -13,8 +13,11 @@ from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.progress import begin
-from rollingfs.maintenance import Exported, Rebuilt
 from rollingfs.maintenance.steps import Progress
+
+if TYPE_CHECKING:
+    from rollingfs.maintenance.export import Exported
+    from rollingfs.maintenance.rebuild import Rebuilt
 
 
 class ExportVerb:

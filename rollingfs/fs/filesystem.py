@@ -19,7 +19,6 @@ from rollingfs.backend.contract import Backend
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments, file_verbs, in_transaction
-from rollingfs.fs.async_file import AsyncFile, open_async
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.configured import Configured
 from rollingfs.fs.core import Core
@@ -33,7 +32,6 @@ from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
-from rollingfs.fs.text_file import open_text
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -43,6 +41,7 @@ from rollingfs.runtime.clock import Clock
 from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:
+    from rollingfs.fs.async_file import AsyncFile
     from rollingfs.fs.stream_handle import Stream
 
 
@@ -333,6 +332,8 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         """
         if mode == "rb" and compression is None:
             return self._open(path, mode, block_size, cache_options=cache_options, **kwargs)
+        from rollingfs.fs.text_file import open_text
+
         return open_text(super().open, path, mode, block_size, cache_options, compression, kwargs)
 
     async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:
@@ -352,6 +353,8 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         """
         if kwargs.get("compression"):
             raise ValueError(f"{path}: open_async knows no compression: use open")
+        from rollingfs.fs.async_file import open_async
+
         return await open_async(self._opener, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:

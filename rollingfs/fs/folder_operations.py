@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
-from rollingfs.folders.collect_tree import Progress, TreeCollector
 from rollingfs.folders.folders import Folders
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.core import Core
 from rollingfs.fs.patterns import Paths, Patterns, as_list, is_one
 from rollingfs.fs.progress import begin
-from rollingfs.maintenance import Collected
 from rollingfs.policy import parse_seconds
+
+if TYPE_CHECKING:
+    from rollingfs.folders.collect_tree import Progress
+    from rollingfs.maintenance.collected import Collected
 
 
 class FolderOperations:
@@ -179,6 +181,8 @@ class FolderOperations:
         """
         grace_s = None if grace is None else parse_seconds(grace)
         if recursive:
+            from rollingfs.folders.collect_tree import TreeCollector
+
             tree = TreeCollector(self.core.client)
             return await tree.collect(
                 self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)

@@ -13,8 +13,8 @@ from fsspec import AbstractFileSystem
 
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.fs.core import core
-from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX, DELETION_LAG_S
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.maintenance.offload import COPIES_AT_ONCE_MAX
+from rollingfs.policy import DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
 

@@ -11,17 +11,16 @@ from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
-from rollingfs.fs.commit_on import NEVER, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import Core
-from rollingfs.fs.read_file import ReadFile
-from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.store_options import meant
-from rollingfs.fs.tail import open_follow
-from rollingfs.fs.write_file import MODES, WriteFile
 from rollingfs.read.tuning import Tuning
 
 if TYPE_CHECKING:
+    from rollingfs.fs.commit_on import CommitOnGiven
+    from rollingfs.fs.read_file import ReadFile
+    from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
+    from rollingfs.fs.write_file import WriteFile
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
 PASSED_OVER = frozenset({"buffering", "default_cache", "encoding", "errors", "fill_cache", "newline", "size"})
@@ -73,7 +72,7 @@ class Opener:
             check_known(path, unknown)
         if max_concurrency is not None or prefetch is not None or max_memory is not None:
             tuning = tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
-        if mode in MODES:
+        if mode in arguments.WRITE_MODES:
             if tuning != self.tuning or verify or absolute or follow:
                 raise ValueError(
                     f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
@@ -81,6 +80,9 @@ class Opener:
                 )
             path = self.core.to_write(path)
             arguments.check_attrs(path, attrs)
+            from rollingfs.fs.commit_on import NEVER, parse_commit_on
+            from rollingfs.fs.write_file import WriteFile
+
             return WriteFile(
                 self.fs,
                 self.client,
@@ -101,7 +103,11 @@ class Opener:
         if follow and verify:
             raise ValueError(f"{path}: a followed file is verified chunk by chunk as it grows; leave out verify=True")
         if follow:
+            from rollingfs.fs.tail import open_follow
+
             return open_follow(self.client, self.bridge, path)
+        from rollingfs.fs.read_file import ReadFile
+
         return ReadFile(
             self.fs,
             self.client,
@@ -126,6 +132,8 @@ class Opener:
         path = self.strip(path)
         if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
             raise missing(path)
+        from rollingfs.fs.segment_handle import Segment
+
         return await Segment.open(self.core, path)
 
     def stream(self, path: str, on_error: str) -> Stream:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Policies, check_policy, policies_of
+
+if TYPE_CHECKING:
+    from rollingfs.format.policies import PolicyChange
+    from rollingfs.stream.offload_policy import Policies
 
 SEGMENT, FILESYSTEM = "segment", "filesystem"
 """Where a field of a policy comes from, if not from a folder."""
@@ -65,6 +65,8 @@ async def set_policy(
     TypeError
         Nothing is given, or what a folder does not have.
     """
+    from rollingfs.format.policies import PolicyChange
+
     if offload is not KEEP and offload is not None:
         offload = OffloadPolicy.of(offload, f"{at.path}: offload")
     names_ = (inherit,) if isinstance(inherit, str) else tuple(inherit)
@@ -105,6 +107,9 @@ async def _check(at: Binding, offload: Any) -> None:
     """Refuse an offload policy that does not go with the tiers, or with the retention of the folder."""
     if not isinstance(offload, OffloadPolicy):
         return
+    from rollingfs.stream.ledger import Ledgers
+    from rollingfs.stream.offload_policy import check_policy, policies_of
+
     if names.is_ledger(at.path):
         raise ValueError(f"{at.path} is the memory of a stream, which never moves; nothing was written")
     if offload.tier:
@@ -133,6 +138,10 @@ async def is_folder(client: Client, path: str) -> bool:
 
 async def policies_at(client: Client, path: str, header: Header | None) -> Policies:
     """The policies of a segment, or of a folder without a header, and where each field comes from."""
+    from rollingfs.stream.ledger import Ledgers
+    from rollingfs.stream.ledger_codec import Ledger
+    from rollingfs.stream.offload_policy import policies_of
+
     folder = path if header is None else names.parent(path)
     ledgers = Ledgers(client)
     levels = [(folder, await ledgers.load(folder)), *await ledgers.levels(folder)]

@@ -6,21 +6,20 @@ import hashlib
 import logging
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsspec.utils import stringify_path
 
-from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
-from rollingfs.folders.states import States
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
 from rollingfs.fs.policy_verbs import is_folder, policies_at
-from rollingfs.maintenance.offload import Chosen
-from rollingfs.maintenance.state import SegmentState
-from rollingfs.show.metrics import Metrics
-from rollingfs.stream.offload_policy import Policies
+
+if TYPE_CHECKING:
+    from rollingfs.maintenance.state import SegmentState
+    from rollingfs.show.metrics import Metrics
+    from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
 
@@ -149,6 +148,8 @@ class Queries:
         PermissionError
             A folder cannot be listed.
         """
+        from rollingfs.folders.collect_tree import TreeCollector
+
         found = await TreeCollector(self.client).segments(self.strip(path))
         ledgers = [one for one in found if names.is_ledger(one)]
         loaded = await self.listings.gather([partial(self.client.headers.load, one) for one in ledgers])
@@ -201,6 +202,9 @@ class Queries:
         FileNotFoundError
             Nothing is there.
         """
+        from rollingfs.folders.states import States
+        from rollingfs.maintenance.offload import Chosen
+
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         chosen = Chosen.parse(None, after_bytes, after_age)
@@ -223,6 +227,8 @@ class Queries:
 
     def metrics(self) -> Metrics:
         """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
+        from rollingfs.show.metrics import Metrics
+
         return Metrics.of(self.client.meters)
 
     async def created(self, path: str) -> datetime:

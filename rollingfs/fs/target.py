@@ -14,9 +14,6 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.objects.schemes import (
     AZURE_PROTOCOLS,
     GOOGLE_PROTOCOLS,
@@ -146,8 +143,12 @@ def adapt(
     if "rolling" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
         raise ValueError("the target of rolling is itself a rolling filesystem: name the filesystem below it")
     if isinstance(fs, LocalFileSystem):
+        from rollingfs.backend.local.backend import LocalBackend
+
         return LocalBackend(sync=sync)
     if isinstance(fs, MemoryFileSystem):
+        from rollingfs.backend.memory import MemoryBackend
+
         return MemoryBackend(fs)
     s3fs = sys.modules.get("s3fs")  # its filesystems exist only where it is imported
     if s3fs is not None and isinstance(fs, s3fs.S3FileSystem):
@@ -157,6 +158,8 @@ def adapt(
     backend = _adapt_cloud(fs, max_concurrency)
     if backend is not None:
         return backend
+    from rollingfs.backend.generic import GenericBackend
+
     backend = GenericBackend(fs, single_writer=single_writer)
     if max_concurrency is not None:
         backend.requests_max = max_concurrency

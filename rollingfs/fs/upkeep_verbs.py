@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.progress import begin
-from rollingfs.maintenance import Collected
-from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
-from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen, Offloaded, Offloader
-from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.steps import Progress
-from rollingfs.maintenance.verify import Verified, Verifier
-from rollingfs.policy import parse_seconds
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import Asked, check_retention
+from rollingfs.policy import DELETION_LAG_S, READERS_GRACE_S, TIER_DEFAULT, parse_seconds
+
+if TYPE_CHECKING:
+    from rollingfs.maintenance.collected import Collected
+    from rollingfs.maintenance.consolidate import Consolidated
+    from rollingfs.maintenance.offload import Offloaded
+    from rollingfs.maintenance.verify import Verified
+    from rollingfs.stream.offload_policy import Asked
 
 
 async def offload(
@@ -63,6 +65,9 @@ async def offload(
     CorruptChunkError
         A chunk or its copy is damaged; that chunk stays where it is.
     """
+    from rollingfs.maintenance.offload import Chosen, Offloader
+    from rollingfs.stream.offload_policy import Asked
+
     chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
     await _check_retention(at.client, at.path, Asked(tier, chosen, lag_s))
     tell = begin(callback, (await at.header()).size, progress)
@@ -83,6 +88,8 @@ async def onload(
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
+    from rollingfs.maintenance.offload import Chosen, Offloader
+
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
     tell = begin(callback, (await at.header()).size, progress)
     offloader = Offloader(at.client.commits)
@@ -120,6 +127,8 @@ async def roll(at: Binding) -> int:
 
 async def rolled(client: Client, path: str, segment: str | None = None) -> int:
     """Roll a segment, perhaps only of one incarnation; a plain file has nothing inline."""
+    from rollingfs.maintenance.roll import Roller
+
     roller = Roller(client.commits)
     try:
         return await roller.roll(path, segment)
@@ -134,6 +143,9 @@ async def rolled(client: Client, path: str, segment: str | None = None) -> int:
 
 async def _check_retention(client: Client, path: str, asked: Asked) -> None:
     """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
+    from rollingfs.stream.ledger import Ledgers
+    from rollingfs.stream.offload_policy import check_retention
+
     if not names.is_ledger(path):
         check_retention(path, asked, await Ledgers(client).resolved(names.parent(path)))
 
@@ -184,6 +196,8 @@ async def consolidate(
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """
+    from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+
     header = (await at.current.look()).header
     if header is None:
         return Consolidated()  # a plain file is one chunk
@@ -214,5 +228,7 @@ async def verify(
     CorruptHeaderError
         The header itself is damaged.
     """
+    from rollingfs.maintenance.verify import Verifier
+
     tell = begin(callback, (await at.current.look()).size, progress)
     return await Verifier(at.client.fetcher).verify(at.path, progress=tell)

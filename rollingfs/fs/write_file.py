@@ -15,6 +15,7 @@ from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
+from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
@@ -22,8 +23,6 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import Intake, as_bytes
 
 logger = logging.getLogger("rollingfs")
-
-MODES = ("wb", "xb", "ab")
 
 
 def _weakly(method: Callable[[], Intake]) -> Callable[[], Intake]:
@@ -95,7 +94,7 @@ class WriteFile(CommitsByClose):
     ) -> None:
         super().__init__()
         self._buffer: WriteBuffer | None = None  # for `__del__`, if this method fails
-        if mode not in MODES:
+        if mode not in WRITE_MODES:
             raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")

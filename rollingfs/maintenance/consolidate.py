@@ -25,6 +25,7 @@ from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, may_join, plan, size_of
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, clipped, is_there, live, window
+from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup, Snapshot
@@ -32,8 +33,6 @@ from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
-READERS_GRACE_S = 600.0
-"""Old files stay this long, for readers that opened the segment before."""
 BATCH_BYTES = 1024 * 1024 * 1024
 """Bytes that one commit consolidates, or two chunks if those are larger."""
 RUNS_AT_ONCE_MAX = 2

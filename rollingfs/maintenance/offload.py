@@ -25,14 +25,11 @@ from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
 from rollingfs.maintenance.tier_failures import failing
 from rollingfs.maintenance.tier_lines import young_line
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
-TIER_DEFAULT = "cold"
-DELETION_LAG_S = 4 * 3600.0
-"""The old files stay this long."""
 BATCH_BYTES = 1024 * 1024 * 1024
 """About the bytes that one commit swaps."""
 FILES_MAX = 1024

@@ -16,8 +16,7 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.maintenance.consolidate import READERS_GRACE_S
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import READERS_GRACE_S, parse_bytes, parse_seconds
 from rollingfs.spark import job
 from rollingfs.spark.operations import (
     EXPORT,

@@ -14,9 +14,10 @@ from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import DELETION_LAG_S, Chosen, Offloader, check_may_move
+from rollingfs.maintenance.offload import Chosen, Offloader, check_may_move
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
+from rollingfs.policy import DELETION_LAG_S
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers

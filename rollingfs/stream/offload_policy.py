@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import DELETION_LAG_S, TIER_DEFAULT, Chosen
-from rollingfs.policy import NO_TIER, OffloadPolicy, RollingPolicy, parse_seconds
+from rollingfs.maintenance.offload import Chosen
+from rollingfs.policy import DELETION_LAG_S, NO_TIER, TIER_DEFAULT, OffloadPolicy, RollingPolicy, parse_seconds
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 

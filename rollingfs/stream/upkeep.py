@@ -19,9 +19,11 @@ from rollingfs.format import names
 from rollingfs.format.header import Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
-from rollingfs.maintenance import Collected, Offloaded
-from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidated, Consolidator
+from rollingfs.maintenance.collected import Collected
+from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+from rollingfs.maintenance.offload import Offloaded
 from rollingfs.maintenance.roll import Roller
+from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger

@@ -95,13 +95,6 @@ def test_the_library_imports_nothing_of_the_command_line():
     assert found.stdout == b"[]\n"
 
 
-def test_opening_a_filesystem_imports_nothing_that_only_streams_need():
-    opened = "import sys; from rollingfs import RollingFileSystem; RollingFileSystem('memory')"
-    script = f"{opened}; print([name for name in sys.modules if name == 'rollingfs.stream.stream_verbs'])"
-    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
-    assert found.stdout == b"[]\n"
-
-
 def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(cli, "NEEDED", ("json", "surely_not_installed"))
     with pytest.raises(SystemExit) as end:

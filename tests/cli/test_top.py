@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from rollingfs.cli import output, top
-from rollingfs.maintenance import SegmentState
+from rollingfs.maintenance.state import SegmentState
 from tests.support.cli import Run, done, failed, terminal
 
 

@@ -10,10 +10,11 @@ from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import GRACE_S, Chunk
-from rollingfs.maintenance.consolidate import READERS_GRACE_S, Consolidator
+from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
 from rollingfs.maintenance.verify import Verifier
+from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory

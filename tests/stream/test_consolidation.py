@@ -17,8 +17,8 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
-from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.verify import Verifier
+from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.upkeep import CONSOLIDATE, Upkeep, Upkept, total

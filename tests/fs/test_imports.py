@@ -1,0 +1,71 @@
+"""What a filesystem imports before it does anything: a process that only reads or appends pays for nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.cli import environment
+
+LOADED_MAX = 125
+"""Modules of the library that a filesystem on memory loads. A module that most users need may raise it; first ask
+whether the verbs that need it could import it at their first use."""
+
+
+def _loaded(action: str = "") -> list[str]:
+    script = (
+        "import sys; from rollingfs import RollingFileSystem; fs = RollingFileSystem('memory', probe_cache=False)\n"
+        f"{action}\nprint(*(name for name in sys.modules if name.startswith('rollingfs')))"
+    )
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, env=environment(), capture_output=True, check=True, text=True).stdout.split()
+
+
+def _below(loaded: list[str], package: str) -> list[str]:
+    return [name for name in loaded if name.startswith(f"rollingfs.{package}")]
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "backend.generic",
+        "backend.local",
+        "fs.read_file",
+        "fs.text_file",
+        "fs.write_file",
+        "parquet",
+        "show",
+        "stream",
+        "write.concat",
+        "write.parquet_footers",
+    ],
+)
+def test_a_new_filesystem_has_imported_nothing_that_only_some_users_need(package: str) -> None:
+    assert _below(_loaded(), package) == []
+
+
+def test_a_new_filesystem_has_imported_no_maintenance() -> None:
+    assert _below(_loaded(), "maintenance.") == ["rollingfs.maintenance.steps"]
+
+
+def test_a_new_filesystem_imports_few_modules() -> None:
+    assert len(_loaded()) <= LOADED_MAX
+
+
+def test_an_append_and_a_read_import_no_maintenance() -> None:
+    loaded = _loaded(
+        "fs.create('/logs/a'); fs.append('/logs/a', b'x')\n"
+        "assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'"
+    )
+    assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
+    assert not _below(loaded, "write.concat")
+    assert not _below(loaded, "stream")
+
+
+def test_a_verb_imports_what_it_needs() -> None:
+    loaded = _loaded(
+        "fs.create('/logs/a'); fs.append('/logs/a', b'x'); fs.mv('/logs/a', '/logs/b'); fs.collect('/logs/b')"
+    )
+    assert {"rollingfs.write.concat", "rollingfs.maintenance.collect"} <= set(loaded)
