@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
@@ -14,9 +14,9 @@ from rollingfs.cli.command import Commands, FolderOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Place, Session
-from rollingfs.cli.stopping import Stop, stopping
+from rollingfs.cli.stopping import stopping
 from rollingfs.show.readable import count_text
-from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total, with_rewritten
+from rollingfs.stream.upkeep import OFFLOAD, Upkeep, Upkept, total, with_rewritten
 
 commands = Commands("Upkeep")
 
@@ -40,8 +40,9 @@ def run(
 
     A Parquet file that has grown is written anew where old footers are more than a tenth of it; that needs pyarrow.
 
-    One line for each stream, and for each segment outside of streams. What fails is named, and the others go on. Rounds
-    do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one ends it at once.
+    One line for each stream, and for each segment outside of streams, to which something was done. What fails is named,
+    and the others go on. A segment with nothing to do costs the next rounds no request, until it changes, or a day has
+    passed. Rounds do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one at once.
 
     With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
     write_amplification, chunks, moved_bytes, files, collected_bytes, rewritten_bytes and failed of each, on a line of
@@ -50,18 +51,17 @@ def run(
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
         raise WrongUsage(f"--every {every}: it must be more than 0")
-    graces = {
-        "grace_s": value_of("--grace", grace, parse_duration),
-        "readers_grace_s": value_of("--readers-grace", readers_grace, parse_duration),
-    }
+    grace_s = value_of("--grace", grace, parse_duration)
+    readers_grace_s = value_of("--readers-grace", readers_grace, parse_duration)
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     with stopping() as stop:
+        upkeep = Upkeep(place.core.client, grace_s=grace_s, readers_grace_s=readers_grace_s, is_stopped=stop)
         number, began_s = 1, time.monotonic()
         while True:
             session.code = errors.DONE
             try:
-                _round(session, place, number, graces, stop)
+                _round(session, place, number, upkeep)
             except OSError as error:
                 if once or number == 1:
                     raise
@@ -91,28 +91,29 @@ def _pause_s(spent_s: float, every_s: float) -> float:
     return every_s - spent_s % every_s
 
 
-def _round(session: Session, place: Place, number: int, graces: dict[str, Any], stop: Stop) -> None:
+def _round(session: Session, place: Place, number: int, upkeep: Upkeep) -> None:
     began_s = time.monotonic()
     results = []
-    for one in _kept(session, place, STEPS, stop, **graces):
+    for one in _kept(session, place, upkeep):
         results.append(one)
-        _report(session, one, number)
+        if _said(one):
+            _report(session, one, number)
     whole = total(results)
     streams = sum(one.is_stream for one in results)
     segments = len(results) - streams
     seconds = time.monotonic() - began_s
+    end = "; it was stopped" if whole.is_cut_short or upkeep.is_stopped() else ""
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
     session.report(
         {**_fields(whole, number), "name": None, "streams": streams, "segments": segments, "seconds": seconds},
         f"round {number}: {count_text(streams, 'stream')} and {count_text(segments, 'other segment')} in {seconds:.1f} "
-        f"s: {_said(whole)}{failures}{'; it was stopped' if whole.is_cut_short or stop() else ''}",
+        f"s: {_said(whole) or 'nothing to do'}{failures}{end}",
     )
 
 
-def _kept(session: Session, place: Place, steps: Collection[str], stop: Stop, **graces: Any) -> Iterator[Upkept]:
+def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
     """Keep all folders below a place; the errors of those that cannot be listed are named."""
     core = place.core
-    upkeep = Upkeep(core.client, steps, **graces, is_stopped=stop)
     unlisted: dict[str, OSError] = {}
     folders = core.run(upkeep.folders(place.name, unlisted))
     for path, error in unlisted.items():
@@ -124,7 +125,7 @@ def _kept(session: Session, place: Place, steps: Collection[str], stop: Stop, **
         return parquet.rewrite(place.fs, path)  # only now it imports Arrow
 
     for folder in folders:
-        if stop():
+        if upkeep.is_stopped():
             return
         with session.progress(f"keeping {folder.path}"):
             results = [with_rewritten(one, rewrite) for one in core.run(upkeep.keep(folder))]
@@ -142,7 +143,7 @@ def offload_by_policies(session: Session, text: str, place: Place) -> None:
         No policy counts for any segment there.
     """
     with stopping() as stop:
-        results = list(_kept(session, place, (OFFLOAD,), stop))
+        results = list(_kept(session, place, Upkeep(place.core.client, (OFFLOAD,), is_stopped=stop)))
     for one in results:
         if one.offloaded.files:
             _report(session, one, 1)
@@ -174,7 +175,7 @@ def _fields(one: Upkept, number: int) -> dict[str, object]:
 
 
 def _said(one: Upkept) -> str:
-    """What was done, in words."""
+    """What was done, in words; empty if nothing was."""
     parts, joined = [], one.consolidated
     if one.dropped_bytes or one.deleted:
         gone = f" with {count_text(len(one.deleted), 'segment')}" if one.deleted else ""
@@ -192,4 +193,4 @@ def _said(one: Upkept) -> str:
         parts.append(f"{one.rewritten_bytes:,} bytes of old Parquet footers freed")
     if one.files:
         parts.append(f"{count_text(one.files, 'file')} of {one.collected_bytes:,} bytes deleted")
-    return "; ".join(parts) or ("not all could be done" if one.failed else "nothing to do")
+    return "; ".join(parts) or ("not all could be done" if one.failed else "")

@@ -53,6 +53,10 @@ class TreeCollector:
         self.listings = Listings(client)
         self.removed: list[str] = []
         """The folders marked as removed that `segments` has met."""
+        self.listed: set[str] = set()
+        """The folders that `segments` has listed."""
+        self.tokens: dict[str, str | None] = {}
+        """The tokens of the headers that it has met, by segment."""
 
     async def clear_marks(self) -> None:
         """Remove the folders of users' removals in which no tombstone is left, with their marks."""
@@ -186,6 +190,7 @@ class TreeCollector:
             unlisted[folder] = error
             return None
         folders = []
+        self.listed.add(folder)
         for entry in listing.entries:
             name = entry.path.rpartition("/")[2]
             if entry.link is not None and (entry.is_folder or names.is_hidden(name)):
@@ -194,6 +199,7 @@ class TreeCollector:
                 continue  # what a link leads to is not below this folder
             if not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
                 found.add(names.segment_of_header(entry.path))
+                self.tokens[names.segment_of_header(entry.path)] = entry.token
             elif entry.is_folder and name.endswith(names.CHUNKS_SUFFIX) and name != names.CHUNKS_SUFFIX:
                 found.add(names.segment_of_folder(entry.path))
             elif name == names.REMOVED_NAME:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import reduce
 
 from rollingfs.client import Client
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
@@ -42,17 +43,32 @@ class Ledgers:
     ----------
     once
         Read what folders inherit once for all calls, not for each.
+    listed, tokens
+        Folders that the caller has just listed, and the tokens of the headers there, by segment. What a listing tells
+        of a ledger is not asked for.
     """
 
-    def __init__(self, client: Client, *, once: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        once: bool = False,
+        listed: Container[str] = (),
+        tokens: Mapping[str, str | None] | None = None,
+    ) -> None:
         self.client = client
         self.listings = Listings(client)
         self._once = once
+        self._listed = listed
+        self._tokens = tokens or {}
         self._above: dict[str, Ledger] = {}
 
     async def load(self, folder: str) -> Ledger:
         """The ledger of a stream; an empty one, if there is none yet."""
-        return (await self._load(names.ledger_path(folder)))[0]
+        path = names.ledger_path(folder)
+        if folder in self._listed and path not in self._tokens:
+            return Ledger()
+        return (await self._load(path, self.client.headers.by_token(path, self._tokens.get(path))))[0]
 
     async def resolved(self, folder: str) -> Ledger:
         """The ledger of a stream, with the policies that count there: each field of the nearest folder that has it."""
@@ -86,10 +102,10 @@ class Ledgers:
             self._above |= dict(found)
         return found
 
-    async def _load(self, path: str) -> tuple[Ledger, str | None]:
+    async def _load(self, path: str, known: Loaded | None = None) -> tuple[Ledger, str | None]:
         """A ledger, and the incarnation of its segment (None: there is no ledger yet)."""
         for _ in range(LOOKS_MAX):
-            loaded = await self.client.headers.load(path)
+            loaded, known = known or await self.client.headers.load(path), None
             if not loaded.live or loaded.header is None:
                 return Ledger(), None
             header = loaded.header

@@ -16,7 +16,7 @@ from rollingfs.client import Client
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
-from rollingfs.format.header import Phase
+from rollingfs.format.header import GRACE_S, Header, Page, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.collected import Collected
@@ -28,6 +28,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
+from rollingfs.stream.offload_policy import Asked, policies_of
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.write.grow import is_aged
 from rollingfs.write.parquet_footers import is_worn
@@ -41,6 +42,8 @@ OFFLOAD = "offload"
 COLLECT = "collect"
 STEPS = (RETAIN, ROLL, CONSOLIDATE, OFFLOAD, COLLECT)
 """In the order in which they are done to a folder."""
+LOOK_AGAIN_S = GRACE_S
+"""For how long a segment is left alone where a look found nothing to do, and a listing shows no other header since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,17 @@ class Upkept:
     """Open Parquet files that old footers waste a part of, for the caller to write anew: that needs Arrow."""
     rewritten_bytes: int = 0
     """Freed by that."""
+    young: int = 0
+    """Files that a later collection takes."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why, by what failed: the operation and the path."""
     is_cut_short: bool = False
     """Whether the caller stopped it before all was done."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was done, and nothing failed or waits."""
+        return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
 
     @property
     def write_amplification(self) -> float | None:
@@ -128,13 +138,30 @@ class Upkept:
             collected_bytes=self.collected_bytes + other.collected_bytes,
             worn=self.worn + other.worn,
             rewritten_bytes=self.rewritten_bytes + other.rewritten_bytes,
+            young=self.young + other.young,
             failed={**self.failed, **other.failed},
             is_cut_short=self.is_cut_short or other.is_cut_short,
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """A look at a segment that found nothing to do, and for what that counts."""
+
+    token: str
+    """That of its header."""
+    policies: tuple[object, ...]
+    """What its folders say."""
+    until_s: float
+    """Seconds since 1970."""
+
+
 class Upkeep:
-    """Keeps the streams and segments below a folder as their policies say, once.
+    """Keeps the streams and segments below a folder as their policies say, in rounds: `folders`, then `keep` of each.
+
+    A later round leaves idle segments alone: those whose header the listing shows unchanged since a look found nothing
+    to do. It looks at them again after `LOOK_AGAIN_S`, or when a policy may ask for something, because a crash of a
+    writer may leave files that no header tells of.
 
     Parameters
     ----------
@@ -168,8 +195,10 @@ class Upkeep:
         self.readers_grace_s = readers_grace_s
         self.dropped = dropped or {}
         self.is_stopped = is_stopped
+        self._tree = TreeCollector(client)
         self._seen: dict[str, int] = {}
-        self._named: set[str] = set()
+        self._named: frozenset[str] = frozenset()
+        self._rests: dict[str, _Rest] = {}
 
     async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
         """The folders at or below a path that have segments, sorted; or one with the segment of this path alone.
@@ -186,13 +215,15 @@ class Upkeep:
         """
         found: dict[str, list[str]] = defaultdict(list)
         streams = set()
-        tree = TreeCollector(self.client)
+        tree = self._tree = TreeCollector(self.client)
         segments = await tree.segments(root, unlisted)
+        self._seen, self._named = {}, frozenset(segments)
+        self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
+        self.ledgers = Ledgers(self.client, once=True, listed=tree.listed, tokens=tree.tokens)
         if COLLECT in self.steps:
             await tree.clear_marks()  # of the round before, which has taken the last tombstones
         for path in segments:
             folder = names.parent(path)
-            self._named.add(path)
             if names.is_ledger(path):
                 streams.add(folder)
             elif not names.is_hidden_segment(path):
@@ -215,7 +246,7 @@ class Upkeep:
             whole = whole.plus(await self._try(RETAIN, folder.path, self._retain))
         calls = [partial(self.segment, path, ledger) for path in folder.segments]
         if COLLECT in self.steps and folder.is_stream:
-            calls.append(partial(self._try, COLLECT, names.ledger_path(folder.path), self._collect))
+            calls.append(partial(self.segment, names.ledger_path(folder.path), ledger))
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         if not folder.is_stream:
             return [whole, *each] if whole.failed else list(each)
@@ -224,7 +255,7 @@ class Upkeep:
         return [whole]
 
     async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
-        """Do the steps to a segment.
+        """Do the steps to a segment, or collect the memory of a stream, unless it is idle.
 
         Parameters
         ----------
@@ -232,13 +263,40 @@ class Upkeep:
             That of the folder in which it lies, resolved; without, nothing is done but collection.
         """
         result = Upkept(path, is_stream=False)
-        if ROLL in self.steps and ledger is not None:
-            result = result.plus(await self._try(ROLL, path, partial(self._roll, ledger)))
-        if CONSOLIDATE in self.steps and ledger is not None:
-            result = result.plus(await self._try(CONSOLIDATE, path, self._consolidate))
-        if OFFLOAD in self.steps and ledger is not None:
-            result = result.plus(await self._try(OFFLOAD, path, partial(self._offload, ledger)))
-        return result.plus(await self._try(COLLECT, path, self._collect)) if COLLECT in self.steps else result
+        if self._rests_now(path, ledger):
+            return result
+        if not names.is_ledger(path) and ledger is not None:
+            if ROLL in self.steps:
+                result = result.plus(await self._try(ROLL, path, partial(self._roll, ledger)))
+            if CONSOLIDATE in self.steps:
+                result = result.plus(await self._try(CONSOLIDATE, path, self._consolidate))
+            if OFFLOAD in self.steps:
+                result = result.plus(await self._try(OFFLOAD, path, partial(self._offload, ledger)))
+        if COLLECT in self.steps:
+            result = result.plus(await self._try(COLLECT, path, self._collect))
+        if result.is_idle and ledger is not None:
+            self._let_rest(path, ledger)
+        return result
+
+    def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
+        """Whether a look has found nothing to do, and nothing asks for another yet."""
+        rest = self._rests.get(path)
+        if rest is None or ledger is None or rest.token != self._tree.tokens.get(path):
+            return False
+        return rest.policies == _policies(ledger) and self.client.store.now_ms() < rest.until_s * 1000
+
+    def _let_rest(self, path: str, ledger: Ledger) -> None:
+        """Note that a look has found nothing to do."""
+        seen, token = self.client.headers.seen(path), self._tree.tokens.get(path)
+        header = None if seen is None or seen.token != token else seen.header
+        if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
+            return
+        now_s = self.client.store.now_ms() / 1000
+        asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
+        times = [now_s + LOOK_AGAIN_S, *_due_s(header, None if asked is None else asked.chosen.after_age_s)]
+        if header.deleted:
+            times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
+        self._rests[path] = _Rest(token, _policies(ledger), min(one for one in times if one > now_s))
 
     async def _try(self, verb: str, path: str, step: Callable[[str], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
@@ -294,7 +352,7 @@ class Upkeep:
 
     async def _collect(self, path: str) -> Upkept:
         did = await collect_segment(self.client, path, self.grace_s, seen=self._seen, named=self._named)
-        return Upkept(path, is_stream=False, files=len(did.files), collected_bytes=did.bytes)
+        return Upkept(path, is_stream=False, files=len(did.files), collected_bytes=did.bytes, young=did.young)
 
 
 async def offload_segment(client: Client, path: str, ledger: Ledger | None = None) -> Offloaded | None:
@@ -330,6 +388,23 @@ def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
         except (OSError, ValueError, ImportError) as error:
             one = one.plus(_failure(path, "rewrite", path, error))
     return one
+
+
+def _policies(ledger: Ledger) -> tuple[object, ...]:
+    return ledger.rolling, ledger.offload, ledger.retention
+
+
+def _due_s(header: Header, after_age_s: float | None) -> list[float]:
+    """The times from which a policy may ask for something, though nothing changes, in seconds since 1970."""
+    times = []
+    if header.tail and header.policy.max_age is not None:
+        times.append(header.tail_at_ms / 1000 + header.policy.max_age)
+    if after_age_s is not None:
+        hot = [one for one in header.entries if isinstance(one, Page) or not one.tier]
+        # of the chunks that an index page lists, only the time is known by which all of them were written
+        dates = [header.modified_ms if isinstance(one, Page) else one.at_ms for one in hot]
+        times += [at_ms / 1000 + after_age_s for at_ms in dates]
+    return times
 
 
 def _failure(path: str, verb: str, what: str, error: Exception) -> Upkept:

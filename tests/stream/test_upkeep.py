@@ -13,12 +13,14 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.policies import PolicyChange
+from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.upkeep import COLLECT, OFFLOAD, RETAIN, Upkeep, Upkept, total
+from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, OFFLOAD, RETAIN, Upkeep, Upkept, total
+from tests.support.backends import Counting
 from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
@@ -104,20 +106,133 @@ def test_max_age_makes_a_chunk_of_an_idle_tail_also_of_a_sealed_one_and_of_no_ot
     world.seal(paths[1])
     plain = world.create("/root/never", [b"tail"], policy=RollingPolicy(max_bytes=200, inline_bytes=50))
     upkeep = Upkeep(world.client)
-
-    def kept() -> int:
-        return total(
-            [one for folder in drive(upkeep.folders("/root", {})) for one in drive(upkeep.keep(folder))]
-        ).rolled
-
-    assert kept() == 0
+    assert kept_again(upkeep).rolled == 0
     world.clock.now_s += 1800
     young = world.create("/root/young", [b"tail"])
     world.clock.now_s += 1801
-    assert (kept(), kept()) == (2, 0)
+    assert (kept_again(upkeep).rolled, kept_again(upkeep).rolled) == (2, 0)
     tails = {path: world.header(path).tail for path in [*paths, young, plain]}
     assert tails == {paths[0]: b"", paths[1]: b"", young: b"tail", plain: b"tail"}
     assert [world.content(path) for path in tails] == [b"tail"] * 4
+
+
+def kept_again(upkeep: Upkeep) -> Upkept:
+    """One more round of the same upkeep."""
+    return total([one for folder in drive(upkeep.folders("/root", {})) for one in drive(upkeep.keep(folder))])
+
+
+def idle_world() -> tuple[World, Upkeep, list[str]]:
+    """Segments in folders, some with a memory of a stream, that two rounds have found in order."""
+    world = World(Counting(TieredStore()), RollingPolicy(max_bytes=200, inline_bytes=50), CLOCK.time)
+    paths = [world.create(f"/root/d{nth % 6}/s{nth:03}", [b"x" * 60, b"y" * 10]) for nth in range(60)]
+    for path in paths[::7]:
+        world.seal(path)
+    for folder in ("/root", "/root/d1", "/root/d2"):
+        drive(verbs(world, folder).set_offload_policy(OffloadPolicy("cold", after_bytes=2**20)))
+    upkeep = Upkeep(world.client)
+    for _ in range(3):
+        assert not kept_again(upkeep).failed
+        CLOCK.sleep(READERS_GRACE_S + 1)
+    calls(world).clear()
+    return world, upkeep, paths
+
+
+CALLS = 7 + 3 + 4
+"""Listings of the folders, looks at the root and above, reads of three memories of streams: the root's twice."""
+
+
+def calls(world: World) -> list[tuple[str, str]]:
+    return world.backend.calls  # type: ignore[attr-defined]
+
+
+def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
+    world, upkeep, _ = idle_world()
+    for _ in range(3):
+        calls(world).clear()
+        assert kept_again(upkeep).is_idle
+        listed = ["/", "/root", *(f"/root/d{nth}" for nth in range(6))]
+        asked = {path for verb, path in calls(world) if verb != "list" or path not in listed}
+        # of the root: that it is no segment, and what it inherits; the memories of streams here are chunks
+        assert {path for path in asked if "/$stream$chunks/" not in path} <= {
+            "/root$header",
+            "/root$chunks",
+            "/$stream$header",
+        }
+        assert len(calls(world)) <= CALLS
+
+
+def test_a_round_looks_at_the_segment_that_changed_alone():
+    world, upkeep, paths = idle_world()
+    world.append(paths[8], b"z" * 100)
+    calls(world).clear()
+    assert kept_again(upkeep).is_idle
+    touched = {path for verb, path in calls(world) if verb != "list" and path.startswith("/root/")}
+    touched = {path for path in touched if "/$stream$chunks/" not in path}
+    assert touched
+    assert all(path.startswith(paths[8]) for path in touched)
+    calls(world).clear()
+    kept_again(upkeep)
+    assert len(calls(world)) <= CALLS
+
+
+def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
+    world, upkeep, paths = idle_world()
+    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
+    CLOCK.sleep(61)
+    assert kept_again(upkeep).rolled == len(paths)
+    drive(verbs(world, "/root/d1").set_offload_policy(OffloadPolicy("cold", after_bytes=0, deletion_lag=0)))
+    assert kept_again(upkeep).offloaded.bytes == 10 * 70
+    assert kept_again(upkeep).offloaded.bytes == 0
+
+
+def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
+    world, upkeep, _ = idle_world()
+    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=3600)))
+    drive(verbs(world, "/root").set_offload_policy(OffloadPolicy("cold", after_age=7200, deletion_lag=0)))
+    for folder in ("/root/d1", "/root/d2"):
+        drive(verbs(world, folder).set_offload_policy(None))
+    seen = []
+    for _ in range(12):
+        did = kept_again(upkeep)
+        seen.append((did.rolled, did.offloaded.chunks))
+        CLOCK.sleep(1000)
+    rolled, moved = zip(*seen, strict=True)
+    assert rolled == (0, 0, 60, *[0] * 9), "not before its time, and not a round later"
+    assert moved == (0, 0, 0, 0, 0, 0, 51, 0, 0, 0, 60, 0), "a chunk of a tail has the date of its roll"
+
+
+def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_its_time():
+    world, upkeep, paths = idle_world()
+    left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
+    drive(world.backend.write(left, [b"left"]))
+    for _ in range(3):
+        assert kept_again(upkeep).is_idle
+        assert drive(world.backend.stat(left)).size == 4
+        CLOCK.sleep(LOOK_AGAIN_S / 3 + 1)
+    assert kept_again(upkeep).files == 1
+    assert kept_again(upkeep).files == 0
+
+
+def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
+    world, upkeep, _ = idle_world()
+    upkeep.grace_s = 0
+    consolidated = world.create("/root/d0/many", policy=RollingPolicy(max_bytes=1000, inline_bytes=0))
+    for _ in range(40):
+        world.append(consolidated, b"12345")
+    assert kept_again(upkeep).consolidated.replaced == 40
+    assert world.header(consolidated).drops, "they wait for readers"
+    for _ in range(2):
+        calls(world).clear()
+        assert kept_again(upkeep).consolidated.replaced == 0
+        assert any(path.startswith(consolidated) for _, path in calls(world))
+    CLOCK.sleep(700)
+    kept_again(upkeep)
+    kept_again(upkeep)
+    assert not world.header(consolidated).drops
+    assert len(world.files(consolidated)) == 1
+    calls(world).clear()
+    assert kept_again(upkeep).is_idle
+    assert len(calls(world)) <= CALLS
 
 
 def test_folders_below_inherit_retention_and_offload_field_by_field():
