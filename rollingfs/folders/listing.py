@@ -70,6 +70,11 @@ def info_of(view: Snapshot, chunks: int | None = None) -> Info:
     return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
 
 
+def info_of_row(path: str, row: Row) -> Info:
+    """The info of a segment, by its row."""
+    return _info_of_header(path, row, row.chunk_count)
+
+
 def _info_of_header(path: str, header: Header | Row, chunks: int) -> Info:
     """The info of a segment, by its header or by the row that says the same."""
     dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
@@ -118,6 +123,10 @@ class Scan:
     """Segments whose row says enough, by path; only for a caller that asked for rows."""
     links: tuple[str, ...] = ()
     """Symbolic links in it; see `Sorted`."""
+    listed_s: float | None = None
+    """The store's time after the listing, in seconds since 1970, if the listing told it."""
+    is_by_rows: bool = False
+    """Whether rows that were written before the listing stand for all segments that listings show."""
 
     @property
     def errors(self) -> dict[str, OSError]:
@@ -191,7 +200,7 @@ class Listings:
         cut = [scan.views[path] for path in found if (header := scan.views[path].header) and header.cut_pages]
         if cut:
             found |= {info["name"]: info for info in await self.gather([partial(self.info_of, view) for view in cut])}
-        found |= {path: _info_of_header(path, row, row.chunk_count) for path, row in scan.rows.items()}
+        found |= {path: info_of_row(path, row) for path, row in scan.rows.items()}
         return found | {path: info_of_unreadable(path, error) for path, error in scan.errors.items()}
 
     async def is_there(self, path: str) -> bool:
@@ -238,7 +247,11 @@ class Listings:
                 for path in unseen
             ]
             loads |= zip(unseen, await self.gather(calls), strict=True)
-        scan = await self._complete(folder, listing, found, loads, rows, rowless_max)
+        rows_path = names.listing_path(folder)
+        is_by_rows = self.client.headers.by_token(rows_path, found.headers.get(rows_path)) is not None
+        is_by_rows = is_by_rows and all(names.is_hidden_segment(path) for path in asked)
+        is_by_rows = is_by_rows and all(path > rows_path for path in rows or ())  # so the store listed these later
+        scan = await self._complete(folder, listing, found, loads, rows, rowless_max, is_by_rows)
         if on_error == RAISE and scan.errors:
             raise scan.errors[min(scan.errors)]
         return scan
@@ -259,6 +272,7 @@ class Listings:
         loads: Mapping[str, Loaded | OSError],
         rows: Mapping[str, Row] | None,
         rowless_max: int,
+        is_by_rows: bool,
     ) -> Scan:
         contents, told = self.client.contents, rows or {}
         views: dict[str, Snapshot] = {}
@@ -287,7 +301,15 @@ class Listings:
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, told.values(), read, rowless_max)
         return Scan(
-            folder, views, found.folders, stays or self.is_top(folder), unreadable, rows=live, links=found.links
+            folder,
+            views,
+            found.folders,
+            stays or self.is_top(folder),
+            unreadable,
+            rows=live,
+            links=found.links,
+            listed_s=listing.now,
+            is_by_rows=is_by_rows,
         )
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:

@@ -39,12 +39,14 @@ class Row:
     """The incarnation."""
     version: int
     state: str
-    """`OPEN`, `SEALED` or `DELETED`; of a merging source, its state from before."""
+    """`OPEN`, `SEALED` or `DELETED`."""
     start: int
     length: int
     chunk_count: int
     created_ms: int
     modified_ms: int
+    others: tuple[str, ...] = ()
+    """Further incarnations by which the segment is known, as `Header.incarnations` has them."""
 
     @property
     def live(self) -> bool:
@@ -56,12 +58,14 @@ class Row:
         return self.state == SEALED
 
 
-_TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row))
+_TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row)[:-1])
+OTHERS_MAX = 2
+"""Before renames, and the plain file."""
 
 
 def row_of(name: str, header: Header, token: str) -> Row | None:
     """The row of a header; None where a listing must look at the header itself."""
-    if header.cut_pages or (header.deleted and header.adopted is not None):
+    if header.cut_pages or header.merge is not None or (header.deleted and header.adopted is not None):
         return None
     return Row(
         name,
@@ -74,12 +78,13 @@ def row_of(name: str, header: Header, token: str) -> Row | None:
         header.chunk_count,
         header.created_ms,
         header.modified_ms,
+        header.incarnations[1:],
     )
 
 
 def format_rows(rows: Iterable[Row]) -> bytes:
     """The content of `$listing`: at most `ROWS_MAX` rows, the first by name."""
-    listed = [_dump(astuple(row)) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
+    listed = [_dump([*astuple(row)[:-1], *row.others]) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
     sizes = accumulate(len(row) + 1 for row in listed)
     listed = [row for row, size in zip(listed, sizes, strict=True) if size <= TEXT_BYTES_MAX // 2]
     text = f'{{"{VERSION_KEY}":{VERSION},"rows":[{",".join(listed)}]}}'
@@ -117,9 +122,11 @@ def parse_rows(data: bytes) -> dict[str, Row]:
 
 
 def _row(values: object) -> Row:
-    if not isinstance(values, list) or tuple(map(type, values)) != _TYPES:
+    others = values[len(_TYPES) :] if isinstance(values, list) else []
+    types = (*_TYPES, *[str] * min(len(others), OTHERS_MAX))
+    if not isinstance(values, list) or tuple(map(type, values)) != types:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")
-    row = Row(*values)
+    row = Row(*(*values[: len(_TYPES)], tuple(others)))
     is_in_range = all(0 <= value <= OFFSET_MAX for value in values if isinstance(value, int))
     if row.state not in (OPEN, SEALED, DELETED) or row.start > row.length or not is_in_range:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")

@@ -8,9 +8,10 @@ from functools import partial
 from rollingfs.client import Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
+from rollingfs.format.transitions import missing
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.members import Members
+from rollingfs.stream.members import Members, Outline, View
 
 WINDOW_BYTES_MIN = 64 * 1024
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
@@ -25,7 +26,7 @@ class Cutter:
         self.client = members.client
 
     async def take(
-        self, views: Mapping[str, Snapshot], at: float | None, align: bytes | None, now: float
+        self, views: Mapping[str, View], at: float | None, align: bytes | None, now: float
     ) -> tuple[StreamCut, dict[str, OSError]]:
         """A cut of segments, by name, and those that it leaves out because they cannot be read.
 
@@ -49,7 +50,7 @@ class Cutter:
         incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
-    async def _offset_or_error(self, view: Snapshot, at: float | None, align: bytes | None) -> int | OSError:
+    async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
         """Where to cut a segment, or the error if a page or chunk that tells it is damaged or gone."""
         try:
             return await self._offset(view, at, align)
@@ -59,7 +60,14 @@ class Cutter:
                 raise
             return error
 
-    async def _offset(self, view: Snapshot, at: float | None, align: bytes | None) -> int:
+    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int:
+        if isinstance(view, Outline):
+            if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
+                return view.length
+            outline, view = view, await self.client.lookup.view(view.path)
+            if view.incarnations != outline.incarnations:
+                raise missing(view.path)
+            return min(await self._offset(view, at, align), outline.length)
         offset = view.length if at is None else await offset_at(self.client, view, at)
         return offset if align is None else await self._aligned(view, offset, align)
 

@@ -12,6 +12,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import merging, names
 from rollingfs.format.header import Header
+from rollingfs.format.listing_codec import Row
 from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.ledger import Ledgers
@@ -23,13 +24,59 @@ LOOKS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What the row of its folder says of a segment; as a `Snapshot`, without the header."""
+
+    path: str
+    row: Row
+
+    @property
+    def token(self) -> str:
+        return self.row.token
+
+    @property
+    def start(self) -> int:
+        return self.row.start
+
+    @property
+    def length(self) -> int:
+        return self.row.length
+
+    @property
+    def size(self) -> int:
+        return self.length - self.start
+
+    @property
+    def sealed(self) -> bool:
+        return self.row.sealed
+
+    @property
+    def state(self) -> str:
+        return self.row.state
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        return (self.row.segment, *self.row.others)
+
+
+View = Snapshot | Outline
+
+
+@dataclass(frozen=True, slots=True)
 class Listed:
     """The segments of a stream, by name."""
 
-    views: dict[str, Snapshot]
+    views: dict[str, View]
     unreadable: dict[str, OSError]
+    is_by_rows: bool
+    """As of a `Scan`."""
     listed_s: float | None = None
     """The store's time after all looks, if its listing told it."""
+
+    @property
+    def snapshots(self) -> dict[str, Snapshot]:
+        """Those of which more is known than a row."""
+        return {name: view for name, view in self.views.items() if isinstance(view, Snapshot)}
 
     @property
     def names(self) -> list[str]:
@@ -97,8 +144,13 @@ class Members:
         """Whether to go on without the segment that this error is about."""
         return self.on_error == REPORT and is_of_entry(error)
 
-    async def find(self) -> Listed:
+    async def find(self, *, with_rows: bool = True) -> Listed:
         """The segments as a listing shows them now.
+
+        Parameters
+        ----------
+        with_rows
+            Whether the folder's rows may stand for headers.
 
         Raises
         ------
@@ -106,11 +158,12 @@ class Members:
             There is no such folder.
         """
         try:
-            scan = await self.listings.scan(self.path, self.on_error)
+            scan = await self.listings.scan(self.path, self.on_error, with_rows=with_rows)
         except (FileNotFoundError, NotADirectoryError):
             await Ledgers(self.client).check(self.path)
             raise
-        views = {self.name_of(path): view for path, view in scan.listed.items()}
+        views: dict[str, View] = {self.name_of(path): view for path, view in scan.listed.items()}
+        views |= {self.name_of(path): Outline(path, row) for path, row in scan.rows.items()}
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
         for name in list(views):
             try:
@@ -118,7 +171,7 @@ class Members:
             except ValueError as error:  # a file of another tool: no ledger could name it
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")
-        found = Listed(views, errors)
+        found = Listed(views, errors, scan.is_by_rows, scan.listed_s)
         self.last = [_member(name, views.get(name)) for name in found.names]
         return found
 
@@ -139,19 +192,31 @@ class Members:
             if not await self._settle(found):
                 break
             found = await self.find()
-        plain = [name for name, view in found.views.items() if view.header is None]
+        count = len(found.views)
+        plain = [name for name, view in found.snapshots.items() if view.header is None]
         await self._look_again(found, {*plain, *named} - {*found.views.keys() - plain, *found.unreadable})
+        if not found.is_by_rows or plain or len(found.views) != count or self.client.backend.has_folders:
+            found = await self._confirmed(found)
+        await self._leave_out_taken(found)
+        return found
+
+    async def _confirmed(self, found: Listed) -> Listed:
+        """What was found, without what was moved while it was looked at.
+
+        It is not needed where rows stand for all, and were written before a store listed the names, in order: the
+        target of a later move has another token, and of an earlier one the source has.
+        """
         # A header that was read before a move and its target's that was read after it show the same bytes. So each
         # segment must be there when all are read; what others have appended since may be left out.
         seen = dict(found.views)
         listing = await self.client.backend.list(self.path)
         tokens = {self.name_of(path): token for path, token in Sorted.of(listing.entries).headers.items()}
         changed = {name for name, view in seen.items() if _token(view) is None or tokens.get(name) != _token(view)}
-        await self._look_again(found, {name for name in changed if seen[name].header is not None or name in tokens})
+        plain = {name for name, view in found.snapshots.items() if view.header is None}
+        await self._look_again(found, {name for name in changed if name not in plain or name in tokens})
         for name, view in found.views.items():
             if name in seen and seen[name].incarnations == view.incarnations:
                 found.views[name] = seen[name]
-        await self._leave_out_taken(found)
         return replace(found, listed_s=listing.now)
 
     async def _settle(self, found: Listed) -> bool:
@@ -249,17 +314,19 @@ class Members:
 
 def _sources(found: Listed) -> list[tuple[str, Header]]:
     """The segments that are being moved."""
-    return [(name, view.header) for name, view in found.views.items() if view.header and view.header.merge]
+    return [(name, view.header) for name, view in found.snapshots.items() if view.header and view.header.merge]
 
 
-def _token(view: Snapshot) -> str | None:
-    return view.token if view.header is not None else None
+def _token(view: View) -> str | None:
+    return view.token if isinstance(view, Outline) or view.header is not None else None
 
 
-def _written_s(view: Snapshot) -> float:
-    """When the newest bytes of a segment were written, by what it says itself, in seconds since 1970."""
+def _written_s(view: View) -> float:
+    """A time by which the newest bytes of a segment were written, by what it says itself, in seconds since 1970."""
+    if isinstance(view, Outline):
+        return view.row.modified_ms / 1000
     return view.modified.timestamp() if view.header is None else (view.header.written_ms or 0) / 1000
 
 
-def _member(name: str, view: Snapshot | None) -> Member:
+def _member(name: str, view: View | None) -> Member:
     return Member(name, "unreadable") if view is None else Member(name, view.state, view.start, view.length)

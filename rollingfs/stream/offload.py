@@ -80,9 +80,9 @@ async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None
     """
     client, ledger = members.client, await ledgers.resolved(members.path)
     check_retention(members.path, asked, ledger)
-    found = await members.find()
+    found = await members.find(with_rows=False)
     members.warn(found.unreadable)
-    headers = {view.path: view.header for view in found.views.values() if view.header is not None}
+    headers = {view.path: view.header for view in found.snapshots.values() if view.header is not None}
     if asked is None:
         _check_any_policy(members, ledger, headers)
     moved: dict[str, Offloaded] = {}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
 from rollingfs.stream.ledger_codec import Column, Goal, Ledger, columns_of
-from rollingfs.stream.members import Members
+from rollingfs.stream.members import Members, View
 from rollingfs.stream.retention import Holding, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
 
@@ -166,5 +165,5 @@ def _after(goals: Mapping[str, Goal], extents: Mapping[str, Holding]) -> dict[st
     return left
 
 
-def _extent(view: Snapshot) -> Holding:
-    return Holding(view.start, view.length, view.incarnations, view.header is not None and view.header.sealed)
+def _extent(view: View) -> Holding:
+    return Holding(view.start, view.length, view.incarnations, view.sealed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
-from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of_unreadable
+from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of_row, info_of_unreadable
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
@@ -20,7 +20,7 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger, Published
-from rollingfs.stream.members import Members
+from rollingfs.stream.members import Members, Outline, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
@@ -62,7 +62,7 @@ class StreamVerbs:
             A segment is not there.
         """
         members = self.members
-        looks: dict[str, Snapshot | OSError]
+        looks: dict[str, View | OSError]
         if paths is None:
             found = await members.find()
             looks = {members.path_of(name): found.views.get(name) or found.unreadable[name] for name in found.names}
@@ -71,10 +71,11 @@ class StreamVerbs:
             looks = dict(
                 zip(asked, await members.listings.gather([partial(members.look, one) for one in asked]), strict=True)
             )
-        return {
-            path: await members.listings.info_of(seen) if isinstance(seen, Snapshot) else info_of_unreadable(path, seen)
-            for path, seen in looks.items()
-        }
+        infos = {path: info_of_row(path, seen.row) for path, seen in looks.items() if isinstance(seen, Outline)}
+        infos |= {path: info_of_unreadable(path, seen) for path, seen in looks.items() if isinstance(seen, OSError)}
+        views = [seen for seen in looks.values() if isinstance(seen, Snapshot)]
+        infos |= {view.path: await members.listings.info_of(view) for view in views}
+        return {path: infos[path] for path in looks}
 
     async def size(self) -> int:
         """Bytes that the stream holds."""

@@ -16,7 +16,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
-from rollingfs.stream.members import LOOKS_MAX, Members
+from rollingfs.stream.members import LOOKS_MAX, Members, View
 
 logger = logging.getLogger("rollingfs")
 
@@ -56,7 +56,7 @@ class Trimmer:
         self.ledgers = ledgers
 
     @staticmethod
-    def goals(views: Mapping[str, Snapshot], cut: StreamCut) -> dict[str, Goal]:
+    def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
         """The goals of a trim to a cut.
 
         Segments that are gone, and other incarnations than those that the cut names, get no goal.
@@ -97,12 +97,12 @@ class Trimmer:
         return goals
 
     @staticmethod
-    def expected(views: Mapping[str, Snapshot], goals: Mapping[str, Goal]) -> Trimmed:
+    def expected(views: Mapping[str, View], goals: Mapping[str, Goal]) -> Trimmed:
         """What a trim would drop."""
         meant = {name: goal for name, goal in goals.items() if name in views and goal.means(views[name].incarnations)}
         found = [(views[name], min(goal.offset, views[name].length)) for name, goal in meant.items()]
         dropped = {view.path: offset - view.start for view, offset in found if offset > view.start}
-        deleted = tuple(view.path for view, offset in found if view.header and is_over(view.header, offset))
+        deleted = tuple(view.path for view, offset in found if is_over(view, offset))
         return Trimmed(sum(dropped.values()), deleted, dropped=dropped)
 
     async def finish(self, ledger: Ledger) -> Trimmed:
@@ -162,7 +162,7 @@ class Trimmer:
         """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
         path, offset, segments = view.path, min(goal.offset, view.length), self.client.segments
         guard = _guard(goal, view.header)
-        if view.header is not None and is_over(view.header, offset):
+        if is_over(view, offset):
             before = await segments.delete(path, guard)
             dropped = 0 if before is None else before.size
             return Trimmed(dropped, (path,), dropped={path: dropped})
@@ -185,14 +185,14 @@ class Trimmer:
         return view
 
 
-def is_over(header: Header, offset: int) -> bool:
+def is_over(view: View, offset: int) -> bool:
     """Whether a segment is sealed, and a trim to this offset leaves nothing of it."""
-    return header.sealed and offset >= header.length
+    return view.sealed and offset >= view.length
 
 
-def _drops(view: Snapshot, offset: int) -> bool:
+def _drops(view: View, offset: int) -> bool:
     """Whether a trim to this offset would drop bytes or delete the segment."""
-    return offset > view.start or (view.header is not None and is_over(view.header, offset))
+    return offset > view.start or is_over(view, offset)
 
 
 def _guard(goal: Goal, header: Header | None) -> Guard:

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.format import listing_codec
-from rollingfs.format.header import Adopted, Header, Phase
-from rollingfs.format.listing_codec import DELETED, OPEN, SEALED, Row, format_rows, parse_rows, row_of
+from rollingfs.format.header import Adopted, Header, Merge, Phase
+from rollingfs.format.listing_codec import DELETED, OPEN, OTHERS_MAX, SEALED, Row, format_rows, parse_rows, row_of
 from rollingfs.policy import RollingPolicy
 
 NUMBER = st.integers(0, 2**63 - 1)
 ROWS = st.lists(
     st.builds(
-        lambda name, token, segment, version, state, offsets, count, dates: Row(
-            name, token, segment, version, state, min(offsets), max(offsets), count, *dates
+        lambda name, token, segment, version, state, offsets, count, dates, others: Row(
+            name, token, segment, version, state, min(offsets), max(offsets), count, *dates, tuple(others)
         ),
         st.text(),
         st.text(),
@@ -27,6 +27,7 @@ ROWS = st.lists(
         st.tuples(NUMBER, NUMBER),
         NUMBER,
         st.tuples(NUMBER, NUMBER),
+        st.lists(st.text(), max_size=OTHERS_MAX),
     ),
     unique_by=lambda row: row.name,
 )
@@ -59,6 +60,8 @@ def test_rows_come_back_as_they_were(rows):
         packed({"rollingfs-listing": 1, "rows": [[*ROW[:3], True, *ROW[4:]]]}),
         packed({"rollingfs-listing": 1, "rows": [[*ROW[:4], "merging", *ROW[5:]]]}),
         packed({"rollingfs-listing": 1, "rows": [[*ROW[:5], 3, 2, *ROW[7:]]]}),
+        packed({"rollingfs-listing": 1, "rows": [[*ROW, 7]]}),
+        packed({"rollingfs-listing": 1, "rows": [[*ROW, "a", "b", "c"]]}),
     ],
 )
 def test_nothing_else_is_taken_for_rows(data):
@@ -84,3 +87,12 @@ def test_a_header_whose_plain_file_must_be_judged_has_no_row():
     assert row_of("a", grave, "t").state == DELETED
     assert row_of("a", replace(grave, adopted=Adopted("token", 7)), "t") is None
     assert row_of("a", replace(HEADER, adopted=Adopted("token", 7)), "t") is not None
+
+
+def test_a_row_has_the_incarnations_of_its_header_and_a_merging_source_has_none():
+    renamed = replace(HEADER, root="c0ffee00-0000-4000-8000-000000000001")
+    row = row_of("a", renamed, "t")
+    assert row is not None
+    assert (row.segment, *row.others) == renamed.incarnations
+    merge = Merge("c0ffee00-0000-4000-8000-000000000002", "b", HEADER.segment, Phase.OPEN, 7)
+    assert row_of("a", replace(HEADER, phase=Phase.MERGING, merge=merge), "t") is None

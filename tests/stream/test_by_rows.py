@@ -1,0 +1,184 @@
+"""A stream of many segments is cut, kept and shown by the rows of its folder, as by the headers themselves."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.values import Listing
+from rollingfs.folders import listing
+from rollingfs.runtime.concurrency import drive
+from tests.support.backends import Scripted, private_memory
+
+COUNT = 120
+FOLDER = "/d"
+SMALL = RollingPolicy(max_bytes=20, inline_bytes=10)
+FILES = [f"{FOLDER}/s{number:03}" for number in range(COUNT)]
+CALLS_MAX = 12
+"""Of any of the verbs: the listing, the rows, the memory of the stream, the time."""
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a folder of 120 segments has many."""
+    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
+    monkeypatch.setattr(listing, "ROWLESS_MAX", 50)
+
+
+@pytest.fixture
+def store() -> MemoryBackend:
+    return private_memory()
+
+
+def client(store: MemoryBackend, **abilities: Any) -> RollingFileSystem:
+    """A new client of an object store, which has seen nothing."""
+    backend = Scripted(store, **{"has_folders": False, **abilities})
+    return RollingFileSystem(backend=backend, policy=SMALL, header_cache_s=0)
+
+
+def fill(store: MemoryBackend) -> RollingFileSystem:
+    """Open, sealed and truncated segments, and a tombstone; and the rows of them."""
+    fs = client(store)
+    for nth, path in enumerate(FILES):
+        fs.pipe_file(path, b"x" * (1 + nth % 50))
+        if nth % 3 == 0:
+            fs.seal(path)
+        if nth % 4 == 0:
+            fs.truncate(path, (1 + nth % 50) // 2)
+    fs.rm(FILES[7])
+    client(store).ls(FOLDER)
+    return fs
+
+
+def backend(fs: RollingFileSystem) -> Scripted:
+    return fs._backend  # type: ignore[return-value]
+
+
+def truth(store: MemoryBackend, verb: str, **options: Any) -> Any:
+    """What a stream says by its headers alone."""
+    fs = client(store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "UNSEEN_MIN", 10**6)
+        return getattr(fs.stream(FOLDER), verb)(**options)
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Whether two answers are the same, but for the time of a cut."""
+    if not hasattr(found, "incarnations"):
+        return bool(found == expected)
+    return (dict(found), found.size, found.incarnations) == (dict(expected), expected.size, expected.incarnations)
+
+
+@pytest.mark.parametrize("verb", ["cut", "size", "infos", "segments"])
+def test_what_a_stream_is_costs_the_listing_and_the_rows(store: MemoryBackend, verb: str) -> None:
+    fill(store)
+    fs = client(store)
+    found = getattr(fs.stream(FOLDER), verb)()
+    assert backend(fs).count("list") == 1
+    assert len(backend(fs).calls) <= CALLS_MAX, backend(fs).calls
+    assert same(found, truth(store, verb))
+
+
+def test_a_cut_at_a_time_reads_only_the_headers_that_changed_since(store: MemoryBackend) -> None:
+    fs = fill(store)
+    at = max(fs.stream(FOLDER).infos().values(), key=lambda info: info["mtime"])["mtime"]
+    late = client(store)
+    for path in FILES[22:24]:
+        late.append(path, b"later")
+    fs = client(store)
+    fs.ls(FOLDER)
+    backend(fs).clear()
+    found = fs.stream(FOLDER).cut(at=at)
+    assert same(found, truth(store, "cut", at=at))
+    assert len(backend(fs).calls) <= CALLS_MAX + 2 * 3
+
+
+def test_a_run_of_retention_costs_the_listing_the_rows_and_what_it_trims(store: MemoryBackend) -> None:
+    fill(store)
+    fs = client(store)
+    stream = fs.stream(FOLDER)
+    stream.retention = RetentionPolicy(max_bytes=10**9, every=0)
+    for _ in range(3):
+        backend(fs).clear()
+        did = stream.retain()
+        assert did.bytes == 0
+        assert did.size == truth(store, "size")
+        assert backend(fs).count("list") == 1, backend(fs).calls
+        assert len(backend(fs).calls) <= CALLS_MAX, backend(fs).calls
+    before = {path: fs.cat_file(path) for path in fs.stream(FOLDER).segments()}
+    fs.append(FILES[1], b"new")
+    stream.retention = RetentionPolicy.by_size(1, every=0)
+    did = stream.retain()
+    assert did.deleted
+    assert did.bytes == sum(map(len, before.values()))
+    left = {path: fs.cat_file(path) for path in fs.stream(FOLDER).segments()}
+    assert {path: data for path, data in left.items() if data} == {FILES[1]: b"new"}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
+def test_after_any_course_of_changes_rows_say_what_headers_say(store: MemoryBackend, seed: int) -> None:
+    chance = random.Random(seed)
+    fs = fill(store)
+    for step in range(40):
+        one, other = chance.sample(fs.stream(FOLDER).segments()[:20], 2)
+        change = chance.choice(["append", "seal", "truncate", "rename", "concat", "rm", "rows"])
+        if change == "append" and not fs.segment(one).sealed:
+            fs.append(one, b"y" * chance.randrange(30))
+        elif change == "seal":
+            fs.seal(one)
+        elif change == "truncate":
+            fs.truncate(one, fs.segment(one).length)
+        elif change == "rename":
+            fs.mv(one, f"{FOLDER}/r{step}")
+        elif change == "concat" and not fs.segment(other).sealed:
+            fs.seal(one)
+            fs.concat(other, [one])
+        elif change == "rm":
+            fs.rm(one)
+        elif change == "rows":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(listing, "ROWLESS_MAX", 0)
+                client(store).ls(FOLDER)
+        if step % 5 == 0:
+            verb = chance.choice(["cut", "infos"])
+            assert same(getattr(client(store).stream(FOLDER), verb)(), truth(store, verb))
+
+
+def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:
+    fs = fill(store)
+    store.fs.pipe_file(f"{FOLDER}/plain", b"plain bytes")
+    cut = fs.stream(FOLDER).cut()
+    fs.append(f"{FOLDER}/plain", b" and more")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "ROWLESS_MAX", 0)
+        client(store).ls(FOLDER)
+    new = client(store)
+    did = new.stream(FOLDER).trim(cut, dry_run=True)
+    assert did == truth(store, "trim", cut=cut, dry_run=True)
+    assert did.dropped[f"{FOLDER}/plain"] == len(b"plain bytes")
+
+
+def test_a_move_while_a_store_lists_the_folder_shows_no_byte_twice(store: MemoryBackend) -> None:
+    """The listing shows the source as it was before the move, and the target as it is after it."""
+    fs = fill(store)
+    source, target = FILES[10], f"{FOLDER}/z"
+    new, size = client(store), fs.stream(FOLDER).size()
+    held: list[Any] = []
+
+    def move(answer: Listing) -> Listing:
+        fs.mv(source, target)
+        after = drive(store.list(FOLDER))
+        held.append(target)
+        entries = {one.path: one for one in after.entries} | {one.path: one for one in answer.entries}
+        return replace(after, entries=tuple(entries[path] for path in sorted(entries)))
+
+    backend(new).plan("list", FOLDER, answers=move)
+    found = new.stream(FOLDER).cut()
+    assert held
+    assert found.size == size
+    assert not {source, target} <= {*found}
