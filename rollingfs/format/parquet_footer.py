@@ -34,10 +34,10 @@ _META_OFFSETS = (9, 10, 11, 14)
 """Fields of the metadata: the offsets of data page, index page, dictionary page and bloom filter."""
 _PAGE_OFFSETS = (9, 11)
 """Those of the first data page and of the dictionary page."""
-_OFFSET_INDEX_BYTES, _INDEX_BYTES = 5, 7
-"""Fields of a column chunk: the sizes of its offset index and of its column index."""
-_CHUNK_BYTES, _BLOOM_BYTES = 7, 15
-"""Fields of the metadata: the compressed size of the chunk, and the size of its bloom filter."""
+_OFFSET_INDEX, _OFFSET_INDEX_BYTES, _INDEX, _INDEX_BYTES = 4, 5, 6, 7
+"""Fields of a column chunk: the offsets and sizes of its offset index and of its column index."""
+_CHUNK_BYTES, _BLOOM, _BLOOM_BYTES = 7, 14, 15
+"""Fields of the metadata: the compressed size of the chunk, and the offset and the size of its bloom filter."""
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
@@ -201,6 +201,24 @@ def live_bytes(footer: bytes) -> int:
                 if size in fields
             )
     return used
+
+
+def gaps(footer: bytes, body: int) -> tuple[int, int]:
+    """How many bytes of a body its footer does not name: between the bytes that it names, and behind the last of them.
+
+    Parameters
+    ----------
+    body
+        The number of bytes before the footer.
+    """
+    end = len(MAGIC)
+    for group in _table(footer)[_ROW_GROUPS][1][1]:
+        for column in group[_COLUMNS][1][1]:
+            meta = column[_META][1] if _META in column else {}
+            indexes = ((column, _OFFSET_INDEX), (column, _INDEX), (meta, _BLOOM))
+            ends = [fields[at][1] + fields.get(at + 1, (I32, 0))[1] for fields, at in indexes if at in fields]
+            end = max(end, _span(meta)[1], *ends)
+    return end - (live_bytes(footer) - len(ended(footer))), body - end
 
 
 def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:

@@ -244,7 +244,8 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
     Returns
     -------
     int
-        How many bytes were freed; 0 if no bytes were wasted, and nothing was done.
+        How many bytes were freed; 0 if nothing was done: no bytes were wasted, or other bytes than old footers lie
+        between the rows and the footer, as where whole files were appended to the segment.
 
     Raises
     ------
@@ -261,7 +262,7 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
         raise missing(path)
     with changed(path, view):
         old = footer_of(fs, view)
-        if view.size <= live_bytes(old):
+        if view.size <= live_bytes(old) or not parquet_footers.is_one_file(old, view.size):
             return 0
         with pq.ParquetFile(ReadFile(fs, core(fs).client, core(fs).bridge, path, view)) as file:
             schema = file.schema_arrow

@@ -14,6 +14,7 @@ from rollingfs.format.parquet_footer import (
     check_within,
     columns,
     ended,
+    gaps,
     join,
     live_bytes,
     understood,
@@ -37,6 +38,16 @@ def is_much(wasted: int, size: int) -> bool:
     return wasted > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size)
 
 
+def is_one_file(footer: bytes, size: int) -> bool:
+    """Whether old footers explain what is wasted of a file: they lie between row groups, and at most one behind them.
+
+    Where whole Parquet files lie behind each other, as records of a log, the last footer names bytes of its own file
+    only, and reads as if they were those of the first. Then all that lies before the last file is a gap behind them.
+    """
+    between, behind = gaps(footer, size - len(ended(footer)))
+    return between > 0 and behind <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size, 2 * len(footer))
+
+
 async def is_worn(fetcher: Fetcher, view: Snapshot) -> bool:
     """Whether a segment is an open Parquet file that is to be written anew for its old footers."""
     if view.sealed or view.header is None or view.size <= WASTED_BYTES_MIN:
@@ -44,7 +55,8 @@ async def is_worn(fetcher: Fetcher, view: Snapshot) -> bool:
     if await fetcher.read(view, view.length - len(MAGIC), view.length) != MAGIC:
         return False
     try:
-        return is_much(view.size - live_bytes(await footer_of(fetcher, view)), view.size)
+        footer = await footer_of(fetcher, view)
+        return is_much(view.size - live_bytes(footer), view.size) and is_one_file(footer, view.size)
     except MalformedFooterError:
         return False  # it only ends as one does
 

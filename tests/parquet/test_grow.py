@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,10 @@ import pyarrow.parquet as pq
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
 from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.fs.core import core
 from rollingfs.parquet import append, grow, rewrite
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import parquet_footers
 from tests.parquet.waste import wasted
 
@@ -335,17 +339,34 @@ def test_files_on_an_object_store_grow_are_written_anew_and_joined(seaweed):
 
 def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
     path = tmp_path / "t"
-    for _ in range(2):
-        with path.open("ab") as file:
-            pq.write_table(
-                pa.table({"t": pa.array([0], pa.timestamp("us"))}), file, use_deprecated_int96_timestamps=True
-            )
-    before = path.read_bytes()
+    for name in "ab":
+        rows = pa.table({"t": pa.array([0], pa.timestamp("us"))})
+        pq.write_table(rows, tmp_path / name, use_deprecated_int96_timestamps=True)
+        fs.seal(str(tmp_path / name))
+    fs.create(str(path))
+    fs.concat(str(path), [str(tmp_path / name) for name in "ab"], as_format="parquet")
+    before = fs.cat_file(str(path))
     with pytest.raises(MalformedFooterError, match="other types; nothing was written"):
         rewrite(fs, str(path))
     assert fs.cat_file(str(path)) == before
     with pytest.raises(FileNotFoundError):
         rewrite(fs, str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("columns", [2, 3000])
+def test_a_log_of_whole_files_is_no_file_to_be_written_anew(fs, tmp_path, columns):
+    """The last footer names offsets of its own file, by which the first one's rows would be read and the rest dropped."""
+    path, data = str(tmp_path / "t"), io.BytesIO()
+    rows = 100_000 // columns
+    table = pa.table({str(nth): [os.urandom(8) for _ in range(rows)] for nth in range(columns)})
+    pq.write_table(table, data)
+    fs.create(path)
+    for _ in range(4):
+        fs.append(path, data.getvalue())
+    assert rewrite(fs, path) == 0
+    assert fs.cat_file(path) == data.getvalue() * 4
+    round_of = Upkeep(core(fs).client)
+    assert not core(fs).run(round_of.segment(path, Ledger())).worn
 
 
 def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
