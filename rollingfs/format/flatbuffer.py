@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 _PREFIX_BYTES = 8
 """Before a message: a mark of 4 bytes, and its size."""
+_OFFSET_BYTES = 4
 _MESSAGE_HEADER = 2
 _SCHEMA_FIELDS = 1
 _KIND, _TYPE, _CHILDREN = 2, 3, 5
@@ -58,10 +59,22 @@ class Table:
 
 
 def duration_units(schema: bytes) -> list[str | None]:
-    """The units of the durations in the Arrow schema of a Parquet file, for each leaf of its columns; else None."""
-    message = Table.root(b64decode(schema)[_PREFIX_BYTES:])
+    """The units of the durations in the Arrow schema of a Parquet file, for each leaf of its columns; else None.
+
+    Raises
+    ------
+    ValueError, IndexError, struct.error
+        The schema is damaged.
+    """
+    data = b64decode(schema)[_PREFIX_BYTES:]
+    message = Table.root(data)
+    left = len(data) // _OFFSET_BYTES
 
     def leaves(field: Table) -> Iterator[str | None]:
+        nonlocal left
+        left -= 1
+        if left < 0:  # each field has an offset of its own; fields that share some could be 2^1000
+            raise ValueError("it has more fields than room for them")
         children = field.tables(_CHILDREN)
         for child in children:
             yield from leaves(child)
