@@ -30,10 +30,13 @@ def parse_rolling(text: str) -> dict[str, Any]:
     ValueError
         It is not a text of such fields.
     """
-    found = json.loads(text)
-    if not isinstance(found, dict) or not found.keys() <= {*ROLLING_FIELDS}:
-        raise ValueError(f"{text[:80]!r} does not map some of {', '.join(ROLLING_FIELDS)}")
-    return checked(found)
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and found.keys() <= {*ROLLING_FIELDS}:
+            return checked(found)
+    except (ArithmeticError, RecursionError) as error:  # a number of hundreds of digits, lists in lists
+        raise ValueError(f"{text[:80]!r}: {error}") from error
+    raise ValueError(f"{text[:80]!r} does not map some of {', '.join(ROLLING_FIELDS)}")
 
 
 def checked(fields: Fields) -> dict[str, Any]:

@@ -184,10 +184,11 @@ def test_appends_ask_for_no_policy_and_new_segments_once_a_minute_for_each_folde
     assert asked(lambda: fs.create(f"{low}/second")) == asked(lambda: fs.create(f"{low}/third"))
 
 
-def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels):
+@pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])
+def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels, text):
     top, middle, _low = levels
     segment = fs.segment(f"{middle}/$stream")
-    segment.append(b"", attrs={"rollingfs.rolling": '{"max_bytes": -1}'})
+    segment.append(b"", attrs={"rollingfs.rolling": text})
     other = RollingFileSystem("memory", max_bytes=100, inline_bytes=50, skip_instance_cache=True)
     other.pipe_file(f"{middle}/c/new", b"x" * 80)
     assert [chunk.length for chunk in other.segment(f"{middle}/c/new").chunks] == [40, 40], top
