@@ -355,7 +355,7 @@ def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
 
 @pytest.mark.parametrize("columns", [2, 3000])
 def test_a_log_of_whole_files_is_no_file_to_be_written_anew(fs, tmp_path, columns):
-    """The last footer names offsets of its own file, by which the first one's rows would be read and the rest dropped."""
+    """The last footer names offsets of its own file: by them the first one would be read, and the rest dropped."""
     path, data = str(tmp_path / "t"), io.BytesIO()
     rows = 100_000 // columns
     table = pa.table({str(nth): [os.urandom(8) for _ in range(rows)] for nth in range(columns)})
