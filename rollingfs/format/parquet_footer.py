@@ -32,6 +32,9 @@ _PAGE_INDEXES = (4, 5, 6, 7)
 """Fields of a column chunk that name its offset index and its column index."""
 _META_OFFSETS = (9, 10, 11, 14)
 """Fields of the metadata: the offsets of data page, index page, dictionary page and bloom filter."""
+_PATH, _CODEC = 3, 4
+"""Fields of the metadata: the names from the schema's root to the column, and the number of its compression."""
+_CODECS = dict(enumerate(("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4")))
 _PAGE_OFFSETS = (9, 11)
 """Those of the first data page and of the dictionary page."""
 _OFFSET_INDEX, _OFFSET_INDEX_BYTES, _INDEX, _INDEX_BYTES = 4, 5, 6, 7
@@ -219,6 +222,22 @@ def gaps(footer: bytes, body: int) -> tuple[int, int]:
             ends = [fields[at][1] + fields.get(at + 1, (I32, 0))[1] for fields, at in indexes if at in fields]
             end = max(end, _span(meta)[1], *ends)
     return end - (live_bytes(footer) - len(ended(footer))), body - end
+
+
+def compressions(footer: bytes) -> dict[str, str]:
+    """The compression of each column of the first row group, by its path.
+
+    Arrow is not asked, because a number that it does not know, and some other damage, ends its process.
+
+    Raises
+    ------
+    MalformedFooterError
+        The footer has a compression that is not known.
+    """
+    with understood():
+        groups = _table(footer)[_ROW_GROUPS][1][1]
+        metas = [column[_META][1] for group in groups[:1] for column in group[_COLUMNS][1][1]]
+        return {b".".join(meta[_PATH][1][1]).decode(): _CODECS[meta[_CODEC][1]] for meta in metas}
 
 
 def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import names
-from rollingfs.format.parquet_footer import columns, live_bytes
+from rollingfs.format.parquet_footer import columns, compressions, live_bytes
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.format.transitions import Guard, missing
 from rollingfs.fs.core import core
@@ -262,11 +262,12 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
         raise missing(path)
     with changed(path, view):
         old = footer_of(fs, view)
-        if view.size <= live_bytes(old) or not parquet_footers.is_one_file(old, view.size):
-            return 0
+        with of_file(path):
+            if view.size <= live_bytes(old) or not parquet_footers.is_one_file(old, view.size):
+                return 0
+            options = {"compression": compressions(old) or "snappy", **options}
         with pq.ParquetFile(ReadFile(fs, core(fs).client, core(fs).bridge, path, view)) as file:
             schema = file.schema_arrow
-            options = {"compression": _compression(file.metadata), **options}
             with of_file(path):
                 if columns(files.footer_in(empty(schema, **options))) != columns(old):
                     raise MalformedFooterError("its columns would have other types")
@@ -274,15 +275,6 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
             data = Encoder(file.iter_batches(BATCH_ROWS), **options) if rows else [empty(schema, **options)]
             renewed = core(fs).client.segments.renew(path, data, guard_of(view))
             return view.size - core(fs).run(renewed, commits=path).size
-
-
-def _compression(metadata: Any) -> Any:
-    """The compression of each column, as its first row group has it."""
-    if not metadata.num_row_groups:
-        return "snappy"
-    group = metadata.row_group(0)
-    chunks = [group.column(nth) for nth in range(group.num_columns)]
-    return {one.path_in_schema: one.compression.lower().replace("uncompressed", "none") for one in chunks}
 
 
 def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: Sequence[Any]) -> None:

@@ -49,14 +49,15 @@ def is_one_file(footer: bytes, size: int) -> bool:
 
 
 async def is_worn(fetcher: Fetcher, view: Snapshot) -> bool:
-    """Whether a segment is an open Parquet file that is to be written anew for its old footers."""
-    if view.sealed or view.header is None or view.size <= WASTED_BYTES_MIN:
+    """Whether a segment is an open Parquet file, without an owner, that is to be written anew for its old footers."""
+    if view.sealed or view.header is None or view.header.owner is not None or view.size <= WASTED_BYTES_MIN:
         return False
     if await fetcher.read(view, view.length - len(MAGIC), view.length) != MAGIC:
         return False
     try:
         footer = await footer_of(fetcher, view)
-        return is_much(view.size - live_bytes(footer), view.size) and is_one_file(footer, view.size)
+        with understood():
+            return is_much(view.size - live_bytes(footer), view.size) and is_one_file(footer, view.size)
     except MalformedFooterError:
         return False  # it only ends as one does
 

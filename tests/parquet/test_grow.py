@@ -24,9 +24,10 @@ import pyarrow.parquet as pq
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
-from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.format.parquet_footer import ended
+from rollingfs.format.thrift import BINARY, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import core
-from rollingfs.parquet import append, grow, rewrite
+from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import parquet_footers
@@ -367,6 +368,45 @@ def test_a_log_of_whole_files_is_no_file_to_be_written_anew(fs, tmp_path, column
     assert fs.cat_file(path) == data.getvalue() * 4
     round_of = Upkeep(core(fs).client)
     assert not core(fs).run(round_of.segment(path, Ledger())).worn
+
+
+def test_a_compression_that_arrow_does_not_know_is_refused_before_arrow_ends_the_process(fs, tmp_path):
+    path = str(tmp_path / "t")
+    for nth in range(3):
+        append(fs, path, {"n": [nth]}, compression="zstd")
+    data = fs.cat_file(path)
+    footer = files.footer_in(data)
+    kind, zstd, unknown = b"\x19\x18\x01n\x15", b"\x0c", b"\x7e"  # the path of the column, then its compression
+    assert footer.count(kind + zstd) == 3
+    fs.pipe_file(path, data.replace(kind + zstd, kind + unknown))
+    with pytest.raises(MalformedFooterError, match="KeyError: 63"):
+        rewrite(fs, path)
+
+
+def test_a_footer_with_a_size_of_another_type_is_not_worn(fs, tmp_path, monkeypatch):
+    path, torn = str(tmp_path / "t"), str(tmp_path / "torn")
+    monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
+    for nth in range(20):
+        append(fs, path, {f"a long name of column {column}": [nth] for column in range(40)})
+    footer = files.footer_in(fs.cat_file(path))
+    table = Decoder(footer).struct()
+    table[4][1][1][0][1][1][1][0][5] = (BINARY, b"5")  # the size of the offset index of a column
+    fs.pipe_file(torn, fs.cat_file(path)[: -8 - len(footer)] + ended(Encoder().struct(table)))
+    assert [core(fs).run(Upkeep(core(fs).client).segment(one, Ledger())).worn for one in (path, torn)] == [(path,), ()]
+    with pytest.raises(MalformedFooterError):
+        rewrite(fs, torn)
+
+
+@pytest.mark.parametrize("owner", [None, "me"])
+def test_what_an_owner_holds_is_not_worn(fs, tmp_path, monkeypatch, owner):
+    path = str(tmp_path / "t")
+    monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
+    for nth in range(20):
+        append(fs, path, {f"a long name of column {column}": [nth] for column in range(40)})
+    if owner:
+        fs.segment(path).acquire(owner)
+    upkept = core(fs).run(Upkeep(core(fs).client).segment(path, Ledger()))
+    assert upkept.worn == (() if owner else (path,))
 
 
 def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
