@@ -143,7 +143,8 @@ def retain(
     stored = found.retention
     if policy is None and stored is None:
         found.segments()  # raises if there is no such folder
-        raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
+        if place.fs.get_policy(place.path).retention is None:
+            raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
     is_new = policy is not None and policy != stored
     if is_new and not dry_run and not yes:
         _ask(session, stream, found.retain(dry_run=True, policy=policy))

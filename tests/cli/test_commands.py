@@ -10,7 +10,7 @@ import fsspec
 import pytest
 import typer
 
-from rollingfs import RollingPolicy, StreamCut
+from rollingfs import RetentionPolicy, RollingPolicy, StreamCut
 from rollingfs.cli.app import app
 from tests.support.cli import Run, done, failed
 
@@ -255,6 +255,11 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
         ["--by-size", "x"],
     ):
         failed("retain", stream, *words, code=2)
+
+
+def test_retain_runs_a_policy_that_a_folder_above_says(stream, store):
+    store.stream(stream.rpartition("/")[0]).retention = RetentionPolicy(keep_bytes=0, every=0)
+    assert "dropped 4,100 bytes, 0 left" in done("retain", stream).text
 
 
 def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(stream, store):
