@@ -106,6 +106,8 @@ class FolderOperations:
         """
         paths = await self.patterns.chosen(path)
         await self.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+        if recursive:  # what the folders said went with them
+            self.core.client.segments.inherited.forget()
 
     async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Give a segment or plain file another name, and replace a file of that name; no bytes are moved."""
@@ -139,6 +141,8 @@ class FolderOperations:
             raise NotImplementedError(
                 f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved"
             )
+        if recursive:  # what the folders say goes with them
+            self.core.client.segments.inherited.forget()
         sources = await self.patterns.chosen(path1)
         if not is_one(path2):
             for source, target in zip(sources, as_list(path2), strict=True):
