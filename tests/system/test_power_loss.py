@@ -38,7 +38,7 @@ class Volatile:
         self.aside = aside
         self.entries = {}
         self.content = {}
-        self.held = {}  # an open folder keeps its inode number taken; files have a second name aside
+        self.held = {}  # what is open keeps its inode number taken; a second name would keep a header from growing
         self.count = 0
         self.fails = range(0)
         self._lock = threading.Lock()  # chunks are finished in threads
@@ -65,8 +65,8 @@ class Volatile:
             if inode not in self.held:
                 self.held[inode] = os.open(path, os.O_RDONLY)
                 self.entries[inode] = {}
-        elif not os.path.exists(f"{self.aside}/{inode}"):
-            os.link(path, f"{self.aside}/{inode}")
+        elif inode not in self.held:
+            self.held[inode] = os.open(path, os.O_RDONLY)
         return inode
 
     def keep_all(self):
@@ -87,10 +87,7 @@ class Volatile:
             for name, child in self.entries[inode].items():
                 self._restore(f"{path}/{name}", child)
             return
-        os.link(f"{self.aside}/{inode}", path)
-        content = self.content.get(inode, b"")
-        if Path(path).read_bytes() != content:
-            Path(path).write_bytes(content)
+        Path(path).write_bytes(self.content.get(inode, b""))
 
     def close(self):
         while self.held:
