@@ -64,7 +64,10 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
             # for headers only: the token, or the content, spares a later read of the header, and costs an open here
             with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, status):
                 data = disk.read_exactly(descriptor, 0, min(status.st_size, LISTED_BYTES_MAX))
-                token = extending.token_of(path, descriptor, status)
+                if len(data) == status.st_size:
+                    token = extending.make_token(path, status, data)  # not of a second read: records may come between
+                else:
+                    token = extending.token_of(path, descriptor, status)
         status = status or entry.stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
