@@ -153,7 +153,10 @@ class LocalBackend(Backend):
         # open from before the write until after the flush: the system tells of a failed flush who had the file open
         with contextlib.ExitStack() as opened:
             with self._locked(path, token):
-                descriptor, status = opened.enter_context(disk.opened(path, os.O_RDWR | nofollow.NO_FOLLOW))
+                try:
+                    descriptor, status = opened.enter_context(disk.opened(path, os.O_RDWR | nofollow.NO_FOLLOW))
+                except PermissionError:  # a file that may not be written may still be replaced
+                    return None
                 new_token = extending.put(descriptor, status, data, token)
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
