@@ -189,10 +189,9 @@ class Headers:
                 blob = await self.backend.read_if_changed(path, seen.token)
             else:
                 blob = await self.backend.read(path)
+            loaded = await self._parsed(path, blob, seen) if blob is not None else seen or NOTHING
         except FileNotFoundError:
             loaded = NOTHING
-        else:
-            loaded = await self._parsed(path, blob, seen) if blob is not None else seen or NOTHING
         self.keep(segment, loaded, began)
         return loaded
 
@@ -230,12 +229,11 @@ class Headers:
         began, path, seen = self.begin(), names.header_path(segment), self.seen(segment)
         try:
             blob = await self.backend.read_if_changed(path, token)
-        except FileNotFoundError:
-            loaded = NOTHING
-        else:
             if blob is None:
                 return None
             loaded = await self._parsed(path, blob, seen if seen is not None and seen.token == token else None)
+        except FileNotFoundError:
+            loaded = NOTHING
         self.keep(segment, loaded, began)
         return loaded
 

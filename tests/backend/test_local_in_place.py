@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.local import disk, extending, record_lock
+from rollingfs.backend.local import disk, extending, looks, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, UnflushedError
 from rollingfs.format import records
@@ -149,6 +149,66 @@ def test_where_another_machine_may_write_a_header_is_replaced(tmp_path, monkeypa
     monkeypatch.setattr(extending, "_kind", lambda path: kind)
     path, file = segment_of(tmp_path, b"one ", b"two ")
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two ", 0)
+
+
+def test_a_header_that_may_not_be_written_is_replaced(tmp_path, monkeypatch):
+    path, header = segment_of(tmp_path, b"one")
+    real = os.open
+
+    def refuse(name, flags, *args, **kwargs):
+        if str(name) == str(header) and flags & os.O_ACCMODE != os.O_RDONLY:  # root is refused nothing
+            raise PermissionError(errno.EACCES, "injected: a file for reading only", str(name))
+        return real(name, flags, *args, **kwargs)
+
+    os.chmod(header, 0o444)
+    monkeypatch.setattr(os, "open", refuse)
+    assert new_fs().append(path, b"two") == 3
+    assert new_fs().cat(path) == b"onetwo"
+    assert os.stat(header).st_mode & 0o777 == 0o444
+
+
+def test_a_listing_gives_no_content_the_token_of_a_later_one(tmp_path, monkeypatch, backend, header):
+    """The rest of a record that the disk refused was read, and before its token, another record came in its place."""
+    Path(header).write_bytes(BASE + ONE[:-1] + b"?")
+    reads, read = [], disk.read_exactly
+
+    def then_comes_another(descriptor, start, end):
+        data = read(descriptor, start, end)
+        if not reads:
+            Path(header).write_bytes(BASE + ONE)
+        reads.append((start, end))
+        return data
+
+    monkeypatch.setattr(disk, "read_exactly", then_comes_another)
+    with os.scandir(tmp_path) as found:
+        info = looks.info_of(header, next(found))
+    assert info is not None and info.data == BASE + ONE[:-1] + b"?"
+    assert info.token != drive(backend.stat(header)).token
+
+
+@pytest.mark.parametrize("look", ["load", "newer"])
+def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeypatch, look):
+    path, header = segment_of(tmp_path, b"one")
+    client = new_fs()._core.client
+    base = header.read_bytes()
+    incarnation = records._SEGMENT.search(base)[1].decode()
+    version = int(records._VERSION.search(base)[1]) + 1 + base.count(b"Record ")
+    record = Record(version, "w", 1, 9, b"record").encode(incarnation)
+    header.write_bytes(base + record[:-1])  # as it is seen while it is written
+    headers = client.headers
+    token = drive(headers.load(path)).token
+    with header.open("r+b") as file:
+        file.seek(len(base))
+        file.write(record)
+    read = LocalBackend.read
+
+    async def go(self, name):
+        header.unlink()
+        return await read(self, name)
+
+    monkeypatch.setattr(LocalBackend, "read", go)
+    found = drive(headers.load(path) if look == "load" else headers.newer(path, token))
+    assert found.token is None
 
 
 def test_this_disk_is_known(tmp_path):
