@@ -182,7 +182,8 @@ def test_a_listing_gives_no_content_the_token_of_a_later_one(tmp_path, monkeypat
     monkeypatch.setattr(disk, "read_exactly", then_comes_another)
     with os.scandir(tmp_path) as found:
         info = looks.info_of(header, next(found))
-    assert info is not None and info.data == BASE + ONE[:-1] + b"?"
+    assert info is not None
+    assert info.data == BASE + ONE[:-1] + b"?"
     assert info.token != drive(backend.stat(header)).token
 
 
@@ -327,6 +328,29 @@ def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_f
     assert file.read_bytes().count(b"Record ") == 3
     fs.append(path, b"four")
     assert new_fs().cat_file(path) == b"one two three four"
+
+
+@pytest.mark.parametrize("moved", ["segment", "folder"])
+def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_path, monkeypatch, moved):
+    path, header = segment_of(tmp_path / "a", b"one")
+    real, target = disk.flush, tmp_path / "b" / header.name
+    before = os.stat(header)
+
+    def fail(descriptor):
+        if not target.exists() and os.path.samestat(os.fstat(descriptor), before):
+            if moved == "segment":
+                (tmp_path / "b").mkdir()
+                os.rename(header, target)
+            else:
+                os.rename(tmp_path / "a", tmp_path / "b")
+            raise OSError(errno.EIO, "injected: the flush failed")
+        real(descriptor)
+
+    monkeypatch.setattr(disk, "flush", fail)
+    with pytest.raises(AppendOutcomeUnknown):
+        new_fs().append(path, b"two")
+    assert not os.path.samestat(os.stat(target), before), "the poisoned file has the name still"
+    assert new_fs().cat(f"{tmp_path}/b/log") == b"onetwo"
 
 
 def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, backend):

@@ -174,11 +174,12 @@ class LocalBackend(Backend):
             disk.flush(descriptor)
         except OSError as error:
             try:
-                with self._locked(path) as now:
+                name = extending.name_of(descriptor, path)
+                with self._locked(name) as now:
                     mine = os.fstat(descriptor)
                     if (now.st_dev, now.st_ino) == (mine.st_dev, mine.st_ino):
-                        extending.renew(path, extending.whole(descriptor, mine), mine, self.sync)
-                self._flush_folder_of(path)  # also where another was faster: it may have died before it did so
+                        extending.renew(name, extending.whole(descriptor, mine), mine, self.sync)
+                self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
             except (OSError, ConflictError) as failed:
                 logger.warning("%s: its flush failed, and a new file could not be put in its place: %s", path, failed)
             raise refusals.unflushed(path, error) from error

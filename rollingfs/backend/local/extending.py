@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -147,6 +148,15 @@ def whole(descriptor: int, status: os.stat_result) -> bytes:
     """The content of an open header up to the end of its last whole record."""
     mark = records.mark_of(partial(disk.read_exactly, descriptor), status.st_size)
     return disk.read_exactly(descriptor, 0, status.st_size if mark is None else mark.end)
+
+
+def name_of(descriptor: int, path: str) -> str:
+    """The path of an open header by now: it, or a folder above it, may have been renamed; `path` if it has no name."""
+    with contextlib.suppress(OSError):
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        if name.endswith(names.HEADER_SUFFIX) and os.path.samestat(os.lstat(name), os.fstat(descriptor)):
+            return name
+    return path
 
 
 def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
