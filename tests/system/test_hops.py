@@ -18,7 +18,7 @@ from rollingfs import RollingFileSystem
 
 BOUNDS = {
     "append": (143, 34),  # 16 of them make and check the record that memory puts behind the header
-    "handle": (150, 34),
+    "handle": (154, 34),
     "read": (64, 20),
     "cat": (86, 20),
     "info": (42, 18),
