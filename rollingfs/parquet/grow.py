@@ -165,11 +165,20 @@ def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
         raise refused(view.path, str(error)) from error
 
 
+def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
+    """`footer_of`, which must be that of the whole segment."""
+    footer = footer_of(fs, view)
+    with of_file(view.path):
+        if parquet_footers.is_last_of_several(footer, view.size):
+            raise MalformedFooterError("it holds several whole Parquet files, and a reader finds only one of them")
+    return footer
+
+
 def grown(
     fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[Piece], schema: pa.Schema
 ) -> list[Any]:
     """The data that appends Parquet files to a segment as it was seen; None if it is missing."""
-    return _growth(path, view, pieces, None if view is None or not view.size else footer_of(fs, view), schema)
+    return _growth(path, view, pieces, None if view is None or not view.size else _footer_to_grow(fs, view), schema)
 
 
 def _growth(
@@ -185,7 +194,7 @@ def _grown(
     """The bytes that append the rows to a segment as it was seen; None if it is missing."""
     schema, old = _nullable(rows.schema), None
     if view is not None and view.size:
-        old = footer_of(fs, view)
+        old = _footer_to_grow(fs, view)
         with of_file(path):
             rows = _typed(rows, files.schema_of(old))
             schema = files.aligned(old, _nullable(rows.schema))

@@ -44,8 +44,13 @@ def is_one_file(footer: bytes, size: int) -> bool:
     Where whole Parquet files lie behind each other, as records of a log, the last footer names bytes of its own file
     only, and reads as if they were those of the first. Then all that lies before the last file is a gap behind them.
     """
-    between, behind = gaps(footer, size - len(ended(footer)))
-    return between > 0 and behind <= max(WASTED_BYTES_MIN, WASTED_PART_MAX * size, 2 * len(footer))
+    return gaps(footer, size - len(ended(footer)))[0] > 0 and not is_last_of_several(footer, size)
+
+
+def is_last_of_several(footer: bytes, size: int) -> bool:
+    """Whether more bytes lie behind the last row group than an old footer has, as where other files lie before."""
+    behind = gaps(footer, size - len(ended(footer)))[1]
+    return behind > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size, 2 * len(footer))
 
 
 async def is_worn(fetcher: Fetcher, view: Snapshot) -> bool:

@@ -338,6 +338,17 @@ def test_files_on_an_object_store_grow_are_written_anew_and_joined(seaweed):
     assert [row["n"] for row in rows(fs, f"{bucket}/all")] == [*range(5), *range(2000)] * 2
 
 
+def test_a_log_of_whole_files_takes_no_rows(fs, tmp_path):
+    path = str(tmp_path / "t")
+    table = pa.table({"n": list(range(40_000)), "s": [f"row {n * 7919}" for n in range(40_000)]})
+    one = io.BytesIO()
+    pq.write_table(table, one)
+    fs.pipe_file(path, 3 * one.getvalue())
+    with pytest.raises(MalformedFooterError, match=r"several whole Parquet files.*nothing was written"):
+        append(fs, path, table)
+    assert fs.cat_file(path) == 3 * one.getvalue()
+
+
 def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
     path = tmp_path / "t"
     for name in "ab":
