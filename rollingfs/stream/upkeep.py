@@ -337,7 +337,8 @@ class Upkeep:
         if not loaded.live or loaded.header is None:
             return Upkept(path, is_stream=False)
         view = Snapshot(path, loaded.header, loaded.token)
-        result = Upkept(path, is_stream=False, worn=(path,) if await is_worn(self.client.fetcher, view) else ())
+        worn = (path,) if loaded.header.policy.consolidate and await is_worn(self.client.fetcher, view) else ()
+        result = Upkept(path, is_stream=False, worn=worn)
         consolidator = Consolidator(self.client.commits, self.client.fetcher)
         did = await consolidator.keep(path, loaded.header, self.readers_grace_s)
         seen = self.client.headers.seen(path)

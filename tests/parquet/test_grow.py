@@ -408,16 +408,18 @@ def test_a_footer_with_a_size_of_another_type_is_not_worn(fs, tmp_path, monkeypa
         rewrite(fs, torn)
 
 
-@pytest.mark.parametrize("owner", [None, "me"])
-def test_what_an_owner_holds_is_not_worn(fs, tmp_path, monkeypatch, owner):
+@pytest.mark.parametrize("kept", ["", "by an owner", "by the policy"])
+def test_what_an_owner_holds_or_a_policy_keeps_is_not_worn(fs, tmp_path, monkeypatch, kept):
     path = str(tmp_path / "t")
     monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
     for nth in range(20):
         append(fs, path, {f"a long name of column {column}": [nth] for column in range(40)})
-    if owner:
-        fs.segment(path).acquire(owner)
+    if kept == "by an owner":
+        fs.segment(path).acquire("me")
+    elif kept:
+        fs.set_policy(path, consolidate=False)
     upkept = core(fs).run(Upkeep(core(fs).client).segment(path, Ledger()))
-    assert upkept.worn == (() if owner else (path,))
+    assert upkept.worn == (() if kept else (path,))
 
 
 def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
