@@ -229,7 +229,7 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
     clients = [_client(store, loop, load, writer) for writer in range(load.writers)]
-    await clients[0].segments.create(PATH)
+    await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
         await client.store.abilities(PATH)
     began_s, count = loop.time(), store.count
