@@ -58,7 +58,6 @@ ELSEWHERE = {
     "commit/store": "backend/test_probe",
     "commit/uploads": "write/test_gather",
     "errors": "system/test_messages",
-    "format/flatbuffer": "fs/test_concat_formats",
     "format/parquet_footer": "spark/test_source_pure",
     "format/thrift": "spark/test_source_pure",
     "folders/folders": "fs/test_filesystem",

@@ -65,6 +65,8 @@ class Volatile:
             if inode not in self.held:
                 self.held[inode] = os.open(path, os.O_RDONLY)
                 self.entries[inode] = {}
+        elif "$" not in path and not os.path.exists(f"{self.aside}/{inode}"):
+            os.link(path, f"{self.aside}/{inode}")  # a header tells by its number which plain file it hides
         elif inode not in self.held:
             self.held[inode] = os.open(path, os.O_RDONLY)
         return inode
@@ -87,7 +89,12 @@ class Volatile:
             for name, child in self.entries[inode].items():
                 self._restore(f"{path}/{name}", child)
             return
-        Path(path).write_bytes(self.content.get(inode, b""))
+        content = self.content.get(inode, b"")
+        if os.path.exists(f"{self.aside}/{inode}"):
+            os.link(f"{self.aside}/{inode}", path)
+            if Path(path).read_bytes() == content:
+                return
+        Path(path).write_bytes(content)
 
     def close(self):
         while self.held:
