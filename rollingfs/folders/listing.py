@@ -236,14 +236,14 @@ class Listings:
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
-        rows = await self._rows(folder, found.headers, rowless_max) if with_rows else None
-        asked = {path: token for path, token in found.headers.items() if path not in (rows or {})}
-        seen = {path: self.client.headers.by_token(path, token) for path, token in asked.items()}
-        unseen = [path for path, loaded in seen.items() if loaded is None]
-        loads: dict[str, Loaded | OSError] = {path: loaded for path, loaded in seen.items() if loaded is not None}
+        seen = {path: self.client.headers.by_token(path, token) for path, token in found.headers.items()}
+        rows = await self._rows(folder, found.headers, seen, rowless_max) if with_rows else None
+        asked = {path: loaded for path, loaded in seen.items() if path not in (rows or {})}
+        unseen = [path for path, loaded in asked.items() if loaded is None]
+        loads: dict[str, Loaded | OSError] = {path: loaded for path, loaded in asked.items() if loaded is not None}
         if unseen:
             calls = [
-                partial(self.client.contents.loaded_or_error, path, asked[path], found.read.get(path), began)
+                partial(self.client.contents.loaded_or_error, path, found.headers[path], found.read.get(path), began)
                 for path in unseen
             ]
             loads |= zip(unseen, await self.gather(calls), strict=True)
@@ -256,12 +256,15 @@ class Listings:
             raise scan.errors[min(scan.errors)]
         return scan
 
-    async def _rows(self, folder: str, headers: Mapping[str, str | None], rowless_max: int) -> Mapping[str, Row] | None:
+    async def _rows(
+        self,
+        folder: str,
+        headers: Mapping[str, str | None],
+        seen: Mapping[str, Loaded | None],
+        rowless_max: int,
+    ) -> Mapping[str, Row] | None:
         """The rows that count; None where so few headers were not seen before that rows spare nothing."""
-        if rowless_max and len(headers) <= UNSEEN_MIN:
-            return None
-        unseen = [path for path, token in headers.items() if self.client.headers.by_token(path, token) is None]
-        spares_some = len(unseen) > UNSEEN_MIN or not rowless_max
+        spares_some = sum(loaded is None for loaded in seen.values()) > UNSEEN_MIN or not rowless_max
         return await self.rows.load(folder, headers) if spares_some else None
 
     async def _complete(

@@ -35,7 +35,7 @@ from rollingfs.errors import (
 from rollingfs.format import erasing, names, transitions
 from rollingfs.format.drops import hinted, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.maintenance.collect import Collector
 from rollingfs.maintenance.erased import Erased, Remains
 from rollingfs.maintenance.passing import pass_through
@@ -95,7 +95,7 @@ class Eraser:
         self.collector = collector
         self.remainder = Remainder(self.store)
 
-    async def erase(self, path: str, offset: int, guard: Guard | None = None) -> Erased:
+    async def erase(self, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
         """Drop the bytes before `offset`, and leave none of them in a file that the segment refers to.
 
         An offset before the start erases what lies before the start.
@@ -113,7 +113,6 @@ class Eraser:
         OSError
             Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
         """
-        guard = guard or Guard()
         if not await self.segments.adopt(path, guard.segment):
             raise transitions.missing(path)
         run = _Run(path, offset, guard, Uploads(self.store.chunks, path))

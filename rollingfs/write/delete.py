@@ -18,7 +18,7 @@ from rollingfs.errors import AppendOutcomeUnknown, UnknownTierError, if_interrup
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import drop_all, is_due, with_hints
 from rollingfs.format.header import Drop, Header
-from rollingfs.format.transitions import Guard
+from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.snapshot import Lookup
 from rollingfs.write.adopt import Adoption
 from rollingfs.write.whole import remove_grave, remove_whole
@@ -65,7 +65,7 @@ class Deletes:
         self.lookup = lookup
         self.adoption = adoption
 
-    async def bury(self, path: str, guard: Guard | None = None, seen: Loaded | None = None) -> Buried | None:
+    async def bury(self, path: str, guard: Guard = NO_GUARD, seen: Loaded | None = None) -> Buried | None:
         """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
 
         Parameters
@@ -85,7 +85,6 @@ class Deletes:
         FencedError
             An exclusive owner holds it.
         """
-        guard = guard or Guard()
         seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
         if seen is not None and seen.live:
             try:

@@ -177,7 +177,7 @@ class LocalBackend(Backend):
                 name = extending.name_of(descriptor, path)
                 with self._locked(name) as now:
                     mine = os.fstat(descriptor)
-                    if (now.st_dev, now.st_ino) == (mine.st_dev, mine.st_ino):
+                    if os.path.samestat(now, mine):
                         extending.renew(name, extending.whole(descriptor, mine), mine, self.sync)
                 self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
             except (OSError, ConflictError) as failed:

@@ -6,6 +6,7 @@ on a shared disk does not, so a waiter has pauses of its own as well. Other syst
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import select
@@ -76,10 +77,8 @@ class Bell:
 
 def take_bell() -> Bell | None:
     """A bell that nobody else uses; None where the system has none, or no more of them."""
-    try:
+    with contextlib.suppress(IndexError):  # none is free, or another thread took it just now
         return _free.pop()
-    except IndexError:
-        pass
     system = _system()
     descriptor = -1 if system is None else system.inotify_init1(_FLAGS)
     return Bell(descriptor) if descriptor >= 0 else None
