@@ -105,7 +105,7 @@ class MemoryBackend(Backend):
                     entries.setdefault(child, _folder_info(child))
             if not entries and folder and folder not in self.fs.pseudo_dirs:
                 raise refusals.no_folder(folder)
-        return Listing(tuple(entries[path] for path in sorted(entries)), now)
+        return Listing(tuple(map(entries.__getitem__, sorted(entries))), now)
 
     async def now(self, path: str) -> float:
         return time.time()

@@ -61,13 +61,12 @@ def info_of(view: Snapshot, chunks: int | None = None) -> Info:
         `Pages.count`; without it, index pages that a truncation has cut count whole.
     """
     header = view.header
-    if header is None:
-        assert view.plain is not None
-        dates = {"created": view.plain.modified, "mtime": view.plain.modified}
-        tag = f"{view.plain.size}-{view.plain.modified}"
-        details = {"sealed": False, "chunks": int(view.size > 0), "version": 0}
-        return _info(view.path, view, details | dates, tag)
-    return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
+    if header is not None:
+        return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
+    plain = view.plain
+    assert plain is not None
+    dates = (plain.modified, plain.modified)
+    return _info(view.path, 0, plain.size, False, int(plain.size > 0), 0, dates, f"{plain.size}-{plain.modified}")
 
 
 def info_of_row(path: str, row: Row) -> Info:
@@ -75,21 +74,26 @@ def info_of_row(path: str, row: Row) -> Info:
     return _info_of_header(path, row, row.chunk_count)
 
 
-def _info_of_header(path: str, header: Header | Row, chunks: int) -> Info:
+def _info_of_header(path: str, said: Header | Row, chunks: int) -> Info:
     """The info of a segment, by its header or by the row that says the same."""
-    dates = {"created": header.created_ms / 1000, "mtime": header.modified_ms / 1000}
-    details = {"sealed": header.sealed, "chunks": chunks, "version": header.version}
-    return _info(path, header, details | dates, f"{header.segment}-{header.version}")
+    dates, version = (said.created_ms / 1000, said.modified_ms / 1000), said.version
+    return _info(path, said.start, said.length, said.sealed, chunks, version, dates, f"{said.segment}-{version}")
 
 
-def _info(path: str, view: Snapshot | Header | Row, details: Info, tag: str) -> Info:
+def _info(
+    path: str, start: int, length: int, sealed: bool, chunks: int, version: int, dates: tuple[float, float], tag: str
+) -> Info:
     return {
         "name": path,
-        "size": view.length - view.start,
+        "size": length - start,
         "type": "file",
-        "start_offset": view.start,
-        "length": view.length,
-        **details,
+        "start_offset": start,
+        "length": length,
+        "sealed": sealed,
+        "chunks": chunks,
+        "version": version,
+        "created": dates[0],
+        "mtime": dates[1],
         "ETag": tag,  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
     }
 
@@ -196,12 +200,22 @@ class Listings:
 
     async def infos_of(self, scan: Scan) -> dict[str, Info]:
         """The infos of the segments and plain files of a folder that listings show, by path."""
-        found = {path: info_of(view) for path, view in scan.views.items() if not names.is_hidden_segment(path)}
-        cut = [scan.views[path] for path in found if (header := scan.views[path].header) and header.cut_pages]
-        if cut:
-            found |= {info["name"]: info for info in await self.gather([partial(self.info_of, view) for view in cut])}
-        found |= {path: info_of_row(path, row) for path, row in scan.rows.items()}
-        return found | {path: info_of_unreadable(path, error) for path, error in scan.errors.items()}
+        found: dict[str, Info] = {}
+        cut = []
+        for path, view in scan.views.items():
+            if names.is_hidden_segment(path):
+                continue
+            found[path] = info_of(view)
+            if view.header is not None and view.header.entries and view.header.cut_pages:
+                cut.append(partial(self.info_of, view))
+        for info in await self.gather(cut) if cut else ():
+            found[info["name"]] = info
+        for path, row in scan.rows.items():
+            found[path] = info_of_row(path, row)
+        for path, error in scan.unreadable.items():
+            if not names.is_hidden_segment(path):
+                found[path] = info_of_unreadable(path, error)
+        return found
 
     async def is_there(self, path: str) -> bool:
         """Whether there is a segment, a plain file or a folder of this name now."""
@@ -232,40 +246,38 @@ class Listings:
         CorruptHeaderError, PermissionError
             An entry that listings show cannot be read, and `on_error` is ``"raise"``.
         """
-        began = self.client.headers.begin()
+        headers = self.client.headers
+        began = headers.begin()
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
-        seen = {path: self.client.headers.by_token(path, token) for path, token in found.headers.items()}
-        rows = await self._rows(folder, found.headers, seen, rowless_max) if with_rows else None
-        asked = {path: loaded for path, loaded in seen.items() if path not in (rows or {})}
-        unseen = [path for path, loaded in asked.items() if loaded is None]
-        loads: dict[str, Loaded | OSError] = {path: loaded for path, loaded in asked.items() if loaded is not None}
+        loads: dict[str, Loaded | OSError] = {}
+        unseen = []
+        for path, token in found.headers.items():
+            if (loaded := headers.by_token(path, token)) is not None:
+                loads[path] = loaded
+            else:
+                unseen.append(path)
+        rows: Mapping[str, Row] | None = None
+        if with_rows and (len(unseen) > UNSEEN_MIN or not rowless_max):
+            rows = await self.rows.load(folder, found.headers)
+            loads = {path: loaded for path, loaded in loads.items() if path not in rows}
+            unseen = [path for path in unseen if path not in rows]
         if unseen:
-            calls = [
-                partial(self.client.contents.loaded_or_error, path, found.headers[path], found.read.get(path), began)
-                for path in unseen
-            ]
+            look = self.client.contents.loaded_or_error
+            calls = [partial(look, path, found.headers[path], found.read.get(path), began) for path in unseen]
             loads |= zip(unseen, await self.gather(calls), strict=True)
         rows_path = names.listing_path(folder)
-        is_by_rows = self.client.headers.by_token(rows_path, found.headers.get(rows_path)) is not None
-        is_by_rows = is_by_rows and all(names.is_hidden_segment(path) for path in asked)
-        is_by_rows = is_by_rows and all(path > rows_path for path in rows or ())  # so the store listed these later
+        is_by_rows = (
+            rows_path in found.headers
+            and headers.by_token(rows_path, found.headers[rows_path]) is not None
+            and all(map(names.is_hidden_segment, loads))
+            and all(path > rows_path for path in rows or ())  # so the store listed these later
+        )
         scan = await self._complete(folder, listing, found, loads, rows, rowless_max, is_by_rows)
-        if on_error == RAISE and scan.errors:
-            raise scan.errors[min(scan.errors)]
+        if on_error == RAISE and (errors := scan.errors):
+            raise errors[min(errors)]
         return scan
-
-    async def _rows(
-        self,
-        folder: str,
-        headers: Mapping[str, str | None],
-        seen: Mapping[str, Loaded | None],
-        rowless_max: int,
-    ) -> Mapping[str, Row] | None:
-        """The rows that count; None where so few headers were not seen before that rows spare nothing."""
-        spares_some = sum(loaded is None for loaded in seen.values()) > UNSEEN_MIN or not rowless_max
-        return await self.rows.load(folder, headers) if spares_some else None
 
     async def _complete(
         self,
@@ -277,7 +289,6 @@ class Listings:
         rowless_max: int,
         is_by_rows: bool,
     ) -> Scan:
-        contents, told = self.client.contents, rows or {}
         views: dict[str, Snapshot] = {}
         unreadable: dict[str, OSError] = {}
         dead = {}
@@ -291,18 +302,18 @@ class Listings:
                 views[path] = Snapshot(path, loaded.header, loaded.token)
             else:
                 dead[path] = loaded
-        live = {path: row for path, row in told.items() if row.live}
+        live = {path: row for path, row in rows.items() if row.live} if rows else {}
         for file in found.files:
             if file.path in views or file.path in unreadable or file.path in live:
                 continue
-            visible = await contents.is_visible_or_error(file, dead.get(file.path))
+            visible = await self.client.contents.is_visible_or_error(file, dead.get(file.path))
             if isinstance(visible, OSError):
                 unreadable[file.path] = visible
             elif visible:
                 views[file.path] = Snapshot(file.path, None, file.token, file)
         stays = not found.is_removed if self.backend.has_folders else not listing.entries
         if rows is not None and len(read) > rowless_max:
-            await self.rows.keep(folder, told.values(), read, rowless_max)
+            await self.rows.keep(folder, rows.values(), read, rowless_max)
         return Scan(
             folder,
             views,
@@ -331,13 +342,14 @@ class Listings:
         except (FileNotFoundError, NotADirectoryError):
             return [await self._info_of_file(path, on_error)]
         found = await self.infos_of(scan)
-        shown = scan.shown
-        for folder, is_alive in zip(shown, await self._alive(shown) if shown else (), strict=True):
-            if is_alive:
-                found.setdefault(folder, info_of_folder(folder))
+        if scan.folders:
+            shown = scan.shown
+            for folder, is_alive in zip(shown, await self._alive(shown), strict=True):
+                if is_alive:
+                    found.setdefault(folder, info_of_folder(folder))
         if not found and not scan.stays:
             return [await self._info_of_file(path, on_error)]
-        return [found[name] for name in sorted(found)]
+        return list(map(found.__getitem__, sorted(found)))
 
     async def _alive(self, folders: Iterable[str]) -> list[bool]:
         return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])

@@ -187,6 +187,8 @@ class ReadFile(io.BufferedIOBase):
         has started reads where it sought; Python's threads share one position, as with any file. Who reads without a
         seek goes on where the last call ended.
         """
+        if not self._sought:
+            return
         sought = self._sought.pop(_owner(), None)
         if sought is None:
             self._sought.clear()
