@@ -14,9 +14,9 @@ from rollingfs.backend.values import Buffer as Buffer
 from rollingfs.backend.values import FileInfo as FileInfo
 from rollingfs.backend.values import Link as Link
 from rollingfs.backend.values import Listing as Listing
+from rollingfs.backend.values import ListingPage as ListingPage
 from rollingfs.backend.values import Metadata as Metadata
 from rollingfs.backend.values import Over as Over
-from rollingfs.backend.values import Page as Page
 from rollingfs.backend.values import Part as Part
 from rollingfs.backend.values import PendingUpload as PendingUpload
 from rollingfs.backend.values import Upload as Upload
@@ -166,8 +166,8 @@ class Backend(abc.ABC):
             A file has this name.
         """
 
-    async def list_page(self, folder: str, place: str | None = None) -> Page:
-        """A part of `list`, from `Page.next_place` of the page before on, for callers that need not know all.
+    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
+        """A part of `list`, from `ListingPage.next_place` of the page before on, for callers that need not know all.
 
         The first page is short. All paths of a page sort before those of the next.
 
@@ -176,7 +176,7 @@ class Backend(abc.ABC):
         FileNotFoundError, NotADirectoryError
             As `list`; a store may raise the first where a file has this name.
         """
-        return Page((await self.list(folder)).entries, None)
+        return ListingPage((await self.list(folder)).entries, None)
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
         """Of `list`, files whose names begin so and go on, at most a page; maybe no error where there is no folder."""

@@ -19,7 +19,7 @@ PAUSE_FIRST_S = 0.1
 PAUSE_S_MAX = 5.0
 PAUSE_DOUBLINGS_MAX = 16
 TOLD_AFTER_S = 2.0
-"""A request that fails for so long is told of in the log."""
+"""A request that has failed for this long is mentioned in the log."""
 
 logger = logging.getLogger("rollingfs")
 

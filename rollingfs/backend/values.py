@@ -77,7 +77,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListingPage:
     """A part of a listing, sorted by path."""
 
     entries: tuple[FileInfo, ...]

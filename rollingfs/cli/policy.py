@@ -32,7 +32,7 @@ def policy(
         str | None, typer.Option(metavar="SIZE", help="Move chunks before this number of newest bytes.")
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Move chunks that are older.")] = None,
-    lag: Annotated[str | None, typer.Option(metavar="TIME", help="Keep the old files so long (4h).")] = None,
+    lag: Annotated[str | None, typer.Option(metavar="TIME", help="How long to keep the old files (4h).")] = None,
     no_offload: Annotated[bool, typer.Option("--no-offload", help="Remove the offload policy of this level.")] = False,
     max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="The largest chunk of the segment.")] = None,
     max_age: Annotated[

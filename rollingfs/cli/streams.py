@@ -115,7 +115,7 @@ def retain(
     ] = None,
     by_time: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="From now on keep bytes so long, like 7d; with --by-size, no more."),
+        typer.Option(metavar="TIME", help="How long to keep bytes from now on, like 7d; with --by-size, no more."),
     ] = None,
     max_: Annotated[
         str | None, typer.Option("--max", metavar="MAX", help="Keep what subscribers have not read up to MAX.")
@@ -123,7 +123,7 @@ def retain(
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The same, as bytes.")] = None,
     max_time: Annotated[str | None, typer.Option(metavar="TIME", help="The same, as a time.")] = None,
     min_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Keep the newest bytes in any case.")] = None,
-    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Keep bytes so long in any case.")] = None,
+    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Minimum time to keep bytes.")] = None,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Take a cut that often (30min).")] = None,
     align: Align = None,
     dry_run: Annotated[

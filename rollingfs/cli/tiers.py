@@ -21,7 +21,9 @@ from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
 commands = Commands("Tiers")
 
-Lag = Annotated[str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")]
+Lag = Annotated[
+    str, typer.Option(metavar="TIME", help="How long to keep old files, for readers that opened it before.")
+]
 Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks that end at or before this offset.")]
 
 
@@ -39,7 +41,7 @@ def offload(
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
     lag: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Keep the old files so long, for readers that opened it before (4h)."),
+        typer.Option(metavar="TIME", help="How long to keep the old files for readers that opened it before (4h)."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
     block: Annotated[str | None, typer.Option(metavar="SIZE", help="With --follow: bytes to move at once.")] = None,

@@ -35,7 +35,7 @@ def consolidate(
     session: Session,
     path: PathsOf,
     grace: Annotated[
-        str, typer.Option(metavar="TIME", help="Keep the old files so long for readers that opened it before.")
+        str, typer.Option(metavar="TIME", help="How long to keep the old files for readers that opened it before.")
     ] = "10min",
 ) -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.

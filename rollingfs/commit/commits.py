@@ -307,10 +307,10 @@ class Commits:
             await sleep(turns.claimed_pause_s)
             base, attempt.fresh = await attempt.load(), True
         for _ in range(LOOKS_MAX):
-            way_s = turns.way_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
-            if way_s is None or attempt.left_s() <= way_s:
+            turn_wait_s = turns.turn_wait_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
+            if turn_wait_s is None or attempt.left_s() <= turn_wait_s:
                 break
-            await sleep(way_s)
+            await sleep(turn_wait_s)
             began = time.monotonic()
             now = await attempt.load()
             turns.looked(base.header, now.header, time.monotonic() - began)

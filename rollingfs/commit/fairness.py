@@ -33,7 +33,7 @@ from dataclasses import replace
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format.drops import clear_drops
-from rollingfs.format.header import COMMITS_MAX, Drop, Header, Mark
+from rollingfs.format.header import COMMITS_MAX, Drop, Header, MergeOutcome
 from rollingfs.format.merging import settle
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
@@ -62,7 +62,7 @@ CROWD_VERSIONS = 64
 STALE_COMMITS = 0.5
 """A writer looks before it tries if the others have probably committed this often since it last did."""
 FIRST_AGE_S_MAX = 1.0
-"""A writer that has committed once believes a header of others for so long."""
+"""How long a writer that has committed once believes a header of others."""
 SLOTS_MAX = 1024
 """Maximum segments of which a client remembers the speed of commits, and the lines whose work is done: a deleted one
 may never see the commit that clears them. What is forgotten is done once more, by the next commit or collection.
@@ -185,7 +185,7 @@ class Turns:
             return FIRST_AGE_S_MAX
         return COMMITS_MAX / 2 / self._crowd_per_s if self._crowd_per_s else math.inf
 
-    def way_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
+    def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
         """A pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
 
         Parameters
@@ -260,7 +260,7 @@ class Slot:
         self.lock = lock
         self.turns = turns
         self.done_drops: set[Drop] = set()
-        self.settled: set[Mark] = set()
+        self.settled: set[MergeOutcome] = set()
 
     def cleared(self, base: Loaded) -> Loaded:
         """What was loaded, without the lines that the next commit leaves out: their work is done."""
@@ -304,7 +304,7 @@ class Slots:
             return slot
 
     def remember(
-        self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[Mark] = (), header: Header | None = None
+        self, path: str, *, drops: Iterable[Drop] = (), marks: Iterable[MergeOutcome] = (), header: Header | None = None
     ) -> None:
         """Let the next commit clear these lines, whose work is done.
 

@@ -19,11 +19,11 @@ from rollingfs.commit.fairness import Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.operation import Committed
-from rollingfs.commit.shadowing import delete_shadowed, let_pass
+from rollingfs.commit.shadowing import delete_shadowed, wait_for_new_date
 from rollingfs.commit.store import Store
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import Header, Mark, Merge, Phase
+from rollingfs.format.header import Header, Merge, MergeOutcome, Phase
 from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, parse_pin, pin_path
 
@@ -113,7 +113,7 @@ class Merges:
             took_place = found is not None and merging.has_merged(found, merge)
             if took_place or (found is not None and merging.has_aborted(found, merge.txn)):
                 return None
-            mark = Mark(merge.txn, names.relative(names.parent(target), source))
+            mark = MergeOutcome(merge.txn, names.relative(names.parent(target), source))
             if found is None:
                 # nothing is there that could carry the line: a rename's target, not made yet
                 found = Header(merge.target_segment, 1, phase=Phase.DELETED, created_ms=self.store.now_ms())
@@ -141,7 +141,7 @@ class Merges:
             if found is None or not is_merging(found, txn):
                 return None
             hints = await self.store.pages.hints(source, found.entries)
-            await let_pass(self.store, source, found.adopted, attempt.operation.deadline_s)
+            await wait_for_new_date(self.store, source, found.adopted, attempt.operation.deadline_s)
             return with_hints(merging.bury(found, txn), hints, self.store.now_ms())
 
         header = (await self._commit(source, step)).header
@@ -160,7 +160,7 @@ class Merges:
         await self.store.runtime.gather([*merges, *aborts], SOURCES_AT_ONCE_MAX)
         self._slots.remember(target, marks=[*header.merges, *header.aborts])
 
-    async def _settle(self, target: str, segment: str, mark: Mark, took_place: bool) -> None:
+    async def _settle(self, target: str, segment: str, mark: MergeOutcome, took_place: bool) -> None:
         """Bring the source of a line to what the line says, if its own mark names this target and incarnation.
 
         Otherwise the line is nobody's, and may go: the source has been resolved, another tool has moved the tree, or

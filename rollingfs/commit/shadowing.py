@@ -39,7 +39,7 @@ def names_file(header: Header, info: FileInfo) -> bool:
     return header.adopted is not None and header.adopted == shadow(info)
 
 
-async def let_pass(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> None:
+async def wait_for_new_date(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> None:
     """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
 
     Otherwise the tombstone would hide a file with the same bytes that comes after it in the same second.
@@ -54,7 +54,7 @@ async def let_pass(store: Store, path: str, adopted: Adopted | None, deadline_s:
 
 
 async def check_passes(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> float:
-    """How many seconds `let_pass` has to wait, for a caller that has sent nothing yet.
+    """How many seconds `wait_for_new_date` has to wait, for a caller that has sent nothing yet.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from rollingfs.format.header import (
     Commit,
     Entry,
     Header,
-    Mark,
+    MergeOutcome,
     Page,
 )
 from rollingfs.format.names import HEADER_SUFFIX, chunks_folder, find, parent
@@ -184,9 +184,9 @@ def _parse_commit(parts: Sequence[str]) -> Commit:
     return Commit(tokens.unquote(writer), *map(tokens.number, numbers))
 
 
-def _parse_mark(parts: Sequence[str]) -> Mark:
+def _parse_mark(parts: Sequence[str]) -> MergeOutcome:
     txn, source = tokens.exactly(parts, 2)
-    return Mark(tokens.uuid(txn), tokens.segment_path(source))
+    return MergeOutcome(tokens.uuid(txn), tokens.segment_path(source))
 
 
 def _word(name: str, parse: Callable[[str], Any]) -> Callable[[Sequence[str]], dict[str, Any]]:
@@ -340,7 +340,7 @@ def parse_file(data: bytes, name: str) -> tuple[Header | None, int]:
 
 
 def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Header, int]:
-    """`parse_file`, of a file of which the header and the room were known, for what was put behind it since."""
+    """`parse_file` for what was put behind a file since its header and room were parsed."""
     try:
         return _with_records(header, data, 0, room)
     except ValueError as error:

@@ -193,7 +193,7 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class MergeOutcome:
     """In a target: a transaction that took place (merged), or that never will (aborted)."""
 
     txn: str
@@ -240,8 +240,8 @@ class Header:
     """The incarnation from which renames have made this one; None if there was none. Offsets mean the same in both."""
     rewritten: int = 0
     """Bytes that consolidations have written anew since the incarnation began."""
-    merges: tuple[Mark, ...] = ()
-    aborts: tuple[Mark, ...] = ()
+    merges: tuple[MergeOutcome, ...] = ()
+    aborts: tuple[MergeOutcome, ...] = ()
     created_ms: int = 0
     modified_ms: int = 0
     unknown: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format import names, tokens
 from rollingfs.format.drops import is_own, led_to, with_hints
-from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Mark, Merge, Phase, Tier
+from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Merge, MergeOutcome, Phase, Tier
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
 
@@ -88,7 +88,7 @@ def renamed(
     source: Header,
     entries: Sequence[Entry],
     base: Header | None,
-    mark: Mark,
+    mark: MergeOutcome,
     incarnation: str,
     adopted: Adopted | None,
     now_ms: int,
@@ -139,7 +139,7 @@ def with_waiting(header: Header, target: str, sources: Iterable[tuple[str, Heade
     return with_hints(header, [names.relative(base, folder) + "/" for folder in sorted(folders)], now_ms)
 
 
-def check_marks(header: Header, more: Sequence[Mark]) -> None:
+def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
     """Refuse marks for which a header has no room beside those that it has.
 
     Raises
@@ -153,16 +153,16 @@ def check_marks(header: Header, more: Sequence[Mark]) -> None:
         raise MarksFullError("too many concats and renames that it takes part in are not finished")
 
 
-def _mark_bytes(mark: Mark) -> int:
+def _mark_bytes(mark: MergeOutcome) -> int:
     return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
 
 
-def with_merged(header: Header, marks: Sequence[Mark], modified_ms: int = 0) -> Header:
+def with_merged(header: Header, marks: Sequence[MergeOutcome], modified_ms: int = 0) -> Header:
     """In a target: these transactions took place, and the newest change of their sources has this time."""
     return replace(header, merges=header.merges + tuple(marks), modified_ms=max(header.modified_ms, modified_ms))
 
 
-def with_aborted(header: Header, mark: Mark) -> Header:
+def with_aborted(header: Header, mark: MergeOutcome) -> Header:
     """In a target: this transaction will never take place.
 
     Raises
@@ -183,7 +183,7 @@ def has_aborted(header: Header, txn: str) -> bool:
     return any(mark.txn == txn for mark in header.aborts)
 
 
-def settle(header: Header, marks: Iterable[Mark]) -> Header:
+def settle(header: Header, marks: Iterable[MergeOutcome]) -> Header:
     """Forget marks whose sources are not merging in their transactions any more."""
     gone = set(marks)
     return replace(

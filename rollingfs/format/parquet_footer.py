@@ -57,7 +57,7 @@ FOOTERS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JoinedFile:
     """A whole Parquet file, and its place in the joined file."""
 
     footer: bytes
@@ -158,7 +158,7 @@ def body_size(tail: bytes, size: int) -> tuple[int, int]:
     return size - TAIL_BYTES - length, size - TAIL_BYTES
 
 
-def join(parts: Sequence[Part]) -> bytes:
+def join(parts: Sequence[JoinedFile]) -> bytes:
     """The footer (without its length and the magic) of a file that holds all parts.
 
     Raises
@@ -302,7 +302,7 @@ def group_rows(footer: bytes) -> list[int]:
     return [group[_GROUP_ROWS][1] for group in _groups(_table(footer))]
 
 
-def widen(old: bytes, filler: Part, new: bytes) -> bytes:
+def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
     """The footer of a file that gets more columns.
 
     Parameters

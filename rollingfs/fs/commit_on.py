@@ -32,11 +32,11 @@ class CommitOn:
     flush: bool = False
     """A call of `flush` commits."""
     bytes_min: int | None = None
-    """So many bytes are written that are not committed."""
+    """Number of uncommitted bytes that makes a commit due."""
     lines_min: int | None = None
-    """So many ends of lines are written that are not committed."""
+    """Number of uncommitted line ends that makes a commit due."""
     seconds: float | None = None
-    """The oldest byte that is not committed is so old."""
+    """Age of the oldest uncommitted byte that makes a commit due."""
 
     def __post_init__(self) -> None:
         for name, value, least in (

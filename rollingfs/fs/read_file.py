@@ -357,7 +357,7 @@ class ReadFile(io.BufferedIOBase):
 
 
 def _owner() -> int:
-    """Who has the position of the calling thread: 0 for all threads of Python together, else the native thread."""
+    """The owner of the calling thread's position: 0 for all Python threads together, else the native thread."""
     thread = threading.current_thread()
     return threading.get_ident() if isinstance(thread, threading._DummyThread) else 0
 

@@ -190,7 +190,7 @@ async def concat(
     WholeFileError
         A source is a file of a format that does not join; nothing was joined.
     MalformedFooterError
-        With `as_format`: the target or a source is no Parquet, or they have different columns; nothing was joined.
+        With `as_format`: the target or a source is not Parquet, or they have different columns; nothing was joined.
     ValueError
         The target is among the sources, or a source comes twice.
     """

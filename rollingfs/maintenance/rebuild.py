@@ -32,10 +32,10 @@ from rollingfs.maintenance.rebuild_evidence import (
     AmbiguousRebuildError,
     By,
     File,
+    FileRange,
     Gap,
     Left,
     ListedPage,
-    Piece,
     gather,
 )
 from rollingfs.maintenance.rebuild_plan import (
@@ -251,7 +251,7 @@ class Rebuilder:
     async def _make(self, to: str, found: Plan) -> None:
         await self.store.abilities(to)
         uploads = Uploads(self.store.chunks, to)
-        stored: dict[Piece, Stored] = {}
+        stored: dict[FileRange, Stored] = {}
         calls = [partial(self._copied, to, piece, uploads, stored) for piece in found.pieces]
         try:
             await self.store.runtime.gather(calls, FILES_AT_ONCE_MAX)
@@ -271,7 +271,7 @@ class Rebuilder:
 
         await self.commits.commit(to, step, fresh=True, uploads=[uploads])
 
-    async def _copied(self, to: str, piece: Piece, uploads: Uploads, stored: dict[Piece, Stored]) -> None:
+    async def _copied(self, to: str, piece: FileRange, uploads: Uploads, stored: dict[FileRange, Stored]) -> None:
         began = Moment.now(self.store.clock)
         target = f"{names.chunks_folder(to)}/{names.new_chunk_name(piece.start)}"
         new = Stored(target, piece.length, None, piece.file.modified_ms, began)

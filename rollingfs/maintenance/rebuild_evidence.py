@@ -50,7 +50,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileRange:
     """A range of a file, at an offset of the segment."""
 
     start: int
@@ -116,7 +116,7 @@ LEFT_OUT = "it was to be left out"
 class Evidence:
     """Collects what says where files lie."""
 
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[FileRange] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
 
 
@@ -156,7 +156,7 @@ def gather(
             else:
                 listed.add(path)
                 incarnation = page.label.incarnation if page.label else None
-                found.pieces.append(Piece(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
+                found.pieces.append(FileRange(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
     found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
     found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
     later = _later(segment, files)
@@ -166,29 +166,29 @@ def gather(
     return found
 
 
-def _later(segment: str, files: Mapping[str, File]) -> dict[str, list[Piece]]:
+def _later(segment: str, files: Mapping[str, File]) -> dict[str, list[FileRange]]:
     """The pieces that metadata of later files place: each says what its incarnation held last when it was begun."""
-    found: dict[str, list[Piece]] = {}
+    found: dict[str, list[FileRange]] = {}
     for later in files.values():
         label = later.label
         if label is None or label.last is None or label.incarnation is None:
             continue
         file = files.get(names.locate(segment, label.last.file, label.last.tier))
         if file is not None and file.size == label.last.length:
-            piece = Piece(label.last.start, file.size, file, By.LATER, 0, label.incarnation)
+            piece = FileRange(label.last.start, file.size, file, By.LATER, 0, label.incarnation)
             if piece not in found.setdefault(file.path, []):
                 found[file.path].append(piece)
     return found
 
 
-def _by_itself(file: File, left: list[Left]) -> list[Piece]:
+def _by_itself(file: File, left: list[Left]) -> list[FileRange]:
     label = file.label
     start = label.offset if label is not None and label.offset is not None else _written_at(file.path)
     if start is None or not file.size:
         left.append(Left(file.path, NO_PLACE))
         return []
     incarnation = label.incarnation if label is not None else None
-    return [Piece(start, file.size, file, By.LABEL if incarnation else By.NAME, 0, incarnation)]
+    return [FileRange(start, file.size, file, By.LABEL if incarnation else By.NAME, 0, incarnation)]
 
 
 def _contradicts(label: Label | None, file: File) -> bool:

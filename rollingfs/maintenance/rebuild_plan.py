@@ -17,9 +17,9 @@ from rollingfs.maintenance.rebuild_evidence import (
     AmbiguousRebuildError,
     By,
     Evidence,
+    FileRange,
     Gap,
     Left,
-    Piece,
 )
 
 DOUBLES_SHOWN_MAX = 20
@@ -49,10 +49,10 @@ class Plan:
     """The chain, and the files outside it."""
 
     start: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FileRange, ...]
     gaps: tuple[Gap, ...] = ()
     left: tuple[Left, ...] = ()
-    rivals: Mapping[Piece, tuple[str, ...]] = field(default_factory=dict)
+    rivals: Mapping[FileRange, tuple[str, ...]] = field(default_factory=dict)
     """Of pieces that only an expectation places: the left files that may lie there as well."""
 
     @property
@@ -104,10 +104,10 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     """
     left = list(evidence.left)
     pieces = _of_incarnations(evidence.pieces, incarnations, left)
-    at: dict[int, list[Piece]] = {}
+    at: dict[int, list[FileRange]] = {}
     for piece in pieces:
         at.setdefault(piece.start, []).append(piece)
-    chain: list[Piece] = []
+    chain: list[FileRange] = []
     same: set[str] = set()
     end = start
     while here := at.get(end):
@@ -125,7 +125,7 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     return replace(found, rivals=_rivals(found, rest))
 
 
-def _rivals(found: Plan, rest: Sequence[Piece]) -> dict[Piece, tuple[str, ...]]:
+def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str, ...]]:
     """The left files that may lie where only an expectation places a piece.
 
     A file never lies before the offset that its writer expected, because a lost race moves it on.
@@ -155,11 +155,11 @@ def _rivals(found: Plan, rest: Sequence[Piece]) -> dict[Piece, tuple[str, ...]]:
     return rivals
 
 
-def _start_of(path: str, pieces: Sequence[Piece]) -> int | None:
+def _start_of(path: str, pieces: Sequence[FileRange]) -> int | None:
     return next((piece.start for piece in pieces if piece.file.path == path), None)
 
 
-def _gaps(end: int, rest: Iterable[Piece]) -> tuple[Gap, ...]:
+def _gaps(end: int, rest: Iterable[FileRange]) -> tuple[Gap, ...]:
     found = []
     for piece in sorted((piece for piece in rest if piece.end > end), key=lambda piece: piece.start):
         if piece.start > end:
@@ -168,7 +168,7 @@ def _gaps(end: int, rest: Iterable[Piece]) -> tuple[Gap, ...]:
     return tuple(found)
 
 
-def _of_incarnations(pieces: Iterable[Piece], wanted: Collection[str], left: list[Left]) -> list[Piece]:
+def _of_incarnations(pieces: Iterable[FileRange], wanted: Collection[str], left: list[Left]) -> list[FileRange]:
     several = list(pieces)
     known = sorted({piece.incarnation for piece in several if piece.incarnation})
     if not wanted and len(known) > 1:
@@ -183,7 +183,7 @@ def _of_incarnations(pieces: Iterable[Piece], wanted: Collection[str], left: lis
     return several
 
 
-def _only(here: Sequence[Piece], at: Mapping[int, Sequence[Piece]]) -> tuple[Piece, list[Piece]]:
+def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> tuple[FileRange, list[FileRange]]:
     """The piece that goes on, and those that have the same bytes.
 
     Raises
@@ -209,12 +209,12 @@ def _only(here: Sequence[Piece], at: Mapping[int, Sequence[Piece]]) -> tuple[Pie
     return first, tiling
 
 
-def _tiled(whole: Piece, at: Mapping[int, Sequence[Piece]]) -> list[Piece] | None:
+def _tiled(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[FileRange] | None:
     """The pieces that lie within a longer one, if by each way through them they have exactly its bytes; else None."""
     if not whole.is_whole:
         return None
     checksums: dict[int, int] = {whole.start: 0}
-    found: list[Piece] = []
+    found: list[FileRange] = []
     for position in range_of(whole, at):
         if position not in checksums:
             continue  # no way leads here
@@ -232,11 +232,11 @@ def _tiled(whole: Piece, at: Mapping[int, Sequence[Piece]]) -> list[Piece] | Non
     return found if checksums.get(whole.end) == whole.file.crc32c and _all_end(found, whole, at) else None
 
 
-def range_of(whole: Piece, at: Mapping[int, Sequence[Piece]]) -> list[int]:
+def range_of(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[int]:
     """The offsets within a piece at which others begin, in order."""
     return sorted(position for position in at if whole.start <= position < whole.end)
 
 
-def _all_end(found: Iterable[Piece], whole: Piece, at: Mapping[int, Sequence[Piece]]) -> bool:
+def _all_end(found: Iterable[FileRange], whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> bool:
     """Whether behind each piece another begins, up to the end of the whole one."""
     return all(piece.end == whole.end or piece.end in at for piece in found)

@@ -16,7 +16,7 @@ from rollingfs.format.parquet_footer import (
     SCHEMA_KEYS,
     TAIL_BYTES,
     Column,
-    Part,
+    JoinedFile,
     body_size,
     columns,
     ended,
@@ -29,7 +29,7 @@ from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.parquet.encoding import OutputBuffer, empty
 
 
-class Piece(Protocol):
+class RowsFile(Protocol):
     """Rows as a Parquet file, or what was staged of it."""
 
     @property
@@ -134,18 +134,18 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
             nulls = pa.table([pa.nulls(count, field.type) for field in fields], schema=fields)
             writer.write_table(nulls, row_group_size=count)
     filler = sink.drain()
-    return filler, widen(old, Part(footer_in(filler), at), new)
+    return filler, widen(old, JoinedFile(footer_in(filler), at), new)
 
 
 # -- growth ------------------------------------------------------------------------------------------------------------
 
 
-def growth(pieces: Sequence[Piece], old: bytes | None, size: int, schema: pa.Schema) -> list[Any]:
+def growth(pieces: Sequence[RowsFile], old: bytes | None, size: int, schema: pa.Schema) -> list[Any]:
     """The data that appends the rows of all pieces to a file of `size` bytes, whose footer is `old`."""
-    parts: list[Part] = []
+    parts: list[JoinedFile] = []
     at = size
     for piece in pieces:
-        parts.append(Part(piece.footer or b"", at))
+        parts.append(JoinedFile(piece.footer or b"", at))
         at += piece.size
     data: list[Any] = [piece.data for piece in pieces]
     if old is None:
@@ -155,7 +155,7 @@ def growth(pieces: Sequence[Piece], old: bytes | None, size: int, schema: pa.Sch
     if not parts:
         return []
     nulls, old = widened(old, parts[0].footer, schema, at)
-    return [*data, nulls, ended(join([Part(old, 0), *parts]))]
+    return [*data, nulls, ended(join([JoinedFile(old, 0), *parts]))]
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
 from rollingfs.parquet.encoding import Encoder, empty
-from rollingfs.parquet.files import Piece, of_file, refused
+from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write import parquet_footers
 
@@ -40,7 +40,7 @@ REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file above which an append leaves that to upkeep and `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
 LOST_MAX = 1024
-"""Maximum number of files of which it is remembered that they could not be rewritten."""
+"""Maximum number of files that are remembered because they could not be rewritten."""
 
 _lost: dict[str, int] = {}
 """Wasted bytes of the files that could not be rewritten; a next try waits for twice as many."""
@@ -175,14 +175,14 @@ def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
 
 
 def grown(
-    fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[Piece], schema: pa.Schema
+    fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[RowsFile], schema: pa.Schema
 ) -> list[Any]:
     """The data that appends Parquet files to a segment as it was seen; None if it is missing."""
     return _growth(path, view, pieces, None if view is None or not view.size else _footer_to_grow(fs, view), schema)
 
 
 def _growth(
-    path: str, view: Snapshot | None, pieces: Sequence[Piece], old: bytes | None, schema: pa.Schema
+    path: str, view: Snapshot | None, pieces: Sequence[RowsFile], old: bytes | None, schema: pa.Schema
 ) -> list[Any]:
     with of_file(path):
         return files.growth(pieces, old, 0 if view is None else view.size, schema)

@@ -184,7 +184,7 @@ class Following:
 async def events(following: Following, root: str) -> AsyncIterator[bytes]:
     """Records as server-sent events, until the segment is sealed; the id of an event is the offset behind it.
 
-    A record that is no UTF-8 text, or has a carriage return within, comes as an event ``base64``.
+    A record that is not UTF-8 text, or has a carriage return within, comes as an event ``base64``.
     """
     yield b"retry: 1000\n\n"
     while True:

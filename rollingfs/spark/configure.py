@@ -100,7 +100,7 @@ def configure(
         rollingfs is installed without its jar, or there is no Spark.
     ValueError
         A storage option has no counterpart in the S3 connector, the connector for this Hadoop is not known, or the
-        root of a tier is no URL.
+        root of a tier is not a URL.
     """
     known = {**_defaults(), **_options(builder)}
     _use_this_python(known)
@@ -137,13 +137,13 @@ def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]
     Raises
     ------
     ValueError
-        An alias cannot be one, or a root is no URL.
+        An alias cannot be one, or a root is not a URL.
     """
     found: dict[str, str] = {}
     for alias, given in tiers.items():
         root = given if isinstance(given, str) else str(given.get("root", ""))
         if "://" not in root:
-            raise ValueError(f"tier {alias!r}: root {root!r} is no URL, like s3://bucket/folder or file:///folder")
+            raise ValueError(f"tier {alias!r}: root {root!r} is not a URL, like s3://bucket/folder or file:///folder")
         found[f"spark.hadoop.fs.rolling.tier.{check_alias(alias)}.root"] = root
     return found
 

@@ -40,7 +40,7 @@ class RetentionPolicy:
         Seconds (or text like ``"7d"``), bytes (or text like ``"10GiB"``): bytes that are not older, and the newest
         bytes, stay in any case.
     keep_age, keep_bytes
-        What has been read goes once it is older, or once so many newer bytes lie behind it.
+        What has been read goes once it is older, or once this many newer bytes lie behind it.
     max_age, max_bytes
         The same, for what has not been read.
     every

@@ -87,7 +87,7 @@ class Concats:
         WholeFileError
             A source is a Parquet file, a zip, or of another such format.
         MalformedFooterError
-            With `as_parquet`: the target or a source is no Parquet, or they have different columns.
+            With `as_parquet`: the target or a source is not Parquet, or they have different columns.
         FileNotFoundError
             The target or a source is missing.
         SegmentNotSealedError

@@ -13,7 +13,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import dropped_files, finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.shadowing import delete_shadowed, let_pass, shadow
+from rollingfs.commit.shadowing import delete_shadowed, shadow, wait_for_new_date
 from rollingfs.errors import AppendOutcomeUnknown, UnknownTierError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import drop_all, is_due, with_hints
@@ -147,7 +147,7 @@ class Deletes:
             drops = drop_all(found, self.store.now_ms())
             hints = await self.store.pages.hints(path, found.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-            await let_pass(self.store, path, grave.adopted, attempt.operation.deadline_s)
+            await wait_for_new_date(self.store, path, grave.adopted, attempt.operation.deadline_s)
             return with_hints(grave, hints, self.store.now_ms())
 
         committed = await self.commits.commit(path, step, seen=seen)

@@ -345,7 +345,7 @@ class _Group:
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that did not take place or whose outcome is unknown.
 
-        A refusal because of others in the group is no outcome: it counted bytes and attributes that were not committed.
+        A refusal because of others in the group does not count: it rests on what was not committed.
         """
         refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
         waiting = set(self._refused_behind)

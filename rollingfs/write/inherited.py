@@ -18,7 +18,7 @@ from rollingfs.policy import RollingPolicy
 logger = logging.getLogger("rollingfs")
 
 BELIEVED_S = 60.0
-"""What a folder said counts for so long for new segments, without another look."""
+"""How long what a folder said counts for new segments, without another look."""
 FOLDERS_MAX = 4096
 """Maximum number of folders that a client remembers."""
 

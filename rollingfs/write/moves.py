@@ -27,7 +27,7 @@ from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.shadowing import check_passes, shadow
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
-from rollingfs.format.header import AGE_S_MAX, Header, Mark, Merge
+from rollingfs.format.header import AGE_S_MAX, Header, Merge, MergeOutcome
 from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.runtime.clock import Moment
@@ -62,9 +62,9 @@ class Source:
         return pin_path(names.chunks_folder(self.target), self.txn)
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> MergeOutcome:
         """The line that it gets in the target."""
-        return Mark(self.txn, names.relative(names.parent(self.target), self.path))
+        return MergeOutcome(self.txn, names.relative(names.parent(self.target), self.path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rollingfs.format.parquet_footer import (
     MAGIC,
     TAIL_BYTES,
-    Part,
+    JoinedFile,
     body_size,
     check_same,
     check_within,
@@ -110,7 +110,7 @@ async def one_footer(fetcher: Fetcher, files: Sequence[Snapshot]) -> bytes:
     MalformedFooterError
         A segment is not Parquet, or has other columns than the first; the message names it.
     """
-    parts: list[Part] = []
+    parts: list[JoinedFile] = []
     at = 0
     views = [view for view in files if view.size]
     ends = await fetcher.read_many([(view, _near(view), view.length) for view in views])
@@ -118,7 +118,7 @@ async def one_footer(fetcher: Fetcher, files: Sequence[Snapshot]) -> bytes:
         if isinstance(last, Exception):
             raise last
         with _refused(view.path):
-            parts.append(Part(await _cut_out(fetcher, view, last, _near(view)), at))
+            parts.append(JoinedFile(await _cut_out(fetcher, view, last, _near(view)), at))
             with understood():
                 check_same(columns(parts[0].footer), columns(parts[-1].footer))
         at += view.size

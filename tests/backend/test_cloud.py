@@ -25,7 +25,7 @@ from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.azure import bucket as azure_bucket
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Found
+from rollingfs.backend.objects.bucket import StoredFile
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects
@@ -237,7 +237,7 @@ def test_a_copy_waits_until_it_is_whole(
         if key == "target":
             looks.append(found.size)
             if len(looks) < 3:  # as Azure shows a file while it copies
-                return Found(key, 0, found.modified, found.token)
+                return StoredFile(key, 0, found.modified, found.token)
         return found
 
     monkeypatch.setattr(azure_bucket.AzureContainer, "head", head)
@@ -256,7 +256,7 @@ def test_a_copy_that_never_ends_is_removed(
 
     async def head(self: Any, key: str) -> Any:
         found = await real(self, key)
-        return Found(key, 0, found.modified, found.token) if key == "target" else found
+        return StoredFile(key, 0, found.modified, found.token) if key == "target" else found
 
     with monkeypatch.context() as patch:
         patch.setattr(azure_bucket.AzureContainer, "head", head)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rollingfs.backend.contract import Backend, Page
+from rollingfs.backend.contract import Backend, ListingPage
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
@@ -32,14 +32,14 @@ class Paged(BackendWrapper):
         self.keys_max = keys_max
         self.pages = 0
 
-    async def list_page(self, folder: str, place: str | None = None) -> Page:
+    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
         self.pages += 1
         entries = (await self.inner.list(folder)).entries
         in_order = sorted(entries, key=lambda entry: entry.path + "/" * entry.is_folder)
         start = int(place or 0)
         end = start + self.keys_max
         page = sorted(in_order[start:end], key=lambda entry: entry.path)
-        return Page(tuple(page), str(end) if end < len(in_order) else None)
+        return ListingPage(tuple(page), str(end) if end < len(in_order) else None)
 
 
 def _put(backend: MemoryBackend, path: str, state: str) -> None:

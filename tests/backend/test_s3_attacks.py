@@ -284,7 +284,7 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
     plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
     fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
     for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
-        with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is no JSON"):
+        with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is not JSON"):
             attempt("bucket/log")
 
 

@@ -58,7 +58,7 @@ class World:
         is_role = lambda role: lambda others, header: self.roles.get(others.turns.writer) == role  # noqa: E731
         monkeypatch.setattr(share, "LOSSES_MAX", 1)
         monkeypatch.setattr(Share, "_is_recent", lambda share, base: base.header is not None)
-        monkeypatch.setattr(Turns, "way_s", lambda *args, **options: None)
+        monkeypatch.setattr(Turns, "turn_wait_s", lambda *args, **options: None)
         monkeypatch.setattr(Others, "are_carrying", is_role("asks"))
         monkeypatch.setattr(Others, "leads", is_role("carries"))
         monkeypatch.setattr(Others, "must_list", False)

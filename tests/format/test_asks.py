@@ -20,8 +20,8 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Header,
-    Mark,
     Merge,
+    MergeOutcome,
     Phase,
 )
 from rollingfs.format.transitions import stamp
@@ -138,7 +138,7 @@ def test_one_commit_carries_as_many_asks_as_a_header_has_lines_for():
 
 
 def test_beside_marks_and_for_writers_with_long_names_a_commit_carries_fewer():
-    marked = dataclasses.replace(BASE, merges=(Mark(OTHER, "source"),))
+    marked = dataclasses.replace(BASE, merges=(MergeOutcome(OTHER, "source"),))
     assert 50 < len(asks.select(marked, asked(200), "b")) < 120
     long = [dataclasses.replace(ask, writer=f"{index:03}" + " " * 900) for index, ask in enumerate(asked(100))]
     chosen = asks.select(BASE, [*long, *asked(20)], "b")

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import OFFSET_MAX, TAIL_BYTES_MAX, TEXT_BYTES_MAX, Chunk, Commit, Drop, Header, Mark, Tier
+from rollingfs.format.header import (
+    OFFSET_MAX,
+    TAIL_BYTES_MAX,
+    TEXT_BYTES_MAX,
+    Chunk,
+    Commit,
+    Drop,
+    Header,
+    MergeOutcome,
+    Tier,
+)
 from rollingfs.format.tokens import seal_text
 from tests.support.examples import examples
 from tests.support.strategies import headers
@@ -321,7 +331,7 @@ OVER_A_LIMIT = {
     "4097 bytes of attributes": dataclasses.replace(EMPTY, attrs={"k": "v" * 4096}),
     "321 commit lines": dataclasses.replace(EMPTY, commits=tuple(Commit(f"w{index}", 1, 1) for index in range(321))),
     "129 merge marks": dataclasses.replace(
-        EMPTY, merges=(Mark(SEGMENT, "s"),) * 100, aborts=(Mark(SEGMENT, "s"),) * 29
+        EMPTY, merges=(MergeOutcome(SEGMENT, "s"),) * 100, aborts=(MergeOutcome(SEGMENT, "s"),) * 29
     ),
 }
 
@@ -345,7 +355,7 @@ def test_at_every_limit_at_once_a_header_is_written_and_read():
         drops=tuple(Drop(f"{index:020d}-0123456789ab", 1) for index in range(128)),
         attrs={f"{index:032d}": "v" * 32 for index in range(64)},
         commits=tuple(Commit(uuid.UUID(int=index).hex, 1, 1) for index in range(64)),
-        merges=(Mark(SEGMENT, "s"),) * 128,
+        merges=(MergeOutcome(SEGMENT, "s"),) * 128,
     )
     assert parse_header(format_header(header), "x") == header
 

@@ -21,8 +21,8 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Header,
-    Mark,
     Merge,
+    MergeOutcome,
     Page,
     Phase,
     Tier,
@@ -164,8 +164,8 @@ HEADERS: dict[str, Header] = {
     "marks": Header(
         SEGMENT,
         9,
-        merges=(Mark(TXN, "../2026/01"), Mark(TXN, "02 feb")),
-        aborts=(Mark(TXN_2, "$strange\tname"),),
+        merges=(MergeOutcome(TXN, "../2026/01"), MergeOutcome(TXN, "02 feb")),
+        aborts=(MergeOutcome(TXN_2, "$strange\tname"),),
     ),
     "adopted-and-renamed": Header(
         SEGMENT, 3, adopted=Adopted("token", AT_MS), origin=Origin(SEGMENT, AT_MS), root=OTHER, tail=b"t", tail_at_ms=1

@@ -19,7 +19,7 @@ from rollingfs.errors import (
 from rollingfs.format import invariants, merging, names, placement, transitions
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.drops import clear_drops, drop_all, merge_drops
-from rollingfs.format.header import COMMITS_MAX, Chunk, Commit, Drop, Header, Mark, Merge, Page, Phase
+from rollingfs.format.header import COMMITS_MAX, Chunk, Commit, Drop, Header, Merge, MergeOutcome, Page, Phase
 from rollingfs.format.placement import Spill
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
@@ -120,7 +120,7 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
     for mark in marks:
         header = merging.settle(header, [mark])
         assert mark not in [*header.merges, *header.aborts]
-    assert merging.settle(header, [Mark(TXN, "of another")]) == header
+    assert merging.settle(header, [MergeOutcome(TXN, "of another")]) == header
     grave = transitions.tombstone(header)
     assert grave.deleted
     invariants.check(grave)

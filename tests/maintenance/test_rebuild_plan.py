@@ -23,10 +23,10 @@ from rollingfs.maintenance.rebuild_evidence import (
     By,
     Evidence,
     File,
+    FileRange,
     Gap,
     Left,
     ListedPage,
-    Piece,
     gather,
 )
 from rollingfs.maintenance.rebuild_plan import (
@@ -43,8 +43,8 @@ S = "/stream/a"
 X, Y = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", "c0ffee00-0000-4000-8000-000000000001"
 
 
-def piece(start: int, data: bytes, name: str = "", by: By = By.NAME) -> Piece:
-    return Piece(start, len(data), File(name or f"{start}-{data.hex()}", len(data), crc32c(data), 0), by)
+def piece(start: int, data: bytes, name: str = "", by: By = By.NAME) -> FileRange:
+    return FileRange(start, len(data), File(name or f"{start}-{data.hex()}", len(data), crc32c(data), 0), by)
 
 
 # -- one chain or none, compared with all chains of small worlds -------------------------------------------------
@@ -130,7 +130,7 @@ def test_doubles_with_other_bytes_are_refused_with_both_names(other):
 
 def test_the_same_bytes_as_only_a_part_of_a_file_prove_nothing():
     whole = piece(0, b"onetwo", "whole")
-    part = Piece(0, 3, File("part", 10, 1, 0), By.PAGE, 2)
+    part = FileRange(0, 3, File("part", 10, 1, 0), By.PAGE, 2)
     with pytest.raises(AmbiguousRebuildError):
         plan(Evidence([whole, part]), 0)
 
@@ -148,7 +148,7 @@ def test_nothing_at_the_start_is_an_empty_plan():
 
 
 def test_several_incarnations_are_refused_unless_one_is_named():
-    one, two = (Piece(start, 1, File(f"{start}", 1, 0, 0), By.LABEL, 0, who) for start, who in ((0, X), (1, Y)))
+    one, two = (FileRange(start, 1, File(f"{start}", 1, 0, 0), By.LABEL, 0, who) for start, who in ((0, X), (1, Y)))
     with pytest.raises(AmbiguousRebuildError, match=f"{X}, {Y}"):
         plan(Evidence([one, two]), 0)
     found = plan(Evidence([one, two]), 0, [X])
@@ -179,7 +179,7 @@ def listed(*files: File, label: Label | None = None) -> ListedPage:
 def test_a_name_says_where_a_chunk_lies_and_a_staged_one_has_no_place():
     named, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
     found = evidence(named, staged)
-    assert found.pieces == [Piece(7, 3, named, By.NAME)]
+    assert found.pieces == [FileRange(7, 3, named, By.NAME)]
     assert found.left == [Left(staged.path, NO_PLACE)]
 
 
@@ -215,7 +215,7 @@ def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
 
 def test_metadata_say_of_which_incarnation_a_chunk_is():
     labelled = chunk_file(b"one", 7, Label(X, 7, crc32c(b"one")))
-    assert evidence(labelled).pieces == [Piece(7, 3, labelled, By.LABEL, 0, X)]
+    assert evidence(labelled).pieces == [FileRange(7, 3, labelled, By.LABEL, 0, X)]
 
 
 @pytest.mark.parametrize(

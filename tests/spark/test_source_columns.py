@@ -41,9 +41,9 @@ def grown(data: bytes, *batches: pa.RecordBatch, schema: pa.Schema | None = None
         encoder = encoding.Encoder(iter([rows.conform(batch, schema)]))
         at, whole = len(whole), whole + b"".join(encoder)
         assert encoder.footer is not None
-        parts.append(footer.Part(encoder.footer, at))
+        parts.append(footer.JoinedFile(encoder.footer, at))
     nulls, old = files.widened(footer_of(data), parts[0].footer, schema, len(whole))
-    return whole + nulls + footer.ended(footer.join([footer.Part(old, 0), *parts]))
+    return whole + nulls + footer.ended(footer.join([footer.JoinedFile(old, 0), *parts]))
 
 
 def rows_of(data: bytes) -> list[dict[str, Any]]:
@@ -237,4 +237,4 @@ def test_parts_whose_columns_were_not_taken_over_are_refused_by_the_column_that_
     with pytest.raises(
         footer.MalformedFooterError, match="not those of the file: they have 's' where the file has 'n'"
     ):
-        footer.ended(footer.join([footer.Part(footer_of(one), 0), footer.Part(footer_of(other), len(one))]))
+        footer.ended(footer.join([footer.JoinedFile(footer_of(one), 0), footer.JoinedFile(footer_of(other), len(one))]))

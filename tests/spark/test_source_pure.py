@@ -337,7 +337,7 @@ def test_rows_become_one_stream_and_none_become_nothing():
 def joined(whole: list[bytes]) -> bytes:
     parts, shift = [], 0
     for data in whole:
-        parts.append(footer.Part(files.footer_in(data), shift))
+        parts.append(footer.JoinedFile(files.footer_in(data), shift))
         shift += len(data)
     return b"".join(whole) + footer.ended(footer.join(parts))
 
@@ -356,7 +356,7 @@ def test_every_offset_of_a_row_group_moves_with_it():
     data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
     raw = files.footer_in(data)
     shift = len(data)
-    table = thrift.Decoder(footer.join([footer.Part(raw, 0), footer.Part(raw, shift)])).struct()
+    table = thrift.Decoder(footer.join([footer.JoinedFile(raw, 0), footer.JoinedFile(raw, shift)])).struct()
     one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
     assert {4, 6} <= one.keys()
     assert {4, 5, 6, 7}.isdisjoint(two), "the offsets in a page index are those of the old file"

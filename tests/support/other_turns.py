@@ -10,7 +10,7 @@ from rollingfs.runtime.concurrency import backoff_s
 class NoTurns(Turns):
     """Plain compare-and-swap: after a lost race a random pause that grows, then another try."""
 
-    def way_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
+    def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
         return None
 
     def pause_s(self, header: Header | None, losses: int) -> float:

@@ -17,8 +17,8 @@ from rollingfs.format.header import (
     Drop,
     Entry,
     Header,
-    Mark,
     Merge,
+    MergeOutcome,
     Page,
     Phase,
     Tier,
@@ -170,8 +170,8 @@ def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
 
 
 @st.composite
-def marks(draw: st.DrawFn) -> tuple[Mark, ...]:
-    return tuple(Mark(draw(UUIDS), draw(RELATIVE)) for _ in range(draw(st.integers(0, 2))))
+def marks(draw: st.DrawFn) -> tuple[MergeOutcome, ...]:
+    return tuple(MergeOutcome(draw(UUIDS), draw(RELATIVE)) for _ in range(draw(st.integers(0, 2))))
 
 
 @st.composite

@@ -21,7 +21,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, RollingError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Mark, Merge, Phase
+from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
 from rollingfs.runtime.clock import Moment
@@ -86,7 +86,7 @@ def mark(target: str, incarnation: str = OTHER) -> Callable[[Store], None]:
 
 def lines(source: str, *, aborted: bool) -> Callable[[Store], None]:
     """A target that says a move took place, or never will."""
-    marks = (Mark(TXN, source),)
+    marks = (MergeOutcome(TXN, source),)
     return lambda store: store.header("s", aborts=marks) if aborted else store.header("s", merges=marks)
 
 
@@ -219,7 +219,7 @@ def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there() ->
     folder = names.chunks_folder(target)
     store.put(pin_path(folder, TXN), format_pin(Pin(TXN, source, target), folder))
     store.fs.append(source, b"more")
-    assert drive(store.fs._client.headers.load(target)).header.aborts == (Mark(TXN, "../mallory/s"),)
+    assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
 
 
 def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above_it() -> None:

@@ -22,7 +22,7 @@ from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import Header, Mark, Phase
+from rollingfs.format.header import Header, MergeOutcome, Phase
 from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
@@ -352,7 +352,7 @@ def test_a_create_that_comes_second_is_refused_for_certain_and_goes_on(fs, tmp_p
 @pytest.mark.parametrize("line", ["merges", "aborts"])
 def test_a_tombstone_that_decides_a_move_is_not_removed(tmp_path, line):
     client, path = Client(LocalBackend(), RollingPolicy()), f"{tmp_path}/s"
-    mark = Mark(str(uuid.uuid4()), "other")
+    mark = MergeOutcome(str(uuid.uuid4()), "other")
     header = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, **{line: (mark,)})
     drive(client.store.backend.create(names.header_path(path), format_header(header)))
     drive(remove_grave(client.store, path, drive(client.store.headers.load(path))))

@@ -13,7 +13,7 @@ import select
 from typing import Any
 
 BELLS_FREE_MAX = 4
-"""A process keeps so many bells for its next waits: the system takes some 8 ms to close one."""
+"""Bells that a process keeps for its next waits: the system takes some 8 ms to close one."""
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _EVENTS = 0x8 | 0x10 | 0x800
 """A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
@@ -62,7 +62,7 @@ class Bell:
             self.wait(0)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it rings, at most so long; whether it rang. The system frees a dead process's locks just after."""
+        """Wait until it rings, or the time is over; whether it rang. A dead process's locks are freed just after."""
         has_rung = bool(self._notes.poll(seconds * 1000))
         if has_rung:
             os.read(self._descriptor, _NOTES_BYTES)

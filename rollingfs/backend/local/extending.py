@@ -73,7 +73,7 @@ def _statfs() -> Any:
 
 
 def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
-    """The token of a file of which this is the content, whole or all that a reader may read of it."""
+    """The token of a file with this content, which is whole or all that a reader may read of it."""
     data = bytes(content)
     if path.endswith(names.HEADER_SUFFIX) and (mark := records.mark_of(lambda start, end: data[start:end], len(data))):
         return _token(status, mark)
@@ -160,7 +160,7 @@ def name_of(descriptor: int, path: str) -> str:
 
 
 def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
-    """Put a new file with this content in the place of a header that is locked; its token."""
+    """Replace a locked header by a new file with this content; returns the token."""
     temporary = names.temporary_path(path)
     with disk.new_file(temporary, sync, PRIVATE_MODE) as descriptor:
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:

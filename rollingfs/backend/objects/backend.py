@@ -16,14 +16,14 @@ from rollingfs.backend.contract import (
     Buffer,
     FileInfo,
     Listing,
+    ListingPage,
     Metadata,
     Over,
-    Page,
     Part,
     PendingUpload,
     Upload,
 )
-from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Service
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Service, StoredFile
 from rollingfs.backend.objects.errors import Refusal, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN, PART_BYTES, ObjectUpload, finished, put
 from rollingfs.format import names
@@ -156,14 +156,14 @@ class ObjectBackend(Backend):
             raise refusals.no_folder(folder)
         return Listing(_sorted(entries), listed.now)
 
-    async def list_page(self, folder: str, place: str | None = None) -> Page:
+    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
         """One listing, the first with few keys; of the buckets, at the top."""
         if not folder:
-            return Page((await self._buckets()).entries, None)
+            return ListingPage((await self._buckets()).entries, None)
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
         if place is None and self._folder(folder)[1] and not _has_any(listed):
             raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
-        return Page(_sorted(self._entries(folder, listed)), listed.next_place)
+        return ListingPage(_sorted(self._entries(folder, listed)), listed.next_place)
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
         """One listing."""
@@ -388,7 +388,7 @@ def _blob(answer: Answer) -> Blob:
     return Blob(bytes(answer.data), answer.token, answer.modified)
 
 
-def _info(path: str, found: Found) -> FileInfo:
+def _info(path: str, found: StoredFile) -> FileInfo:
     return FileInfo(path, found.size, found.modified, found.token)
 
 

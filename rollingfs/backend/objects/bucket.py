@@ -26,7 +26,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredFile:
     """A file as the store describes it."""
 
     key: str
@@ -40,7 +40,7 @@ class Found:
 class Listed:
     """A page of a folder."""
 
-    files: Sequence[Found]
+    files: Sequence[StoredFile]
     """The empty file of the folder's own name may be among them, by which tools show a folder."""
     folders: Sequence[str] = ()
     """Their keys, without the slash at the end."""
@@ -108,7 +108,7 @@ class Bucket(abc.ABC):
         """Write a whole file, over what may be there unless `over` says more; return its token."""
 
     @abc.abstractmethod
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> StoredFile:
         """What the store knows of a file."""
 
     @abc.abstractmethod

@@ -160,4 +160,4 @@ class Boundaries:
 
 
 def _replaced(view: Snapshot, point: Point, option: str) -> str:
-    return f"{view.path}: another segment has this name now than the one of which option {option} names {point.offset}"
+    return f"{view.path}: option {option} names offset {point.offset} of another segment, which had this name before"

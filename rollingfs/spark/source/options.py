@@ -234,7 +234,7 @@ def parse_storage_options(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON object. The message does not show the text, which may hold secrets.
+        It is not a JSON object. The message does not show the text, which may hold secrets.
     """
     return _json_object("storage_options", '{"anon": true}', text)
 

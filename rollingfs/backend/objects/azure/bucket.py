@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import obstore
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Parts
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.ending import check_usable
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, found_of
@@ -72,7 +72,7 @@ class AzureContainer(Bucket):
     ) -> str:
         return await self._objects.put(key, data, over, _attributes(metadata))
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> StoredFile:
         return found_of(await self._ask(lambda store: obstore.head_async(store, key)))
 
     async def metadata(self, key: str) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Parts
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
 from rollingfs.backend.objects.errors import Refusal, retrying, token_of
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.format.sizes import read_bytes_max
@@ -81,7 +81,7 @@ class GoogleBucket(Bucket):
             raise
         return _token(reply.value)
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> StoredFile:
         return _found((await self._requests.send("GET", self._file(key), fields=FIELDS)).value)
 
     async def metadata(self, key: str) -> Mapping[str, str]:
@@ -249,6 +249,6 @@ def _token(described: dict[str, Any]) -> str:
     return str(described["generation"])
 
 
-def _found(described: dict[str, Any]) -> Found:
+def _found(described: dict[str, Any]) -> StoredFile:
     modified = datetime.fromisoformat(described["updated"]).timestamp()
-    return Found(described["name"], int(described["size"]), modified, _token(described))
+    return StoredFile(described["name"], int(described["size"]), modified, _token(described))

@@ -25,7 +25,7 @@ from rollingfs.runtime import ending
 T = TypeVar("T")
 
 WAIT_S_MAX = 1.0
-"""The end of the process waits so long for requests under way, and as long again after it has cancelled them."""
+"""How long the end of the process waits for requests under way, and once more after it has cancelled them."""
 WAIT_STEP_S = 0.001
 
 _held: set[weakref.ref[Awaitable[object]]] = set()

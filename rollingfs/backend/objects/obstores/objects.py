@@ -12,7 +12,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Found
+from rollingfs.backend.objects.bucket import Answer, StoredFile
 from rollingfs.backend.objects.errors import Refusal, token_of
 from rollingfs.backend.objects.obstores import answers, requests
 from rollingfs.backend.objects.obstores.ending import check_usable, is_over, watched
@@ -43,7 +43,7 @@ class Objects(Protocol):
     async def put(
         self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
     ) -> str: ...
-    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
         """At most a page of the files directly in a folder whose names begin so."""
 
 
@@ -174,7 +174,7 @@ class ObstoreObjects:
         await self._proof.check(hashed, token, data, partial(self.get, key))
         return token
 
-    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
         """The files in a folder whose names begin so, in one request.
 
         obstore asks for whole folders only. But it asks for the keys after `folder` and `begin`, and those that begin
@@ -200,8 +200,8 @@ class ObstoreObjects:
         return answers.from_obstore(error)
 
 
-def found_of(meta: Any) -> Found:
+def found_of(meta: Any) -> StoredFile:
     """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
     token = token_of(meta["e_tag"])
     quoted = token if '"' in token else f'"{token}"'
-    return Found(meta["path"], meta["size"], meta["last_modified"].timestamp(), quoted)
+    return StoredFile(meta["path"], meta["size"], meta["last_modified"].timestamp(), quoted)

@@ -15,7 +15,7 @@ from botocore import exceptions as said
 from botocore.parsers import ResponseParserError
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Found
+from rollingfs.backend.objects.bucket import Answer, StoredFile
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.format.sizes import read_bytes_max
 
@@ -47,7 +47,7 @@ def errors_of_botocore() -> Iterator[None]:
     except OSError as error:
         raise LastingError(f"the request could not be made: {error}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:  # S3 itself speaks XML
-        why = f"what credential_process, or another source of credentials, printed is no JSON ({error})"
+        why = f"what credential_process, or another source of credentials, printed is not JSON ({error})"
         raise LastingError(f"the request could not be made: {why}") from error
 
 
@@ -122,15 +122,15 @@ class BotocoreObjects:
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
         return token_of(answer.get("ETag"))
 
-    async def beginning(self, folder: str, begin: str) -> Sequence[Found]:
+    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
         """As `Objects.beginning`."""
         answer = await self._call("list_objects_v2", Bucket=self._bucket, Prefix=folder + begin, Delimiter="/")
         return list(map(found_of, answer.get("Contents", [])))
 
 
-def found_of(entry: Mapping[str, Any]) -> Found:
+def found_of(entry: Mapping[str, Any]) -> StoredFile:
     """A file as a listing of S3 describes it."""
-    return Found(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+    return StoredFile(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
 
 
 async def _read_up_to(body: Any, limit: int) -> bytes:

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.objects.bucket import Answer, Bucket, Found, Listed, Parts
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
 from rollingfs.backend.objects.errors import (
     ERRORS,
     TRANSIENT_CODES,
@@ -114,7 +114,7 @@ class S3Bucket(Bucket):
         region: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get(REGION_HEADER)
         return region
 
-    async def head(self, key: str) -> Found:
+    async def head(self, key: str) -> StoredFile:
         answer = await self._ask("head_object", Key=key)
         return found_of({**answer, "Key": key, "Size": answer["ContentLength"]})
 
@@ -190,11 +190,11 @@ class S3Bucket(Bucket):
             _date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
         )
 
-    async def _beginning(self, prefix: str, begin: str) -> Sequence[Found]:
+    async def _beginning(self, prefix: str, begin: str) -> Sequence[StoredFile]:
         async with asyncio.timeout(self._account.answer_s_max):
             way = self.way or await self.find_way()
             try:
-                found: Sequence[Found] = await way.beginning(prefix, begin)
+                found: Sequence[StoredFile] = await way.beginning(prefix, begin)
             except ERRORS as error:
                 found = await (await self._other_way(way, error)).beginning(prefix, begin)
         return found
