@@ -48,8 +48,10 @@ def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
     )
     if len(_texts) >= TEXTS_KEPT_MAX:
         _texts.clear()
-    _texts[id(entries)] = entries, text, line_codec.TIER_FIELD in text
-    return text, line_codec.TIER_FIELD in text
+    # a file's own name may begin so, as that of a partition does
+    names_tier = line_codec.TIER_FIELD in text and any(isinstance(one, Chunk) and one.tier for one in entries)
+    _texts[id(entries)] = entries, text, names_tier
+    return text, names_tier
 
 
 PLAIN_LINES_BYTES_MAX = 2048

@@ -9,7 +9,7 @@ from typing import overload
 
 from rollingfs.format import line_codec, tokens
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import LARGE_PAGE_CHUNKS, Chunk, Page
+from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Page
 
 PAGE_FORMAT = "rollingfs-index 1"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -102,7 +102,7 @@ def _check_ranges(ranges: Sequence[tuple[str, str]], page: Page | None) -> None:
         raise tokens.Malformed("it does not have as many chunks as the header says, or more than a page may have")
     starts = [int(start) for start, _ in ranges]
     ends = list(accumulate(int(length) for _, length in ranges))
-    if starts[0] != 0 or (page and ends[-1] < page.offset + page.length):
+    if starts[0] != 0 or ends[-1] > OFFSET_MAX or (page and ends[-1] < page.offset + page.length):
         raise tokens.Malformed("its chunks do not cover the range that the header says")
     if starts[1:] != ends[:-1]:
         raise tokens.Malformed("its chunks leave a gap or overlap")

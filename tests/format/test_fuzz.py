@@ -1,136 +1,59 @@
-"""Mutants of every kind of file: a parser takes them or raises our error, in bounded time and memory."""
+"""Mutants of every kind of file: a parser takes them or raises its error, in bounded time and memory."""
 
 from __future__ import annotations
 
 import json
-import random
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from rollingfs.errors import CorruptHeaderError, CorruptLedgerError
-from rollingfs.format.asks import ASK_BYTES_MAX, Ask, format_ask, parse_ask
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.codec import parse_header
-from rollingfs.format.header import Chunk
+from rollingfs.format.header import OFFSET_MAX, Chunk
 from rollingfs.format.index_codec import PAGE_BYTES_MAX, format_page, parse_page
-from rollingfs.format.listing_codec import Row, format_rows, parse_rows
-from rollingfs.format.pin_codec import Pin, format_pin, parse_pin
+from rollingfs.format.listing_codec import parse_rows
 from rollingfs.format.tokens import seal_text
 from rollingfs.stream.ledger_codec import parse_ledger
+from tests.support.examples import MANY
+from tests.support.mutants import BYTES_MAX, CHUNKS, KINDS, LEDGER, UUID, try_many
 
-HEADERS = sorted((Path(__file__).parents[1] / "fixtures" / "headers").rglob("*.header")) or sorted(
-    path for path in (Path(__file__).parents[1] / "fixtures" / "headers").rglob("*") if path.is_file()
-)
-UUID = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
-WORDS = [b"", b"0", b"-1", b"9223372036854775807", b"9223372036854775808", b"%00", b"%", b"../../..", b"../x$chunks/y",
-         b"a$header", b"merging", b"deleted", b"at=9999-12-31T23:59:59.999Z", b"at=0000-00-00T00:00:00.000Z",
-         b"crc32c=", UUID.encode(), b"\xff", b"\x00", b"tier=cold", b"Page", b"Drop", b"./"]  # fmt: skip
-VALUES = [None, True, -1, 2**70, 1e999, float("nan"), "", "../x", "a\0b", "\ud800", [], {}, [[]], {"at": 1}, "9" * 50]
 MUTANTS = 400
-BYTES_MAX = 64 * 1024 * 1024
-
-CUT = {"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}
-LEDGER = {
-    "rollingfs-stream": 1,
-    "retention": {"min_bytes": 1, "max_bytes": 5, "every": 600, "align": "x"},
-    "offload": {"tier": "cold", "after_age": 5.0},
-    "trim": {"done": False, "goals": {"p": [9, UUID]}},
-    "subscribers": {
-        "b": [
-            1.0,
-            json.dumps({"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}),
-        ]
-    },
-    "segments": [["p", UUID], ["q", None]],
-    "cuts": [[1.0, 1, 0, 900, 1, 4], [2.0, 2, 1, -1]],
-}
+MUTANTS_OF_CI = 100_000
+MUTANTS_OF_NIGHTLY = 1_000_000
+RUN_S_MAX = 7200
+"""Far more than a run takes; each mutant has a bound of its own, of CPU time."""
 
 
-def of_words(data: bytes, chance: random.Random) -> bytes:
-    """Other words in a text whose checksum is right again."""
-    text, end, tail = data.partition(b"\nend crc32c=")
-    lines = text.split(b"\n")
-    for _ in range(chance.randint(1, 3)):
-        at = chance.randrange(1, len(lines))
-        words = lines[at].split(b" ")
-        words[chance.randrange(len(words))] = chance.choice(WORDS)
-        lines[at] = b" ".join(words)
-        if chance.random() < 0.2:
-            lines.insert(at, chance.choice(lines[1:]))
-    return seal_text(b"\n".join(lines) + b"\n") + tail[10:] if end else data
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutant_is_taken_or_refused_by_the_error_of_its_parser(kind: str) -> None:
+    refused = try_many(kind, MUTANTS)
+    assert refused < MUTANTS
+    assert refused > MUTANTS / 4 or not KINDS[kind].refuses
 
 
-def of_values(value: object, chance: random.Random) -> object:
-    """Another value somewhere in a JSON value."""
-    if not isinstance(value, list | dict) or not value or chance.random() < 0.15:
-        return chance.choice(VALUES)
-    key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
-    copy = value.copy()
-    copy[key] = of_values(copy[key], chance)  # type: ignore[index]
-    return copy
+@pytest.mark.slow
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_of_many_mutants_takes_little_time_and_memory(kind: str) -> None:
+    count = MUTANTS_OF_NIGHTLY if MANY else MUTANTS_OF_CI
+    command = [sys.executable, "-m", "tests.support.mutants", kind, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX)
+    assert done.returncode == 0, done.stderr
+    assert 0 <= int(done.stdout) < count
 
 
-def of_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Other bytes, or fewer."""
-    changed = bytearray(data)
-    for _ in range(chance.randint(1, 4)):
-        changed[chance.randrange(len(changed))] = chance.randrange(256)
-    return bytes(changed[: chance.randint(0, len(changed))] if chance.random() < 0.3 else changed)
+def test_a_page_whose_chunks_end_beyond_the_largest_offset_is_refused() -> None:
+    with pytest.raises(CorruptHeaderError, match="do not cover the range"):
+        parse_page(format_page([*CHUNKS, Chunk(45, OFFSET_MAX, "x", 7, 0)]), None, "x")
 
 
 def page(data: bytes) -> object:
     return list(parse_page(data, None, "x"))
-
-
-CHUNKS = [Chunk(at * 5, 5, f"{at:020d}-5f3a9c21e0b4", 7, 0) for at in range(9)]
-ROWS = [Row(name, "t", UUID, 3, "open", 0, 5, 1, 0, 0) for name in "abc"]
-TEXTS: dict[str, tuple[list[bytes], Callable[[bytes], object]]] = {
-    "header": ([path.read_bytes() for path in HEADERS], lambda data: parse_header(data, "x")),
-    "page": ([format_page(CHUNKS)], page),
-    "pin": ([format_pin(Pin(UUID, "a/s", "a/t"), "a/s$chunks")], lambda data: parse_pin(data, "a/s$chunks", "x")),
-    "ask": ([format_ask(Ask("w", 1, UUID, 1, b"data"))], lambda data: parse_ask(data, "x")),
-}
-
-
-@pytest.mark.parametrize("kind", TEXTS)
-def test_a_mutant_of_a_text_is_taken_or_refused_by_our_error(kind: str) -> None:
-    files, parse = TEXTS[kind]
-    chance, refusals = random.Random(kind), 0
-    for data in [data for data in files if data] * max(1, MUTANTS // len(files)):
-        for mutate in (of_words, of_bytes):
-            try:
-                parse(mutate(data, chance))
-            except CorruptHeaderError:
-                refusals += 1
-    assert refusals > MUTANTS / 4
-
-
-def test_a_mutant_of_a_ledger_is_taken_or_refused_by_its_error() -> None:
-    chance, refusals = random.Random("ledger"), 0
-    for _ in range(4 * MUTANTS):
-        text = json.dumps(of_values(LEDGER, chance)).encode()
-        for data in (text, of_bytes(text, chance)):
-            try:
-                parse_ledger(data, "x")
-            except CorruptLedgerError:
-                refusals += 1
-    assert refusals > MUTANTS
-
-
-def test_a_mutant_of_rows_is_taken_or_refused() -> None:
-    chance, refusals = random.Random("rows"), 0
-    whole = json.loads(zlib.decompress(format_rows(ROWS)))
-    for _ in range(2 * MUTANTS):
-        packed = zlib.compress(json.dumps(of_values(whole, chance)).encode())
-        for data in (packed, of_bytes(packed, chance)):
-            try:
-                parse_rows(data)
-            except ValueError:
-                refusals += 1
-    assert refusals > MUTANTS
 
 
 def sealed(text: bytes) -> bytes:
@@ -161,8 +84,8 @@ GREEDY: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
         page,
     ),
     "a large page": (lambda: bytes(PAGE_BYTES_MAX + 1), page),
-    "a large pin": (lambda: bytes(2**17), TEXTS["pin"][1]),
-    "a large ask": (lambda: bytes(2 * ASK_BYTES_MAX), TEXTS["ask"][1]),
+    "a large pin": (lambda: bytes(2**17), KINDS["pin"].parse),
+    "a large ask": (lambda: bytes(2 * ASK_BYTES_MAX), KINDS["ask"].parse),
 }
 
 

@@ -114,6 +114,14 @@ def test_a_source_made_again_under_its_name_shares_nothing_with_what_was_given_a
     assert content(client, target) == b"first content"
 
 
+def test_a_source_whose_name_looks_like_a_field_of_a_line_is_joined(client):
+    target = make(client, "target", b"t" * 50, sealed=False)
+    source = make(client, "tier=cold", b"s" * 500, piece=100)
+    assert drive(client.concats.concat(target, [source])) == 50
+    assert drive(client.segments.append(target, [b"more"])) == 550
+    assert content(client, target) == b"t" * 50 + b"s" * 500 + b"more"
+
+
 def test_refused_concats_change_nothing(client):
     target = make(client, "target", b"t", sealed=False)
     sealed, unsealed = make(client, "sealed", b"s" * 300), make(client, "unsealed", b"u", sealed=False)

@@ -41,8 +41,7 @@ final class Records {
             require(header.phase == Phase.OPEN, "a record follows on a header that is not open");
             require(Tokens.number(line.group(1)) == header.version + 1, "a record follows on another version");
             header.version++;
-            String writer = Tokens.unquote(new String(
-                    line.group(2).getBytes(StandardCharsets.ISO_8859_1), StandardCharsets.UTF_8));
+            String writer = Tokens.unquote(Tokens.decode(line.group(2).getBytes(StandardCharsets.ISO_8859_1)));
             commits.removeIf(one -> one.writer().equals(writer));
             commits.add(new Commit(writer, Tokens.number(line.group(3)), header.version, null));
             lastMs = Math.max(Tokens.parseTime(line.group(5)), lastMs);

@@ -225,7 +225,7 @@ final class Tokens {
         if (!isClosed || crc(sum) != crc32c(data, 0, end + 1)) {
             throw new Malformed("the text does not have the checksum that its end line says");
         }
-        String[] lines = decode(data, end + 1).split("\n", -1);
+        String[] lines = decode(Arrays.copyOf(data, end + 1)).split("\n", -1);
         return new Text(Arrays.asList(lines).subList(1, lines.length - 1), end + END_BYTES);
     }
 
@@ -241,10 +241,10 @@ final class Tokens {
         throw new Malformed("it begins with '" + line + "' where '" + first + "' belongs");
     }
 
-    private static String decode(byte[] data, int end) {
+    static String decode(byte[] data) {
         try {
             return StandardCharsets.UTF_8.newDecoder().onMalformedInput(CodingErrorAction.REPORT)
-                    .decode(ByteBuffer.wrap(data, 0, end)).toString();
+                    .decode(ByteBuffer.wrap(data)).toString();
         } catch (CharacterCodingException error) {
             throw new Malformed("it is not UTF-8");
         }
