@@ -215,6 +215,8 @@ class OffloadPolicy:
         after_age: float | str | None = None,
         deletion_lag: float | str | None = None,
     ) -> None:
+        if not isinstance(tier, str | None):
+            raise TypeError(f"tier is {tier!r}: it must be the alias of a tier")
         if tier:
             check_alias(tier)
         size = None if after_bytes is None else parse_bytes(after_bytes)

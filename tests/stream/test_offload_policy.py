@@ -60,6 +60,12 @@ def test_each_field_comes_from_the_nearest_level_that_has_it(field):
         assert (getattr(found, field) if found is not None else None) == expected
 
 
+@pytest.mark.parametrize("tier", [[], {}, False, ["cold"]])
+def test_a_tier_that_is_not_a_name_is_refused(tier):
+    with pytest.raises(TypeError, match="must be the alias"):
+        OffloadPolicy(tier)
+
+
 def test_levels_are_merged_field_by_field_and_an_empty_tier_stops_those_above():
     near, far = OffloadPolicy(after_bytes=5), OffloadPolicy("cold", 7, "1h")
     assert near.over(far) == OffloadPolicy("cold", 5, "1h")

@@ -44,7 +44,8 @@ UUID = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 WORDS = [b"", b"0", b"-1", b"9223372036854775807", b"9223372036854775808", b"%00", b"%", b"../../..", b"../x$chunks/y",
          b"a$header", b"merging", b"deleted", b"at=9999-12-31T23:59:59.999Z", b"at=0000-00-00T00:00:00.000Z",
          b"crc32c=", UUID.encode(), b"\xff", b"\x00", b"tier=cold", b"Page", b"Drop", b"./"]  # fmt: skip
-VALUES = [None, True, -1, 2**70, 1e999, float("nan"), "", "../x", "a\0b", "\ud800", [], {}, [[]], {"at": 1}, "9" * 50]
+VALUES = [None, True, -1, 2**70, 1e999, float("nan"), "", "../x", "a\0b", "\ud800", [], {}, [[]], {"at": 1}, "9" * 50,
+          False, 0, [0]]  # fmt: skip
 
 CUT = {"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {"p": UUID}}
 LEDGER = {
