@@ -202,7 +202,10 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
         found: dict[str, Any] = json.loads(data)
         if found[LEDGER_FORMAT] != LEDGER_VERSION:
             raise ValueError(f"format {found[LEDGER_FORMAT]!r} is too new: upgrade rollingfs")
-        return _ledger(found)
+        ledger = _ledger(found)
+        if b"\\u" in data:
+            format_ledger(ledger)  # half a character can be read, but never written again
+        return ledger
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
         raise CorruptLedgerError(f"{name}: the ledger of the stream cannot be read: {_reason(error)}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rollingfs import OffloadPolicy
+from rollingfs.errors import CorruptLedgerError
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
@@ -63,3 +64,12 @@ def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> 
         return len(format_ledger(Ledger(cuts=tuple(cuts))))
 
     assert size(400) < 9 * size(50)
+
+
+@pytest.mark.parametrize("escaped", ["\\ud800", "\\\\ud800"])
+def test_a_ledger_with_half_a_character_is_refused_when_it_is_read(escaped: str) -> None:
+    cut = json.dumps({"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {}})
+    whole = json.loads(format_ledger(Ledger())) | {"subscribers": {"who": [1.0, cut.replace("p", "HALF")]}}
+    with pytest.raises(CorruptLedgerError):
+        parse_ledger(json.dumps(whole).replace("HALF", escaped).encode(), "x")
+    assert parse_ledger(json.dumps(whole).encode(), "x").subscribers
