@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.policy import parse_bytes
-
-if TYPE_CHECKING:
-    from rollingfs.server.run import Listen
 
 commands = Commands("Serve")
 
@@ -60,14 +57,15 @@ def serve(
     """
     try:
         from rollingfs.server import make_app
+        from rollingfs.server import serve as run
+        from rollingfs.server.access import loopback_hosts
         from rollingfs.server.limits import Limits
-        from rollingfs.server.run import Listen, default_hosts
-        from rollingfs.server.run import serve as run
     except ImportError as error:
-        raise WrongUsage(f"serve needs Starlette and uvicorn: pip install 'rollingfs[server]' ({error})") from error
-    listen = Listen(host, port, *(None if path is None else str(path) for path in (certificate, key)))
-    lines = _tokens(tokens)
-    if not lines and not listen.is_loopback:
+        raise WrongUsage(
+            f"serve needs Starlette, uvicorn, Pydantic and Jinja: pip install 'rollingfs[server]' ({error})"
+        ) from error
+    lines, hosts = _tokens(tokens), loopback_hosts(host)
+    if not lines and not hosts:
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
     limits = Limits(
@@ -77,14 +75,14 @@ def serve(
         value_of("--stall", stall, parse_duration),
         value_of("--grace", grace, parse_duration),
     )
-    hosts = (*default_hosts(listen), *(allow_host or ())) if listen.is_loopback else tuple(allow_host or ())
     try:
-        app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=hosts)
+        app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=(*hosts, *(allow_host or ())))
     except ValueError as error:
         raise WrongUsage(f"--tokens: {error}") from error
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
-    run(app, listen, lambda bound: _say(session, listen, bound))
+    where = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
+    run(app, host, port, lambda bound: _say(session, f"{where}:{bound}/"), ssl_certfile=certificate, ssl_keyfile=key)
 
 
 def _tokens(path: Path | None) -> list[str]:
@@ -98,8 +96,6 @@ def _stop_at_eof() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _say(session: Session, listen: Listen, port: int) -> None:
-    host = f"[{listen.host}]" if ":" in listen.host else listen.host
-    url = f"http{'s' if listen.certificate else ''}://{host}:{port}/"
+def _say(session: Session, url: str) -> None:
     session.report({"url": url}, f"serving at {url}")
     output.flush()

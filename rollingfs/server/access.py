@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import contextlib
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-
-from rollingfs.server.problems import Refused
+from starlette.exceptions import HTTPException
 
 READ, WRITE = "read", "write"
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 TOKEN_CHARS_MIN = 16
 
 
@@ -31,13 +29,13 @@ class Access:
 
         Raises
         ------
-        Refused
+        HTTPException
             With status 403.
         """
         if writes and not self.may_write:
-            raise Refused(403, "this token may only read; nothing was changed")
+            raise HTTPException(403, "this token may only read; nothing was changed")
         if self.prefix and path != self.prefix and not path.startswith(f"{self.prefix}/"):
-            raise Refused(403, f"this token may use only what lies in {self.prefix}; nothing was changed")
+            raise HTTPException(403, f"this token may use only what lies in {self.prefix}; nothing was changed")
 
 
 class Tokens:
@@ -55,7 +53,7 @@ class Tokens:
     """
 
     def __init__(self, lines: Iterable[str] = ()) -> None:
-        self._known: list[tuple[bytes, Access]] = []
+        self.known: list[tuple[bytes, Access]] = []
         for number, line in enumerate(lines, 1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -66,10 +64,7 @@ class Tokens:
                     f"line {number} of the tokens: it must be TOKEN [read|write] [PREFIX], with a token of at least "
                     f"{TOKEN_CHARS_MIN} ASCII characters"
                 )
-            self._known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
-
-    def __bool__(self) -> bool:
-        return bool(self._known)
+            self.known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
 
     def access(self, headers: Headers, delegation: str | None = None) -> Access:
         """What the sender of a request may do.
@@ -81,21 +76,20 @@ class Tokens:
 
         Raises
         ------
-        Refused
+        HTTPException
             With status 401.
         """
-        if not self._known:
+        if not self.known:
             return Access()
         given = [_digest(token) for token in (_of_header(headers.get("authorization", "")), delegation) if token]
-        found = None
-        for digest in given:
-            for known, access in self._known:  # all of them, so that the time tells nothing
-                if hmac.compare_digest(known, digest):
-                    found = access
-        if found is None:
+        # all of them, so that the time tells nothing
+        found = [access for digest in given for known, access in self.known if hmac.compare_digest(known, digest)]
+        if not found:
             schemes = 'Bearer realm="rollingfs", Basic realm="rollingfs"'
-            raise Refused(401, "a valid token is needed, as Authorization: Bearer TOKEN", {"WWW-Authenticate": schemes})
-        return found
+            raise HTTPException(
+                401, "a valid token is needed, as Authorization: Bearer TOKEN", {"WWW-Authenticate": schemes}
+            )
+        return found[-1]
 
 
 def _digest(token: str) -> bytes:
@@ -105,14 +99,16 @@ def _digest(token: str) -> bytes:
 def _of_header(header: str) -> str | None:
     """The token of a header: a bearer's, or the password of Basic, which browsers can send."""
     scheme, _, value = header.strip().partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
     if scheme.lower() == "basic":
-        try:
+        with contextlib.suppress(ValueError):
             return base64.b64decode(value.strip(), validate=True).decode("latin-1").partition(":")[2]
-        except (binascii.Error, ValueError):
-            return None
-    return None
+    return value.strip() if scheme.lower() == "bearer" else None
+
+
+def loopback_hosts(host: str) -> tuple[str, ...]:
+    """The names by which a browser may call a server that listens there; none if other machines reach it."""
+    is_loopback = re.fullmatch(r"localhost|::1|127(\.[0-9]{1,3}){3}", host)
+    return ("localhost", "127.0.0.1", "::1", host) if is_loopback else ()
 
 
 def check_browser(headers: Headers, hosts: Iterable[str]) -> None:
@@ -125,17 +121,13 @@ def check_browser(headers: Headers, hosts: Iterable[str]) -> None:
 
     Raises
     ------
-    Refused
+    HTTPException
         With status 403.
     """
     host, known = headers.get("host", ""), tuple(hosts)
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:  # half an IPv6 address
-        name = None
-    if known and name not in known:
-        raise Refused(403, "this server is not known by that Host; give it by --allow-host")
+    if known and re.sub(r":[0-9]*$", "", host).strip("[]").lower() not in known:
+        raise HTTPException(403, "this server is not known by that Host; give it by --allow-host")
     origin = headers.get("origin")
     is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     if (origin is not None and origin.partition("://")[2] != host) or (origin is None and is_foreign):
-        raise Refused(403, "pages of other sites may not use this server")
+        raise HTTPException(403, "pages of other sites may not use this server")

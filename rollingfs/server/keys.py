@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 
 from rollingfs.errors import RollingError
 
 ATTRIBUTE = "idempotency-keys"
-KEYS_MAX = 128
-KEYS_BYTES_MAX = 3072
-"""Maximum bytes of all keys of a segment; all its attributes together may have 4,096."""
-_DIGEST_BYTES = 9
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+KEYS_MAX = 93
+"""A key takes 33 characters, and a segment's attributes together may have 4,096: a quarter is left for others."""
+_DIGEST_BYTES, _OFFSET_BYTES, _SIZE_BYTES = 9, 8, 7
 
 
 class AlreadyAppended(RollingError):
@@ -35,16 +33,14 @@ def check_fresh(attrs: Mapping[str, str], key: str) -> None:
     AlreadyAppended
         It had, as far as the attribute remembers.
     """
-    digest = _digest(key)
-    for entry in attrs.get(ATTRIBUTE, "").split():
-        name, _, place = entry.partition(":")
-        if name == digest:
-            offset, _, size = place.partition(":")
-            raise AlreadyAppended(int(offset, 36), int(size, 36))
+    for entry in map(urlsafe_b64decode, attrs.get(ATTRIBUTE, "").split()):
+        digest, numbers = entry[:_DIGEST_BYTES], entry[_DIGEST_BYTES:]
+        if digest == _digest(key):
+            raise AlreadyAppended(int.from_bytes(numbers[:_OFFSET_BYTES]), int.from_bytes(numbers[_OFFSET_BYTES:]))
 
 
 def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
-    """The attributes of an append with a key: all keys that fit, the newest last.
+    """The attributes of an append with a key: the newest keys, the last one last.
 
     Parameters
     ----------
@@ -54,23 +50,11 @@ def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mappi
 
     def attributes(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
         check_fresh(present, key)
-        entries = [*present.get(ATTRIBUTE, "").split(), f"{_digest(key)}:{_base36(offset)}:{_base36(size)}"]
-        entries = entries[-KEYS_MAX:]
-        while len(" ".join(entries)) > KEYS_BYTES_MAX:
-            del entries[0]
-        return {ATTRIBUTE: " ".join(entries)}
+        entry = urlsafe_b64encode(_digest(key) + offset.to_bytes(_OFFSET_BYTES) + size.to_bytes(_SIZE_BYTES))
+        return {ATTRIBUTE: " ".join([*present.get(ATTRIBUTE, "").split(), entry.decode()][-KEYS_MAX:])}
 
     return attributes
 
 
-def _digest(key: str) -> str:
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-    return urlsafe_b64encode(digest[:_DIGEST_BYTES]).decode()
-
-
-def _base36(number: int) -> str:
-    digits = ""
-    while number:
-        number, rest = divmod(number, 36)
-        digits = _DIGITS[rest] + digits
-    return digits or "0"
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()[:_DIGEST_BYTES]

@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rollingfs.server.problems import Refused, problem
-
-T = TypeVar("T")
+from rollingfs.server.problems import problem
 
 STALL_S = 30.0
 RATE_BYTES_MIN = 1024
 """Minimum bytes a second, over the time that the server waits for a client, once that exceeds the stall."""
 OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 """They answer whatever else is going on."""
+CLOSE = {"Connection": "close"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,113 +41,86 @@ class Limits:
 class Limited:
     """Wraps an application: refuses requests beyond the limits, and cuts off slow clients.
 
+    Parameters
+    ----------
+    on_stop
+        Called when the server is told to stop.
+
     Attributes
     ----------
-    running, following : int
-        Requests and tails that run.
-    on_stop : callable
-        Called when the server is told to stop.
+    running : dict
+        The "requests" and "tails" that run.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self.app, self.limits = app, limits
-        self.stopping = asyncio.Event()
-        self.running = self.following = 0
-        self.on_stop: Callable[[], None] = lambda: None
+    def __init__(self, app: ASGIApp, limits: Limits, on_stop: Callable[[], None]) -> None:
+        self.app, self.limits, self.on_stop = app, limits, on_stop
+        self.is_stopping = False
+        self.running = {"requests": 0, "tails": 0}
+        self._waits: set[asyncio.Timeout] = set()
+        """For parts of bodies."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             await self.app(scope, receive, send)
             return
-        is_tail = scope.get("raw_path", b"").endswith(b":tail")
+        kind = "tails" if scope["raw_path"].endswith(b":tail") else "requests"
         try:
-            self._check(Headers(scope=scope), is_tail)
-        except Refused as refused:
-            refused.headers["Connection"] = "close"
-            await problem(refused, "")(scope, receive, send)
+            self._check(Headers(scope=scope).get("content-length", "0"), kind)
+        except HTTPException as refused:
+            await problem(refused)(scope, receive, send)
             return
-        self._count(is_tail, 1)
+        self.running[kind] += 1
         try:
-            await self.app(scope, _Wire(self, receive).receive, send)
+            await self.app(scope, self._patient(receive), send)
         finally:
-            self._count(is_tail, -1)
+            self.running[kind] -= 1
 
-    def _check(self, headers: Headers, is_tail: bool) -> None:
-        if self.stopping.is_set():
-            raise Refused(503, "the server stops; nothing was changed: ask again, another server may answer")
-        full = self.following >= self.limits.tails if is_tail else self.running >= self.limits.requests
-        if full:
-            raise Refused(429, "the server has as many requests as it takes; nothing was changed: ask again")
-        size = headers.get("content-length", "0")
-        if not (size.isascii() and size.isdigit()):
-            raise Refused(400, "the Content-Length is not a number; nothing was changed")
-        if int(size[:20]) > self.limits.body_bytes:
-            raise self.too_large()
+    def _check(self, size: str, kind: str) -> None:
+        if self.is_stopping:
+            raise HTTPException(503, "the server stops; nothing was changed: ask again, another may answer", CLOSE)
+        if self.running[kind] >= getattr(self.limits, kind):
+            raise HTTPException(429, "the server has as many requests as it takes; nothing was changed", CLOSE)
+        self._check_size(int(size))  # h11 lets no other through
 
-    def too_large(self) -> Refused:
-        """The refusal of a body."""
-        return Refused(413, f"the body has more than {self.limits.body_bytes} bytes; nothing was changed")
+    def _check_size(self, size: int) -> None:
+        if size > self.limits.body_bytes:
+            text = f"the body has more than {self.limits.body_bytes} bytes; nothing was changed"
+            raise HTTPException(413, text, CLOSE)
 
-    def _count(self, is_tail: bool, change: int) -> None:
-        if is_tail:
-            self.following += change
-        else:
-            self.running += change
+    def _patient(self, receive: Receive) -> Receive:
+        """Receives a body, as long as it is not too large, its client not too slow, and the server does not stop."""
+        stall_s = self.limits.stall_s
+        got, waited_s, is_whole = 0, 0.0, False
+
+        async def part() -> Message:
+            nonlocal got, waited_s, is_whole
+            if is_whole:
+                return await receive()  # Starlette waits for the client to go
+            began_s = time.monotonic()
+            left_s = 0.0 if self.is_stopping else min(stall_s, stall_s + got / RATE_BYTES_MIN - waited_s)
+            try:
+                async with asyncio.timeout(left_s) as wait:
+                    self._waits.add(wait)
+                    message = await receive()
+            except TimeoutError as error:
+                text = "the server stops and the body is not whole; nothing was changed: send it again"
+                if not self.is_stopping:
+                    text = "the body came too slowly, so it was cut off; nothing was changed"
+                raise HTTPException(503 if self.is_stopping else 408, text, CLOSE) from error
+            finally:
+                self._waits.discard(wait)
+            waited_s += time.monotonic() - began_s
+            got += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            self._check_size(got)
+            return message
+
+        return part
 
     def stop(self) -> None:
         """Refuse what comes from now on and bodies that are not whole, and end tails; what commits, commits."""
-        self.stopping.set()
+        self.is_stopping = True
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(0)
         self.on_stop()
-
-
-class _Wire:
-    """The body of one request, with the time that the server has waited for the client."""
-
-    def __init__(self, limited: Limited, receive: Receive) -> None:
-        self._limited, self._receive = limited, receive
-        self._got, self._got_s = 0, 0.0
-        self._is_whole = False
-
-    async def receive(self) -> Message:
-        """The next part of the body.
-
-        Raises
-        ------
-        Refused
-            The client is too slow, the body too large, or the server stops.
-        """
-        if self._is_whole:
-            return await self._receive()  # Starlette waits for the client to go
-        limits, began_s = self._limited.limits, time.monotonic()
-        try:
-            message = await self._or_stop(self._receive, self._left_s())
-        except TimeoutError as error:
-            text = "the body came too slowly, so it was cut off; nothing was changed"
-            raise Refused(408, text, {"Connection": "close"}) from error
-        self._got_s += time.monotonic() - began_s
-        self._got += len(message.get("body", b""))
-        self._is_whole = not message.get("more_body", False)
-        if self._got > limits.body_bytes:
-            raise self._limited.too_large()
-        return message
-
-    async def _or_stop(self, call: Callable[[], Awaitable[Message]], timeout_s: float) -> Message:
-        """What a call gives, unless the server stops first."""
-        stop = asyncio.ensure_future(self._limited.stopping.wait())
-        wanted = asyncio.ensure_future(call())
-        try:
-            await asyncio.wait({stop, wanted}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if wanted.done():
-                return wanted.result()
-            if stop.done():
-                text = "the server stops and the body is not whole; nothing was changed: send it again"
-                raise Refused(503, text, {"Connection": "close"})
-            raise TimeoutError
-        finally:
-            stop.cancel()
-            wanted.cancel()
-
-    def _left_s(self) -> float:
-        """How long the client may let the server wait now."""
-        stall_s = self._limited.limits.stall_s
-        return max(0.0, min(stall_s, stall_s + self._got / RATE_BYTES_MIN - self._got_s))

@@ -1,69 +1,34 @@
 """Operations of REST: functions whose signatures say what clients give. Routes and the OpenAPI document come of them.
 
-A parameter of an operation comes from the query of GET (and of a body of any size), or is a field of a JSON body;
-the names in `HEADERS` are headers. Its annotation is its kind; without a default it is required.
+A parameter of an operation comes from the query of GET and DELETE (and of a body of any size), or is a field of a JSON
+body; the names in `HEADERS` are headers. Pydantic checks them by their annotations.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, get_type_hints
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from rollingfs.server.problems import Refused
-
 if TYPE_CHECKING:
+    from rollingfs.read.snapshot import Snapshot
     from rollingfs.server.access import Access
     from rollingfs.server.store import Store
     from rollingfs.server.tails import Watches
 
 JSON_BYTES_MAX = 1024 * 1024
-NUMBER_MAX = 2**63 - 1
-TEXT_CHARS_MAX = 4096
-PATHS_MAX = 1000
 JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
 HEADERS = ("accept", "expected_offset", "idempotency_key", "range", "if_range", "if_none_match", "last_event_id")
-
-Offset: TypeAlias = int
-Count: TypeAlias = int
-Seconds: TypeAlias = float
-Wait: TypeAlias = float
-Amount: TypeAlias = int | str
-Paths: TypeAlias = list[str]
-Fields: TypeAlias = dict[str, Any]
-
-KINDS: Mapping[str, dict[str, Any]] = {
-    "Offset": {"type": "integer", "format": "int64", "minimum": 0, "maximum": NUMBER_MAX},
-    "Count": {"type": "integer", "minimum": 1, "maximum": 10_000},
-    "Seconds": {"type": "number", "minimum": 0, "maximum": 2**40},
-    "Wait": {"type": "number", "minimum": 0, "maximum": 60},
-    "bool": {"type": "boolean"},
-    "str": {"type": "string", "minLength": 1, "maxLength": TEXT_CHARS_MAX},
-    "Amount": {"type": ["integer", "string"], "minimum": 0, "maximum": NUMBER_MAX, "minLength": 1, "maxLength": 100},
-    "Paths": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "maxItems": PATHS_MAX},
-    "Fields": {"type": "object"},
-}
-"""What a parameter can be, as JSON schemas."""
-_TYPES = {"integer": (int,), "number": (int, float), "boolean": (bool,), "string": (str,), "array": (list,)}
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
-    """A parameter of an operation."""
-
-    name: str
-    kind: str
-    where: str
-    required: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Call:
     """A request for an operation."""
 
@@ -80,128 +45,113 @@ class Call:
         self.access.check(path, self.changes)
         return self.store.place(path)
 
+    async def look(self, path: str | None = None) -> Snapshot:
+        """A segment or plain file as it is now."""
+        return await self.store.look(self.place(path))
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """What clients may ask for; `answers` are media types by status, empty for an answer without a body."""
 
-    method: str
-    kind: str
-    verb: str
     run: Callable[..., Any]
-    has_path: bool
+    model: type[BaseModel]
+    tag: str
     changes: bool
     is_upload: bool
+    has_json: bool
     answers: Mapping[int, str]
 
     @property
-    def url(self) -> str:
-        """The path, as OpenAPI writes it."""
-        return f"/v1/{self.kind}{'/{path}' if self.has_path else ''}{f':{self.verb}' if self.verb else ''}"
+    def headers(self) -> set[str]:
+        """The parameters that are headers."""
+        return {one.alias for one in self.model.model_fields.values() if one.alias}
 
     @property
-    def params(self) -> list[Param]:
-        """What it takes, by the signature of its function."""
-        texts = dict(re.findall(r"^(\w+)\n    (.+)$", inspect.getdoc(self.run) or "", re.MULTILINE))
-        _, *found = inspect.signature(self.run).parameters.values()
-        usual = "query" if self.method == "GET" or self.is_upload else "body"
-        return [
-            Param(
-                one.name,
-                str(one.annotation).partition(" ")[0],
-                "header" if one.name in HEADERS else usual,
-                one.default is one.empty,
-                texts.get(one.name, ""),
-            )
-            for one in found
-        ]
+    def about(self) -> str:
+        """What it does."""
+        return (inspect.getdoc(self.run) or "").partition("\n\nParameters\n")[0]
+
+    async def given(self, request: Request) -> dict[str, Any]:
+        """The parameters of a request.
+
+        Raises
+        ------
+        HTTPException
+            One is missing, unknown, or no value of its kind.
+        """
+        query = dict(request.query_params)
+        try:
+            if not self.has_json:
+                sent = {name: request.headers[name] for name in self.headers if name in request.headers}
+                return dict(self.model.model_validate_strings(query | sent))
+            if query:
+                raise HTTPException(400, "this operation takes a JSON body and no query; nothing was changed")
+            return dict(self.model.model_validate_json(await small_body(request) or b"{}"))
+        except ValidationError as error:
+            [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+            where = ".".join(map(str, first["loc"])) or "the body"
+            raise HTTPException(400, f"{where}: {first['msg']}; nothing was changed") from error
 
 
-OPERATIONS: list[Operation] = []
+async def small_body(request: Request) -> bytes:
+    """The body of a request that holds no data of segments.
+
+    Raises
+    ------
+    HTTPException
+        It is too large.
+    """
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > JSON_BYTES_MAX:
+            raise HTTPException(413, f"the body has more than {JSON_BYTES_MAX} bytes; nothing was changed")
+    return body
+
+
+OPERATIONS: dict[str, dict[str, Operation]] = {}
+"""By URL, as OpenAPI writes it, and by method."""
 
 
 def operation(
     method: str,
-    kind: str,
-    verb: str = "",
+    url: str,
     *,
-    has_path: bool = True,
-    changes: bool | None = None,
     is_upload: bool = False,
     answers: Mapping[int, str] | None = None,
+    fields: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function of a `Call` and parameters an operation; what it returns is sent as JSON, unless an answer."""
-    does_change = method != "GET" if changes is None else changes
+    """Make a function of a `Call` and parameters an operation; what it returns is sent as JSON, unless an answer.
+
+    Parameters
+    ----------
+    fields
+        Annotations of optional parameters that the function takes as keywords.
+    """
+    has_json = method in ("POST", "PUT") and not is_upload
+    said = answers or ({204: ""} if method == "DELETE" else {200: JSON})
 
     def keep(run: Callable[..., Any]) -> Callable[..., Any]:
-        said = answers or ({204: ""} if method == "DELETE" else {200: JSON})
-        OPERATIONS.append(Operation(method, kind, verb, run, has_path, does_change, is_upload, said))
+        changes = method != "GET" and "{path}" in url
+        found = Operation(
+            run, _model(run, fields or {}), url.split("/")[2].partition(":")[0], changes, is_upload, has_json, said
+        )
+        OPERATIONS.setdefault(url, {})[method] = found
         return run
 
     return keep
 
 
-async def parameters(request: Request, params: list[Param]) -> dict[str, Any]:
-    """The checked values of an operation's parameters.
-
-    Raises
-    ------
-    Refused
-        One is missing, unknown, or no value of its kind.
-    """
-    fields = await _json(request) if any(param.where == "body" for param in params) else {}
-    known = {param.name: param for param in params}
-    for name in [*request.query_params, *fields]:
-        if name not in known or known[name].where != ("body" if name in fields else "query"):
-            raise Refused(400, f"there is no parameter {name!r} here: it takes {', '.join(known) or 'none'}")
-    found = {name: _checked(known[name], value) for name, value in fields.items() if value is not None}
-    for param in params:
-        source = request.query_params if param.where == "query" else request.headers
-        text = source.get(param.name.replace("_", "-") if param.where == "header" else param.name)
-        if param.where != "body" and text is not None:
-            found[param.name] = _checked(param, _parsed(param.kind, text))
-        if param.required and param.name not in found:
-            raise Refused(400, f"the parameter {param.name!r} is missing; nothing was changed")
-    return found
-
-
-async def _json(request: Request) -> dict[str, Any]:
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > JSON_BYTES_MAX:
-            raise Refused(413, f"the body has more than {JSON_BYTES_MAX} bytes; nothing was changed")
-    try:
-        found = json.loads(body, parse_constant=_no_constant) if body else {}
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "the body is not JSON; nothing was changed") from error
-    if not isinstance(found, dict):
-        raise Refused(400, "the body must be a JSON object; nothing was changed")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _parsed(kind: str, text: str) -> Any:
-    """The value that a text in a URL or header stands for."""
-    try:
-        return text if kind == "str" else json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _checked(param: Param, value: Any) -> Any:
-    schema = KINDS[param.kind]
-    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    is_right = type(value) in [one for kind in kinds for one in _TYPES.get(kind, (dict,))]  # a boolean is not a number
-    if is_right and isinstance(value, int | float) and not isinstance(value, bool):
-        is_right = schema["minimum"] <= value <= schema["maximum"]
-    elif is_right and isinstance(value, str):
-        is_right = 1 <= len(value) <= schema["maxLength"]
-    elif is_right and isinstance(value, list):
-        is_right = 1 <= len(value) <= PATHS_MAX and all(isinstance(one, str) and one for one in value)
-    if not is_right:
-        raise Refused(400, f"{param.name!r} must be of the kind {json.dumps(schema)}; nothing was changed")
-    return value
+def _model(run: Callable[..., Any], fields: Mapping[str, Any]) -> type[BaseModel]:
+    """The parameters of a function, but the first, with their descriptions."""
+    texts = dict(re.findall(r"^(\w+)\n    (.+)$", inspect.getdoc(run) or "", re.MULTILINE))
+    hints = get_type_hints(run, include_extras=True)
+    found: dict[str, Any] = {name: (kind | None, None) for name, kind in fields.items()}
+    _, *params = inspect.signature(run).parameters.values()
+    for one in params:
+        if one.kind is not one.VAR_KEYWORD:
+            default = ... if one.default is one.empty else one.default
+            alias = one.name.replace("_", "-").title() if one.name in HEADERS else None
+            found[one.name] = (hints[one.name], Field(default, alias=alias, description=texts.get(one.name)))
+    return create_model(run.__name__, __config__=STRICT, **found)

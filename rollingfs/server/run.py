@@ -2,147 +2,88 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import ipaddress
 import signal
 import socket
+import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import FrameType
+from pathlib import Path
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import HANDLED_SIGNALS
 
-from rollingfs.server.access import LOOPBACK
 from rollingfs.server.limits import Limited
 
-PORT = 9870
 KEEP_ALIVE_S = 15
 BACKLOG = 1024
 HEAD_BYTES_MAX = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Listen:
-    """Where a server listens."""
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    certificate: str | None = None
-    key: str | None = None
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        with contextlib.suppress(ValueError):
-            return ipaddress.ip_address(self.host).is_loopback
-        return self.host == "localhost"
-
-
-def protocol(stall_s: float) -> type[H11Protocol]:
-    """Connections that are cut off when their client stalls in a head, or takes no bytes of an answer."""
-
-    class Patient(H11Protocol):
-        _timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._wait()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            cycle: RequestResponseCycle | None = self.cycle
-            if cycle is not None and not cycle.response_complete:
-                self._done()
-            elif self._timer is None:
-                self._wait()
-
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._wait()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._done()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._done()
-            super().connection_lost(exc)
-
-        def _wait(self) -> None:
-            self._done()
-            self._timer = self.loop.call_later(stall_s, self.transport.abort)
-
-        def _done(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    return Patient
+TICKS = 10
+"""uvicorn ticks so often a second."""
 
 
 class Server(uvicorn.Server):
-    """Tells the application first when it is to stop."""
+    """Tells the application first when it is to stop, and cuts off clients that stall outside of a body."""
 
-    def __init__(self, config: uvicorn.Config, app: Limited, started: Callable[[int], None] | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, app: Limited, started: Callable[[int], None] | None) -> None:
         super().__init__(config)
         self._app, self._on_start = app, started
+        self._waiting: dict[Any, tuple[object, float]] = {}
+        """The connections that wait for their clients, in which state and since when."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._on_start is not None and self.servers:
             self._on_start(self.servers[0].sockets[0].getsockname()[1])
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS == 0:
+            waiting, self._waiting = self._waiting, {}
+            for one in list(self.server_state.connections):
+                self._look(one, waiting)
+        return await super().on_tick(counter)
+
+    def _look(self, connection: Any, waiting: dict[Any, tuple[object, float]]) -> None:
+        """Cut a client off that sends no more of a head, or takes no more of an answer."""
+        cycle, now = connection.cycle, time.monotonic()
+        is_in_head = connection.timeout_keep_alive_task is None and (cycle is None or cycle.response_complete)
+        if not (is_in_head or connection.flow.write_paused):
+            return
+        state = cycle, connection.transport.get_write_buffer_size()
+        before, since = waiting.get(connection, (None, now))
+        self._waiting[connection] = state, since if before == state else now
+        if now - self._waiting[connection][1] > self._app.limits.stall_s:
+            connection.transport.abort()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.stop()
         await super().shutdown(sockets)
 
 
-def make_server(app: Limited, listen: Listen, started: Callable[[int], None] | None = None) -> Server:
-    """A server for an application of `make_app`.
+def serve(app: Limited, host: str, port: int, started: Callable[[int], None] | None = None, **tls: Path | None) -> None:
+    """Serve until SIGTERM or Ctrl-C; what was acknowledged by then is committed. Then the process ends.
 
     Parameters
     ----------
     started
         Called with the port, once it listens.
+    tls
+        uvicorn's `ssl_certfile` and `ssl_keyfile`.
     """
-    limits = app.limits
+    for number in HANDLED_SIGNALS:
+        signal.signal(number, lambda *_: sys.exit())  # uvicorn raises the signal again once it has stopped
+    options: dict[str, Any] = {"ws": "none", "loop": "asyncio", "lifespan": "on", "backlog": BACKLOG, **tls}
     config = uvicorn.Config(
         app,
-        host=listen.host,
-        port=listen.port,
-        http=protocol(limits.stall_s),
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
+        host=host,
+        port=port,
+        http="h11",
         access_log=False,  # a URL of WebHDFS may have a token
         log_config=None,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(limits.stop_s),
-        backlog=BACKLOG,
+        timeout_graceful_shutdown=int(app.limits.stop_s),
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-        ssl_certfile=listen.certificate,
-        ssl_keyfile=listen.key,
+        **options,
     )
-    return Server(config, app, started)
-
-
-def serve(app: Limited, listen: Listen, started: Callable[[int], None] | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; what was acknowledged by then is committed."""
-    before = {number: signal.signal(number, _ignored) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        make_server(app, listen, started).run()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ignored(number: int, frame: FrameType | None) -> None:
-    """Take the signal that uvicorn raises again once it has stopped."""
-
-
-def default_hosts(listen: Listen) -> tuple[str, ...]:
-    """The names by which a browser may call a server on the loopback."""
-    return (*LOOPBACK, listen.host) if listen.is_loopback else ()
+    Server(config, app, started).run()

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from functools import partial
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, cast
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import AlreadyAppended
-from rollingfs.server.operations import EVENTS, JSON, OCTETS, Amount, Call, Count, Offset, Paths, Wait, operation
-from rollingfs.server.problems import PROBLEM, Refused, problem_fields
+from rollingfs.server.kinds import Amount, Count, Maybe, Offset, Paths, Text, Wait
+from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
+from rollingfs.server.problems import PROBLEM, problem_fields
 from rollingfs.server.store import etag
-from rollingfs.server.tails import Following, events
+from rollingfs.server.tails import Following, events, poll
 
-SEND_BYTES = 256 * 1024
 PAGE_DEFAULT = 1000
 WAIT_S = 20.0
+POLICY = ("max_bytes", "max_age", "inline_bytes")
 _RANGE = re.compile(r"bytes=(?!-$)([0-9]{0,18})-([0-9]{0,18})")
 
 
 # -- bytes -----------------------------------------------------------------------------------------------------
 
 
-@operation("POST", "segments", is_upload=True)
+@operation("POST", "/v1/segments/{path}", is_upload=True)
 async def append(
-    call: Call, create: bool = False, expected_offset: Offset | None = None, idempotency_key: str | None = None
+    call: Call, create: bool = False, expected_offset: Offset | None = None, idempotency_key: Text | None = None
 ) -> Any:
     """Append the body, all or nothing, in one commit.
 
@@ -43,22 +44,17 @@ async def append(
     idempotency_key
         A repeat with the same key appends nothing, and is answered alike.
     """
-    call.place()
+    place, body = call.place(), call.request.stream()
     try:
-        body = call.request.stream()
-        written, size = await call.store.append(call.path, body, expected_offset, idempotency_key, create=create)
+        written, size = await call.store.append(place, body, expected_offset, idempotency_key, create=create)
+        offset, after, again = written.offset, cast(Any, written.header), False
     except AlreadyAppended as before:
-        view = await call.store.look(call.path)
-        return _appended(before.offset, before.size, view.version, view.length, is_repeated=True)
-    return _appended(written.offset, size, written.header.version, written.offset + size, is_repeated=False)
+        offset, size, after, again = before.offset, before.size, await call.look(), True
+    fields = {"offset": offset, "size": size, "version": after.version, "length": after.length, "repeated": again}
+    return JSONResponse(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
 
 
-def _appended(offset: int, size: int, version: int, length: int, *, is_repeated: bool) -> Response:
-    fields = {"offset": offset, "size": size, "version": version, "length": length, "repeated": is_repeated}
-    return JSONResponse(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(version)})
-
-
-@operation("GET", "segments", answers={200: OCTETS, 206: OCTETS, 304: "", 416: PROBLEM})
+@operation("GET", "/v1/segments/{path}", answers={200: OCTETS, 206: OCTETS, 304: "", 416: PROBLEM})
 async def read(
     call: Call,
     start: Offset | None = None,
@@ -82,9 +78,10 @@ async def read(
     if_none_match
         Answer 304 if the segment still has this ETag.
     """
-    call.place()
-    view = await call.store.look(call.path)
-    tag, headers = etag(view), _headers(view)
+    view = await call.look()
+    tag, names = etag(view), ("start", "length", "version", "state")
+    headers = {"ETag": tag, "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
+    headers |= {f"Segment-{name.title()}": str(getattr(view, name)) for name in names}
     if tag in re.split(r"\s*,\s*", if_none_match.replace("W/", "")) or if_none_match == "*":
         return Response(status_code=304, headers=headers)
     first, last, status = _span(view, start, end, range if if_range in (None, tag) else None)
@@ -96,63 +93,51 @@ async def read(
     return await streamed(call.store.pieces(view, first, last), status, headers)
 
 
-def _headers(view: Snapshot) -> dict[str, str]:
-    found = {"ETag": etag(view), "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
-    return found | {
-        f"Segment-{name.title()}": str(getattr(view, name)) for name in ("start", "length", "version", "state")
-    }
-
-
 def _span(view: Snapshot, start: int | None, end: int | None, asked: str | None) -> tuple[int, int, int]:
     """Segment offsets of what is asked for, and the status.
 
     Raises
     ------
-    Refused
+    HTTPException
         There are no such bytes (416), or both ways of asking are mixed.
     SegmentTruncatedError
         The first bytes have been truncated away.
     """
     found = _RANGE.fullmatch(asked or "")  # several ranges, or another unit: the whole may be sent
-    if found is not None and (start is not None or end is not None):
-        raise Refused(400, "give start and end, or a Range, not both")
-    if found is None:
-        first, last = view.start if start is None else start, view.length if end is None else min(end, view.length)
-        if first < view.start:
-            raise SegmentTruncatedError(f"{view.path}: offset {first} was truncated away; {view.extent}")
-    elif not found[1]:
-        first, last = view.length - min(int(found[2]), view.size), view.length
-    else:
-        first = view.start + int(found[1])
-        last = min(view.length, view.start + int(found[2]) + 1) if found[2] else view.length
+    if found is not None:
+        if start is not None or end is not None:
+            raise HTTPException(400, "give start and end, or a Range, not both")
+        start = view.start + int(found[1]) if found[1] else max(view.start, view.length - int(found[2]))
+        end = view.start + int(found[2]) + 1 if found[1] and found[2] else None
+    first, last = view.start if start is None else start, view.length if end is None else min(end, view.length)
+    if first < view.start:
+        raise SegmentTruncatedError(f"{view.path}: offset {first} was truncated away; {view.extent}")
     if first > last or (first == last and found is not None):
-        raise Refused(416, f"no such bytes: {view.extent}", {"Content-Range": f"bytes */{view.size}"})
+        raise HTTPException(416, f"no such bytes: {view.extent}", {"Content-Range": f"bytes */{view.size}"})
     return first, last, 200 if found is None else 206
 
 
 async def streamed(
-    pieces: AsyncIterator[bytes], status: int, headers: dict[str, str], media: str | None = OCTETS
+    pieces: AsyncIterator[memoryview], status: int, headers: dict[str, str], media: str | None = OCTETS
 ) -> Response:
     """An answer whose first piece is there already, so that an error has its status."""
     first = await anext(pieces, b"")
 
-    async def parts() -> AsyncIterator[bytes]:
-        piece: bytes | None = first
-        while piece is not None:
-            for begin in range(0, len(piece), SEND_BYTES):
-                yield piece[begin : begin + SEND_BYTES]
-            piece = await anext(pieces, None)
+    async def parts() -> AsyncIterator[bytes | memoryview]:
+        yield first
+        async for piece in pieces:
+            yield piece
 
     return StreamingResponse(parts(), status, headers, media)
 
 
-@operation("GET", "segments", "tail", answers={200: f"{OCTETS} {EVENTS}", 204: ""})
+@operation("GET", "/v1/segments/{path}:tail", answers={200: f"{OCTETS} {EVENTS}", 204: ""})
 async def tail(
     call: Call,
     offset: Offset | None = None,
     wait: Wait = WAIT_S,
     max_kib: Count = 1024,
-    last_event_id: str = "",
+    last_event_id: Offset | None = None,
     accept: str = "",
 ) -> Any:
     """Follow whole records (lines) as they come: one answer when there are some, or server-sent events until the seal.
@@ -172,59 +157,55 @@ async def tail(
     accept
         text/event-stream for server-sent events.
     """
-    call.place()
-    view = await call.store.look(call.path)
-    if last_event_id.isascii() and last_event_id.isdigit():
-        offset = int(last_event_id[:18])
-    following = Following(call.watches, call.path, view, offset, 1024 * max_kib)
+    view = await call.look()
+    following = Following(call.watches, view, offset if last_event_id is None else last_event_id, 1024 * max_kib)
     if EVENTS in accept:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(following, call.store.root), 200, headers, EVENTS)
-    found = await following.records(wait)
-    state = {"Segment-Offset": str(found.offset), "Next-Offset": str(found.next_offset)}
-    state["Segment-State"] = "sealed" if found.is_end else "open"
-    return Response(found.data, 200 if found.data else 204, state, OCTETS if found.data else None)
+        return StreamingResponse(events(following), 200, headers, EVENTS)
+    data, is_end = await poll(following, wait, call.request)
+    state = {"Segment-Offset": str(following.offset - len(data)), "Next-Offset": str(following.offset)}
+    state["Segment-State"] = "sealed" if is_end else "open"
+    return Response(data, 200 if data else 204, state, OCTETS if data else None)
 
 
 # -- what there is ---------------------------------------------------------------------------------------------
 
 
-@operation("GET", "segments", "info")
+@operation("GET", "/v1/segments/{path}:info")
 async def info(call: Call) -> Any:
     """What is known of a segment or plain file: its state, offsets, version, dates and attributes."""
-    call.place()
-    return call.store.info(await call.store.look(call.path))
+    return call.store.info(await call.look())
 
 
-@operation("POST", "segments", "info", has_path=False, changes=False)
+@operation("POST", "/v1/segments:info")
 async def infos(call: Call, paths: Paths) -> Any:
     """The same of many segments; those that cannot be read have a problem in their place."""
-    for path in paths:
-        call.place(path)
 
     async def one(path: str) -> Any:
-        return call.store.info(await call.store.look(path.strip("/")))
+        return call.store.info(await call.look(path))
 
-    return {"infos": await each_or_problem(call, {path: partial(one, path) for path in paths})}
+    return {"infos": await each_or_problem(call, paths, one)}
 
 
-async def each_or_problem(call: Call, calls: dict[str, Any], at_once: int = 16) -> dict[str, Any]:
-    """The results of several calls by path, some at once; what fails has a problem in its place."""
+async def each_or_problem(
+    call: Call, paths: Iterable[str], run: Callable[[str], Awaitable[Any]], at_once: int = 16
+) -> dict[str, Any]:
+    """The results of calls by path, some at once; what fails has a problem in its place."""
     turns = asyncio.Semaphore(at_once)
 
-    async def one(path: str) -> Any:
+    async def one(path: str) -> tuple[str, Any]:
         try:
             async with turns:
-                return await calls[path]()
+                return path, await run(path)
         except OSError as error:
-            return {"problem": problem_fields(error, call.store.root, changes=call.changes)}
+            return path, {"problem": problem_fields(error, call.store.root, changes=call.changes)}
 
-    return dict(zip(calls, await asyncio.gather(*map(one, calls)), strict=True))
+    return dict(await asyncio.gather(*map(one, paths)))
 
 
-@operation("GET", "segments", has_path=False)
+@operation("GET", "/v1/segments")
 async def list_folder(
-    call: Call, folder: str | None = None, after: str | None = None, limit: Count = PAGE_DEFAULT
+    call: Call, folder: Text | None = None, after: Text | None = None, limit: Count = PAGE_DEFAULT
 ) -> Any:
     """List a folder, page by page: segments, plain files and folders, sorted by path.
 
@@ -239,13 +220,13 @@ async def list_folder(
     """
     folder = (folder or call.access.prefix).strip("/")
     found = call.store.shown(await call.store.listed(call.place(folder)))
-    entries = sorted(({"path": one.pop("name"), **one} for one in found), key=lambda one: str(one["path"]))
+    entries = [{"path": one.pop("name"), **one} for one in found]
     left = [one for one in entries if after is None or one["path"] > after.strip("/")]
     return {"folder": folder, "entries": left[:limit], "next": left[limit - 1]["path"] if len(left) > limit else None}
 
 
-@operation("GET", "segments", "status")
-async def status(call: Call, after_bytes: Amount | None = None, after_age: Amount | None = None) -> Any:
+@operation("GET", "/v1/segments/{path}:status")
+async def status(call: Call, after_bytes: Maybe = None, after_age: Maybe = None) -> Any:
     """The upkeep of the segments at or below a path: what lies in which store, and what waits for an offload.
 
     Parameters
@@ -259,30 +240,27 @@ async def status(call: Call, after_bytes: Amount | None = None, after_age: Amoun
 # -- the life of a segment -------------------------------------------------------------------------------------
 
 
-@operation("PUT", "segments", answers={201: JSON})
-async def create(
-    call: Call, max_bytes: Amount | None = None, max_age: Amount | None = None, inline_bytes: Amount | None = None
-) -> Any:
+@operation("PUT", "/v1/segments/{path}", answers={201: JSON}, fields=dict.fromkeys(POLICY, Amount))
+async def create(call: Call, **policy: Any) -> Any:
     """Make an empty segment; 409 if something has the name. The fields are those of its policy."""
-    place, given = call.place(), {"max_bytes": max_bytes, "max_age": max_age, "inline_bytes": inline_bytes}
-    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    await call.store.fs._create(place, RollingPolicy(**chosen) if chosen else None)
-    return JSONResponse(call.store.info(await call.store.look(call.path)), 201)
+    given = {name: value for name, value in policy.items() if value is not None}
+    await call.store.fs._create(call.place(), RollingPolicy(**given) if given else None)
+    return JSONResponse(call.store.info(await call.look()), 201)
 
 
-@operation("DELETE", "segments")
+@operation("DELETE", "/v1/segments/{path}")
 async def delete(call: Call) -> None:
     """Delete a segment or plain file."""
     await call.store.fs._rm_file(call.place())
 
 
-@operation("POST", "segments", "seal")
+@operation("POST", "/v1/segments/{path}:seal")
 async def seal(call: Call) -> Any:
     """Let a segment take no more bytes."""
     return {"length": await call.store.fs._seal(call.place())}
 
 
-@operation("POST", "segments", "truncate")
+@operation("POST", "/v1/segments/{path}:truncate")
 async def truncate(call: Call, offset: Offset, erase: bool = False) -> Any:
     """Drop the bytes before an offset; `waiting` counts those that wait for collection.
 
@@ -297,8 +275,8 @@ async def truncate(call: Call, offset: Offset, erase: bool = False) -> Any:
     return {"waiting": did} if isinstance(did, int) else {"erased": did}
 
 
-@operation("POST", "segments", "concat")
-async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: str | None = None) -> Any:
+@operation("POST", "/v1/segments/{path}:concat")
+async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: Text | None = None) -> Any:
     """Append sealed segments without moving bytes; they are gone afterwards.
 
     Parameters
@@ -312,24 +290,20 @@ async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: 
     return {"offset": await call.store.fs._concat(call.place(), places, as_bytes=as_bytes, as_format=as_format)}
 
 
-@operation("POST", "segments", "rename")
-async def rename(call: Call, to: str, overwrite: bool = False) -> Any:
+@operation("POST", "/v1/segments/{path}:rename")
+async def rename(call: Call, to: Text, overwrite: bool = False) -> Any:
     """Give a segment another name; no bytes are moved. Without `overwrite`, 409 if something has the name."""
     source, target = call.place(), call.place(to)
-    await call.store.look(call.path)
+    await call.look()
     if not overwrite and await call.store.fs._exists(target):
         raise FileExistsError(17, "something has this name; nothing was changed", target)
     await call.store.fs._mv_file(source, target)
     return {"path": target}
 
 
-@operation("POST", "segments", "offload")
+@operation("POST", "/v1/segments/{path}:offload")
 async def offload(
-    call: Call,
-    tier: str = "cold",
-    after_bytes: Amount | None = None,
-    after_age: Amount | None = None,
-    deletion_lag: Amount = "4h",
+    call: Call, tier: Text = "cold", after_bytes: Maybe = None, after_age: Maybe = None, deletion_lag: Amount = "4h"
 ) -> Any:
     """Move chunks of a segment to a tier, now.
 
@@ -347,7 +321,7 @@ async def offload(
     return await call.store.fs._offload(call.place(), tier, None, after_bytes, after_age, deletion_lag)
 
 
-@operation("POST", "segments", "consolidate")
+@operation("POST", "/v1/segments/{path}:consolidate")
 async def consolidate(call: Call, grace: Amount = "10min") -> Any:
     """Join small neighbouring chunks; the old files stay for readers as long as `grace`."""
     return await (await call.store.fs._segment(call.place()))._consolidate(grace)

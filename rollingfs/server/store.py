@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import os
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any
 
@@ -18,15 +19,14 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import ATTRIBUTE, check_fresh, remembering
 from rollingfs.stream.cut import StreamCut
 from rollingfs.write.gather import Written
-from rollingfs.write.ingest import Intake
 
 PATH_CHARS_MAX = 4096
-PIECE_BYTES = 256 * 1024
-"""Bytes of a body that are gathered before they are handed to the filesystem."""
 READ_BYTES_MAX = 8 * 1024 * 1024
-READ_BYTES_MIN = 256 * 1024
 READ_MEMORY_BYTES = 128 * 1024 * 1024
-"""All bytes that readers hold, two pieces each, while there are no more readers than this has smallest pieces."""
+"""All bytes that readers hold, while there are no more readers than this has smallest pieces."""
+READS_AHEAD = 2
+SEND_BYTES = 256 * 1024
+"""Bytes that are sent before the client must have taken some; what is read at a time is a multiple."""
 
 
 class Store:
@@ -84,9 +84,9 @@ class Store:
         if isinstance(value, str):
             return self.name(value) if self.root else value
         if isinstance(value, StreamCut):
-            return json.loads(str(value.renamed(self.name)))
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {one.name: self.shown(getattr(value, one.name)) for one in dataclasses.fields(value)}
+            value = json.loads(str(value))
+        elif dataclasses.is_dataclass(value):
+            value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
         if isinstance(value, Mapping):
             return {self.shown(key): self.shown(one) for key, one in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
@@ -95,7 +95,7 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    async def look(self, path: str) -> Snapshot:
+    async def look(self, place: str) -> Snapshot:
         """A segment or plain file as it is now.
 
         Raises
@@ -103,28 +103,28 @@ class Store:
         FileNotFoundError
             There is none.
         """
-        return await self.run(self.client.lookup.view(self.place(path), fresh=True))
+        return await self.run(self.client.lookup.view(place, fresh=True))
 
-    async def pieces(self, view: Snapshot, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes ``[start, end)`` of a snapshot, the next piece read while one is sent."""
+    async def pieces(self, view: Snapshot, start: int, end: int) -> AsyncIterator[memoryview]:
+        """The bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`, the next ones read while one is sent."""
+        ahead: deque[asyncio.Task[bytes]] = deque()
         self.readers += 1
-        ahead = None
         try:
-            while start < end or ahead is not None:
-                piece = await ahead if ahead is not None else b""
-                size = max(READ_BYTES_MIN, min(READ_BYTES_MAX, READ_MEMORY_BYTES // (2 * self.readers)))
-                upto = min(end, start + size)
-                ahead = self._begin(view, start, upto) if start < end else None
-                start = upto
-                if piece:
-                    yield piece
+            while start < end or ahead:
+                share = min(READ_BYTES_MAX, READ_MEMORY_BYTES // ((READS_AHEAD + 1) * self.readers))
+                size = max(1, share // SEND_BYTES) * SEND_BYTES
+                while start < end and len(ahead) < READS_AHEAD:
+                    upto = min(end, start + size)
+                    read = self.run(self.client.fetcher.read(view, start, upto))
+                    ahead.append(asyncio.create_task(read))
+                    start = upto
+                piece = memoryview(await ahead.popleft())
+                for at in range(0, len(piece), SEND_BYTES):
+                    yield piece[at : at + SEND_BYTES]
         finally:
             self.readers -= 1
-            if ahead is not None:
-                ahead.cancel()
-
-    def _begin(self, view: Snapshot, start: int, end: int) -> asyncio.Task[bytes]:
-        return asyncio.create_task(self.run(self.client.fetcher.read(view, start, end)))
+            for task in ahead:
+                task.cancel()
 
     async def listed(self, place: str, on_error: str = "report") -> list[dict[str, Any]]:
         """What lies in a folder. The root exists, whether something lies in it or not.
@@ -136,11 +136,19 @@ class Store:
         """
         try:
             found: Any = await self.fs._ls(place, detail=True, on_error=on_error)
+            return list(found)
         except FileNotFoundError:
             if place != (self.root or "/"):
                 raise
-            found = []
-        return list(found)
+            return []
+
+    async def retention(self, place: str) -> dict[str, Any]:
+        """How much a folder keeps; and which folder says so of each field, None for one above the root."""
+        found = await self.fs._get_policy(place)
+        kept = {} if found.retention is None else found.retention.as_fields()
+        said, root = found.sources["retention"], f"{self.root}/" if self.root else ""
+        sources = {name: said[name] if f"{said[name]}/".startswith(root) else None for name in kept}
+        return {"retention": kept or None, "sources": sources}
 
     def info(self, view: Snapshot) -> dict[str, Any]:
         """What clients are told of a segment or plain file."""
@@ -153,7 +161,7 @@ class Store:
     # -- writing -------------------------------------------------------------------------------------------
 
     async def append(
-        self, path: str, body: AsyncIterable[bytes], offset: int | None = None, key: str | None = None, **create: bool
+        self, place: str, body: AsyncIterable[bytes], offset: int | None = None, key: str | None = None, **create: bool
     ) -> tuple[Written, int]:
         """Append a body in one commit, and say what was written and how many bytes.
 
@@ -164,13 +172,18 @@ class Store:
         OSError
             As `append` of the filesystem.
         """
-        place = names.check_new_name(self.place(path))
+        place = names.check_new_name(place)
         if key is not None:
             with contextlib.suppress(FileNotFoundError):
-                check_fresh((await self.look(path)).attrs, key)
+                check_fresh((await self.look(place)).attrs, key)
         segments, guard = self.client.segments, Guard(expected_offset=offset)
         intake = segments.addition(place, guard, **create)
-        await self._take(intake, body)
+        try:
+            async for part in body:
+                await self.run(intake.take(part))
+        except BaseException:
+            await asyncio.shield(self.run(intake.abort()))
+            raise
         size = intake.size
         attrs = None if key is None else remembering(key, size)
         call = segments.extend(place, intake, attrs=attrs, guard=guard, **create)
@@ -178,32 +191,20 @@ class Store:
             return await asyncio.shield(self.run(call)), size
         except RollingError:
             if key is not None:  # the same append may have taken place meanwhile, and be the reason of the refusal
-                check_fresh((await self.look(path)).attrs, key)
+                check_fresh((await self.look(place)).attrs, key)
             raise
 
-    async def replace(self, path: str, body: AsyncIterable[bytes], *, create_only: bool) -> int:
-        """Write a file whole in one commit; returns its size.
+    async def replace(self, place: str, body: AsyncIterable[bytes], *, create_only: bool) -> None:
+        """Write a file whole in one commit.
 
         Raises
         ------
         FileExistsError
             With `create_only`: a file is there.
         """
-        place = names.check_new_name(self.place(path))
-        intake = self.client.segments.replacement(place, create_only=create_only)
-        await self._take(intake, body)
-        size = intake.size
-        await asyncio.shield(self.run(self.client.segments.overwrite(place, intake, create_only=create_only)))
-        return size
-
-    async def _take(self, intake: Intake, body: AsyncIterable[bytes]) -> None:
-        """Hand a body over as it comes; if it breaks off, nothing of it stays."""
-        try:
-            async for piece in gathered(body):
-                await self.run(intake.take(piece))
-        except BaseException:
-            await asyncio.shield(self.run(intake.abort()))
-            raise
+        async with await self.fs.open_async(place, "xb" if create_only else "wb") as file:
+            async for part in body:
+                await file.write(part)
 
 
 def etag(view: Snapshot) -> str:
@@ -211,17 +212,3 @@ def etag(view: Snapshot) -> str:
     if view.header is not None:
         return f'"{view.header.segment}-{view.header.version}"'
     return f'"{view.size}-{view.modified.timestamp()}"'
-
-
-async def gathered(body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """A body in pieces that are worth a call each."""
-    parts: list[bytes] = []
-    size = 0
-    async for part in body:
-        parts.append(part)
-        size += len(part)
-        if size >= PIECE_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-    if size:
-        yield b"".join(parts)

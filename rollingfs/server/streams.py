@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.server.operations import Amount, Call, Fields, Seconds, operation
+from rollingfs.server.kinds import Amount, Fields, Maybe, Seconds, Text
+from rollingfs.server.operations import Call, operation
 from rollingfs.server.segments import each_or_problem
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
+
+LIMITS = ("min_age", "min_bytes", "keep_age", "keep_bytes", "max_age", "max_bytes", "every")
 
 
 def _stream(call: Call) -> Stream:
@@ -24,30 +26,29 @@ def _cut(call: Call, fields: Fields) -> StreamCut:
     return cut.renamed(call.store.place)
 
 
-@operation("GET", "streams", has_path=False)
-async def list_streams(call: Call, folder: str | None = None) -> Any:
+@operation("GET", "/v1/streams")
+async def list_streams(call: Call, folder: Text | None = None) -> Any:
     """The folders at or below one that have a retention, cuts or subscribers."""
     return {"streams": await call.store.fs._streams(call.place((folder or call.access.prefix).strip("/")))}
 
 
-@operation("GET", "streams")
+@operation("GET", "/v1/streams/{path}")
 async def info(call: Call) -> Any:
     """A stream: its segments, its size, its retention and its subscribers."""
     stream = _stream(call)
-    infos, policy = await stream._infos(), await stream._get_retention()
+    infos, kept = await stream._infos(), await call.store.retention(call.place())
     size = sum(one["size"] or 0 for one in infos.values())
-    kept = None if policy is None else policy.as_fields()
-    return {"size": size, "segments": infos, "retention": kept, "subscribers": await stream._subscribers()}
+    return {"size": size, "segments": infos, **kept, "subscribers": await stream._subscribers()}
 
 
-@operation("DELETE", "streams")
+@operation("DELETE", "/v1/streams/{path}")
 async def delete(call: Call) -> None:
     """Delete all segments of a stream, and its memory; may be repeated."""
     await _stream(call)._delete()
 
 
-@operation("GET", "streams", "cut")
-async def cut(call: Call, at: Seconds | None = None, align: str | None = None) -> Any:
+@operation("GET", "/v1/streams/{path}:cut")
+async def cut(call: Call, at: Seconds | None = None, align: Text | None = None) -> Any:
     """A position in a stream: by default its end now.
 
     Parameters
@@ -60,13 +61,13 @@ async def cut(call: Call, at: Seconds | None = None, align: str | None = None) -
     return {"cut": await _stream(call)._cut(at, None if align is None else align.encode())}
 
 
-@operation("GET", "streams", "cuts")
+@operation("GET", "/v1/streams/{path}:cuts")
 async def cuts(call: Call) -> Any:
     """The cuts that retention has kept, oldest first."""
     return {"cuts": await _stream(call)._cuts()}
 
 
-@operation("POST", "streams", "trim")
+@operation("POST", "/v1/streams/{path}:trim")
 async def trim(call: Call, cut: Fields, dry_run: bool = False) -> Any:
     """Trim a stream to a cut. It is recorded first, so that the next call finishes what was broken off.
 
@@ -82,79 +83,50 @@ async def trim(call: Call, cut: Fields, dry_run: bool = False) -> Any:
     return await _stream(call)._trim(_cut(call, cut), dry_run)
 
 
-@operation("GET", "streams", "retention")
+@operation("GET", "/v1/streams/{path}:retention")
 async def retention(call: Call) -> Any:
-    """How much of a stream is kept; null for everything."""
-    found = await _stream(call)._get_retention()
-    return {"retention": None if found is None else found.as_fields()}
+    """How much of a stream is kept, null for everything; and which folder says so, of each field."""
+    return await call.store.retention(call.place())
 
 
-@operation("PUT", "streams", "retention")
-async def set_retention(
-    call: Call,
-    min_age: Amount | None = None,
-    min_bytes: Amount | None = None,
-    keep_age: Amount | None = None,
-    keep_bytes: Amount | None = None,
-    max_age: Amount | None = None,
-    max_bytes: Amount | None = None,
-    every: Amount | None = None,
-) -> Any:
-    """Store how much of a stream is kept; without a field, that everything is.
+@operation("PUT", "/v1/streams/{path}:retention", fields=dict.fromkeys(LIMITS, Amount))
+async def set_retention(call: Call, **limits: Any) -> Any:
+    """Store how much of a stream is kept; without a field, the folders above say so, else everything is.
 
-    Parameters
-    ----------
-    min_age, min_bytes
-        Seconds and bytes that stay in any case.
-    keep_age, keep_bytes
-        What has been read goes as soon as one of them asks for it.
-    max_age, max_bytes
-        The same, for what has not been read.
-    every
-        Time between two cuts.
+    `min_age` and `min_bytes` stay in any case; what has been read goes as soon as `keep_age` or `keep_bytes` asks for
+    it, and what has not been read by `max_age` and `max_bytes`. `every` is the time between two cuts.
     """
-    limits: dict[str, Any] = {
-        "min_age": min_age,
-        "min_bytes": min_bytes,
-        "keep_age": keep_age,
-        "keep_bytes": keep_bytes,
-    }
-    policy = RetentionPolicy(**limits, max_age=max_age, max_bytes=max_bytes, every=every)
+    policy = RetentionPolicy(**limits)
     await _stream(call)._set_retention(policy if policy.as_fields() else None)
     return await retention(call)
 
 
-@operation("POST", "streams", "retain")
+@operation("POST", "/v1/streams/{path}:retain")
 async def retain(call: Call, dry_run: bool = False) -> Any:
     """Run retention once: finish a trim, take a cut if it is time, trim."""
     return await _stream(call)._retain(dry_run)
 
 
-@operation("POST", "streams", "publish")
-async def publish(call: Call, subscriber: str, cut: Fields) -> Any:
+@operation("POST", "/v1/streams/{path}:publish")
+async def publish(call: Call, subscriber: Text, cut: Fields) -> Any:
     """Record that a subscriber has read all that lies before a cut."""
     await _stream(call)._publish(subscriber, _cut(call, cut))
     return {"subscriber": subscriber}
 
 
-@operation("POST", "streams", "offload")
+@operation("POST", "/v1/streams/{path}:offload")
 async def offload(
-    call: Call,
-    tier: str | None = None,
-    after_bytes: Amount | None = None,
-    after_age: Amount | None = None,
-    deletion_lag: Amount | None = None,
+    call: Call, tier: Text | None = None, after_bytes: Maybe = None, after_age: Maybe = None, deletion_lag: Maybe = None
 ) -> Any:
     """Move chunks of all segments of a stream to a tier, now; without any field the policies decide."""
     return await _stream(call)._offload(tier, after_bytes, after_age, deletion_lag)
 
 
-@operation("POST", "streams", "consolidate")
+@operation("POST", "/v1/streams/{path}:consolidate")
 async def consolidate(call: Call, grace: Amount = "10min") -> Any:
     """Join small neighbouring chunks of all segments; what fails is named, and the others go on."""
 
     async def one(path: str) -> Any:
         return await (await call.store.fs._segment(path))._consolidate(grace)
 
-    paths = await _stream(call)._segments()
-    return {"segments": await each_or_problem(call, {path: partial(one, path) for path in paths}, at_once=2)}
+    return {"segments": await each_or_problem(call, await _stream(call)._segments(), one, at_once=2)}

@@ -5,25 +5,29 @@ No answer has a Content-Type: the client of Hadoop 3.5 fails at one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rollingfs.server.problems import Refused, status_of, text_of
+from rollingfs.format.crc import crc32c
+from rollingfs.server.operations import Call
+from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
-from rollingfs.server.store import Store, etag
+from rollingfs.server.store import Store
+from rollingfs.server.tails import Watches
 
 PREFIX = "/webhdfs/v1"
-BLOCK_BYTES = 128 * 1024 * 1024
+BLOCK_BYTES, CRC_BYTES = 128 * 1024 * 1024, 512
 PAGE = 1000
 SMALL_BYTES_MAX = 1024 * 1024
 """A rename that must not replace anything copies a file up to this size: that is one commit."""
-EMPTY_TOKEN = "AAAAAA"
 JAVA = {
     400: "java.lang.IllegalArgumentException",
     **dict.fromkeys((401, 403), "org.apache.hadoop.security.AccessControlException"),
@@ -33,34 +37,19 @@ JAVA = {
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
-class Call:
+class Hdfs(Call):
     """A request of WebHDFS."""
 
-    def __init__(self, request: Request, store: Store) -> None:
-        self.request, self.store, self.fs = request, store, store.fs
-        raw = request.scope["raw_path"].partition(b"?")[0].decode("latin-1")
-        self.path = unquote(raw.removeprefix(PREFIX), errors="surrogateescape").strip("/")
+    def __init__(self, request: Request, store: Store, watches: Watches) -> None:
+        path = unquote(request.path_params["path"], errors="surrogateescape").strip("/")
+        super().__init__(request, store, watches, request.state.access, path, request.method != "GET")
+        self.fs, self.at = store.fs, self.place()
         self.query = {name.lower(): value for name, value in request.query_params.items()}
         self.op = self.query.get("op", "").upper()
-        self.place = self.checked(self.path)
-
-    def checked(self, path: str) -> str:
-        """The filesystem's path for one that the client may use."""
-        self.request.state.access.check(path, self.request.method != "GET")
-        return self.store.place(path)
 
     def is_on(self, name: str) -> bool:
         """Whether a switch is given."""
         return self.query.get(name, "").lower() == "true"
-
-    def number(self, name: str, default: int) -> int:
-        """A number of bytes."""
-        text = self.query.get(name, "")
-        if not text:
-            return default
-        if not (text.isascii() and text.isdigit()):
-            raise ValueError(f"{name} is {text!r}: it must be a number of bytes")
-        return int(text[:19])
 
     def status(self, info: dict[str, Any], suffix: str = "") -> dict[str, Any]:
         """A FileStatus."""
@@ -71,34 +60,40 @@ class Call:
             return {**found, "type": "DIRECTORY", "permission": "755", "blockSize": 0, "replication": 0}
         return {**found, "type": "FILE", "permission": "644", "blockSize": BLOCK_BYTES, "replication": 1}
 
+    async def known(self, path: str) -> dict[str, Any] | None:
+        """What fsspec knows of a path, if something is there; the root is always a folder."""
+        place = self.place(path)
+        with contextlib.suppress(FileNotFoundError):
+            found: dict[str, Any] = await self.fs._info(place) if path else {"type": "directory", "size": 0}
+            return found
+        return None
+
     async def info(self) -> dict[str, Any]:
-        """What fsspec knows of the path; the root is always a folder."""
-        if not self.path:
-            return {"type": "directory", "size": 0}
-        found: dict[str, Any] = await self.fs._info(self.place)
+        """What fsspec knows of the request's path.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        """
+        if (found := await self.known(self.path)) is None:
+            raise FileNotFoundError(2, "there is no such file or folder", self.at)
         return found
 
     async def listed(self) -> list[dict[str, Any]]:
-        """The FileStatus of each thing in a folder, or of the file itself."""
-        info = await self.info()
-        if info["type"] != "directory":
-            return [self.status(info)]
-        found = await self.store.listed(self.place, on_error="raise")
-        return sorted((self.status(one, one["name"].rpartition("/")[2]) for one in found), key=_suffix)
+        """The FileStatus of each thing in a folder, or of the file itself, sorted by name."""
+        found = await self.store.listed(self.at, on_error="raise")
+        return [self.status(one, one["name"].removeprefix(self.at).strip("/")) for one in found]
 
 
-def _suffix(status: dict[str, Any]) -> str:
-    return str(status["pathSuffix"])
-
-
-def answer(value: Any = None, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def answer(value: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON answer, or one without a body."""
     return Response(b"" if value is None else json.dumps(value).encode(), status, headers)
 
 
-async def handle(store: Store, request: Request) -> Response:
+async def handle(store: Store, watches: Watches, request: Request) -> Response:
     """Any operation."""
-    call = Call(request, store)
+    call = Hdfs(request, store, watches)
     found = OPS.get((request.method, call.op))
     if found is None:
         raise NotImplementedError(f"{request.method} {call.op or 'without op'} is not supported here")
@@ -113,10 +108,10 @@ def remote_exception(error: Exception, root: str, *, changes: bool = False) -> R
     name = EXISTS if isinstance(error, FileExistsError | IsADirectoryError) else JAVA.get(status, "java.io.IOException")
     said = {"exception": name.rpartition(".")[2], "javaClassName": name, "message": text_of(error, root)}
     shown = 400 if status == 501 else 403 if status in (409, 410, 412, 416, 422, 423) else status
-    return answer({"RemoteException": said}, shown, error.headers if isinstance(error, Refused) else None)
+    return answer({"RemoteException": said}, shown, headers_of(error))
 
 
-def _redirect(call: Call) -> Response:
+def _redirect(call: Hdfs) -> Response:
     """Send the client to where the data go, which is here."""
     url = str(call.request.url.remove_query_params("noredirect").include_query_params(data="true"))
     return answer({"Location": url}) if call.is_on("noredirect") else answer(None, 307, {"Location": url})
@@ -125,79 +120,73 @@ def _redirect(call: Call) -> Response:
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
-async def _open(call: Call) -> Response:
-    view = await call.store.look(call.path)
-    first = view.start + call.number("offset", 0)
-    last = min(view.length, first + call.number("length", view.size))
-    if first > view.length:
-        raise Refused(416, f"the offset lies beyond the end; {view.extent}")
+async def _open(call: Hdfs) -> Response:
+    view = await call.store.look(call.at)
+    first = view.start + int(call.query.get("offset") or 0)
+    last = min(view.length, first + int(call.query.get("length") or view.size))
+    if not view.start <= first <= view.length:
+        raise HTTPException(416, f"the offset lies outside of the file; {view.extent}")
     return await streamed(call.store.pieces(view, first, last), 200, {"Content-Length": str(last - first)}, None)
 
 
-async def _getfilestatus(call: Call) -> Response:
+async def _getfilestatus(call: Hdfs) -> Response:
     return answer({"FileStatus": call.status(await call.info())})
 
 
-async def _liststatus(call: Call) -> Response:
+async def _liststatus(call: Hdfs) -> Response:
     return answer({"FileStatuses": {"FileStatus": await call.listed()}})
 
 
-async def _liststatus_batch(call: Call) -> Response:
+async def _liststatus_batch(call: Hdfs) -> Response:
     after = call.query.get("startafter", "")
-    found = [one for one in await call.listed() if not after or _suffix(one) > after]
+    found = [one for one in await call.listed() if not after or one["pathSuffix"] > after]
     listing = {"partialListing": {"FileStatuses": {"FileStatus": found[:PAGE]}}}
     return answer({"DirectoryListing": {**listing, "remainingEntries": max(0, len(found) - PAGE)}})
 
 
-async def _getcontentsummary(call: Call) -> Response:
+async def _getcontentsummary(call: Hdfs) -> Response:
     info = await call.info()
-    found = [info] if info["type"] == "file" else []
-    if not found:
-        below: Any = await call.fs._find(call.place, withdirs=True, detail=True)
-        found = list(below.values())
-    sizes = [one["size"] or 0 for one in found if one["type"] == "file"]
+    found: Any = await call.fs._find(call.at, withdirs=True, detail=True)
+    sizes = [one["size"] or 0 for one in found.values() if one["type"] == "file"]
     summary = {"length": sum(sizes), "fileCount": len(sizes), "spaceConsumed": sum(sizes), "quota": -1}
-    folders = 0 if info["type"] == "file" else max(1, len(found) - len(sizes))
+    folders = len(found) - len(sizes) or int(info["type"] == "directory")
     return answer({"ContentSummary": {**summary, "directoryCount": folders, "spaceQuota": -1}})
 
 
-async def _getfilechecksum(call: Call) -> Response:
-    """What changes whenever the content may have: an ETag, in the form of Hadoop's MD5 of CRCs."""
-    digest = hashlib.md5(etag(await call.store.look(call.path)).encode(), usedforsecurity=False).hexdigest()
-    fields = {"algorithm": "MD5-of-1MD5-of-1CRC32C", "bytes": f"{1:08x}{1:016x}{digest}", "length": 28}
-    return answer({"FileChecksum": fields})
+async def _getfilechecksum(call: Hdfs) -> Response:
+    """What HDFS says of the same bytes in blocks of 128 MiB: the MD5 of each block's MD5 of its CRCs."""
+    view = await call.store.look(call.at)
+    blocks, starts = hashlib.md5(usedforsecurity=False), range(view.start, view.length, BLOCK_BYTES)
+    for start in starts:
+        crcs = hashlib.md5(usedforsecurity=False)
+        async for piece in call.store.pieces(view, start, min(start + BLOCK_BYTES, view.length)):
+            for at in range(0, len(piece), CRC_BYTES):
+                crcs.update(crc32c(bytes(piece[at : at + CRC_BYTES])).to_bytes(4))
+        blocks.update(crcs.digest())
+    count = BLOCK_BYTES // CRC_BYTES if len(starts) > 1 else 0
+    fields = {"algorithm": f"MD5-of-{count}MD5-of-{CRC_BYTES}CRC32C", "length": 28}
+    return answer({"FileChecksum": {**fields, "bytes": f"{CRC_BYTES:08x}{count:016x}{blocks.hexdigest()}"}})
 
 
-async def _getfileblocklocations(call: Call) -> Response:
-    info = await call.info()
-    size = info["size"]
-    if call.op == "GETFILEBLOCKLOCATIONS":
-        block: dict[str, Any] = {"hosts": ["localhost"], "names": ["localhost:0"], "offset": 0, "length": size}
-        block |= {"cachedHosts": [], "topologyPaths": [], "storageTypes": ["DISK"], "corrupt": False}
-        return answer({"BlockLocations": {"BlockLocation": [block] if size else []}})
-    block = {"block": {"blockPoolId": "", "blockId": 0, "generationStamp": 0, "numBytes": size}, "startOffset": 0}
-    block |= {"isCorrupt": False, "locations": [], "cachedLocations": [], "blockToken": {"urlString": EMPTY_TOKEN}}
-    found = {"fileLength": size, "isUnderConstruction": False, "isLastBlockComplete": True}
-    blocks = {"locatedBlocks": [block] if size else [], "lastLocatedBlock": block if size else None}
-    return answer({"LocatedBlocks": {**found, **blocks}})
+async def _getfileblocklocations(call: Hdfs) -> Response:
+    size = (await call.info())["size"]
+    block: dict[str, Any] = {"hosts": ["localhost"], "names": ["localhost:0"], "offset": 0, "length": size}
+    block |= {"cachedHosts": [], "topologyPaths": [], "storageTypes": ["DISK"], "corrupt": False}
+    return answer({"BlockLocations": {"BlockLocation": [block] if size else []}})
 
 
-async def _gethomedirectory(call: Call) -> Response:
+async def _gethomedirectory(call: Hdfs) -> Response:
     home = f"/user/{quote(call.query.get('user.name', 'rollingfs'), safe='')}"
     return answer({"Path": f"{home}/.Trash" if call.op == "GETTRASHROOT" else home})
 
 
-async def _getserverdefaults(call: Call) -> Response:
-    found = {"blockSize": BLOCK_BYTES, "bytesPerChecksum": 512, "writePacketSize": 65536, "replication": 1}
+async def _getserverdefaults(call: Hdfs) -> Response:
+    found = {"blockSize": BLOCK_BYTES, "bytesPerChecksum": CRC_BYTES, "writePacketSize": 65536, "replication": 1}
     found |= {"fileBufferSize": 4096, "checksumType": 2, "trashInterval": 0}
     return answer({"FsServerDefaults": {**found, "encryptDataTransfer": False, "keyProviderUri": ""}})
 
 
-async def _getdelegationtoken(call: Call) -> Response:
-    return answer({"Token": None})
-
-
-async def _checked(call: Call) -> Response:
+async def _checked(call: Hdfs) -> Response:
     """What changes nothing here: dates, owners and permissions are not kept."""
     await call.info()
     return answer({"boolean": True} if call.op == "SETREPLICATION" else None)
@@ -206,89 +195,75 @@ async def _checked(call: Call) -> Response:
 # -- changing --------------------------------------------------------------------------------------------------
 
 
-async def _create(call: Call) -> Response:
+async def _create(call: Hdfs) -> Response:
     overwrites = call.is_on("overwrite") or "OVERWRITE" in call.query.get("createflag", "").upper()
-    await call.store.replace(call.path, call.request.stream(), create_only=not overwrites)
+    await call.store.replace(call.at, call.request.stream(), create_only=not overwrites)
     return answer(None, 201, {"Location": f"webhdfs://{call.request.url.netloc}/{quote(call.path)}"})
 
 
-async def _append(call: Call) -> Response:
-    await call.store.append(call.path, call.request.stream())
+async def _append(call: Hdfs) -> Response:
+    await call.store.append(call.at, call.request.stream())
     return answer()
 
 
-async def _concat(call: Call) -> Response:
-    sources = [call.checked(one.strip("/")) for one in call.query.get("sources", "").split(",")]
+async def _concat(call: Hdfs) -> Response:
+    sources = [call.place(one) for one in call.query.get("sources", "").split(",")]
     for source in sources:
         await call.fs._seal(source)  # a file of HDFS that is closed takes no more bytes either
-    await call.fs._concat(call.place, sources)
+    await call.fs._concat(call.at, sources)
     return answer()
 
 
-async def _rename(call: Call) -> Response:
+async def _rename(call: Hdfs) -> Response:
     """Rename as HDFS does: without options it says whether it did, with options it raises."""
-    path = call.query.get("destination", "").strip("/")
-    target, options = call.checked(path), call.query.get("renameoptions")
-    source = await _info_or_none(call, call.place)
-    found = await _info_or_none(call, target)
+    path, options = call.query.get("destination", "").strip("/"), call.query.get("renameoptions")
+    source, found = await call.known(call.path), await call.known(path)
     if options is None:
         if found is not None and found["type"] == "directory":
             path = f"{path}/{call.path.rpartition('/')[2]}".strip("/")
-            target = call.checked(path)
-            found = await _info_or_none(call, target)
+            found = await call.known(path)
         if source is None or found is not None or f"{path}/".startswith(f"{call.path}/"):
             return answer({"boolean": False})
-        await call.fs._mv(call.place, target, recursive=True)
-        return answer({"boolean": True})
-    if source is None:
-        raise FileNotFoundError(2, "there is nothing to rename", call.place)
-    if found is not None and "OVERWRITE" not in options.upper():
+    source, target = source or await call.info(), call.place(path)
+    if found is not None and "OVERWRITE" not in str(options).upper():
         raise FileExistsError(17, "something has the new name; nothing was changed", target)
-    if found is None and source["type"] == "file" and source["size"] <= SMALL_BYTES_MAX:
-        await call.fs._pipe_file(target, await call.fs._cat_file(call.place), mode="create")
-        await call.fs._rm_file(call.place)
-    elif source["type"] == "file":
-        await call.fs._mv_file(call.place, target)
+    if source["type"] == "directory":
+        await call.fs._mv(call.at, target, recursive=True)
+    elif options is None or found is not None or source["size"] > SMALL_BYTES_MAX:
+        await call.fs._mv_file(call.at, target)
     else:
-        await call.fs._mv(call.place, target, recursive=True)
-    return answer()
+        await call.fs._pipe_file(target, await call.fs._cat_file(call.at), mode="create")
+        await call.fs._rm_file(call.at)
+    return answer({"boolean": True} if options is None else None)
 
 
-async def _info_or_none(call: Call, place: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = await call.fs._info(place)
-    except FileNotFoundError:
-        return None if place != (call.store.root or "/") else {"type": "directory", "size": 0}
-    return found
-
-
-async def _delete(call: Call) -> Response:
+async def _delete(call: Hdfs) -> Response:
     if not call.path:
         raise ValueError("the root cannot be deleted")
-    info = await _info_or_none(call, call.place)
+    info = await call.known(call.path)
     if info is None:
         return answer({"boolean": False})
     if info["type"] == "file":
-        await call.fs._rm_file(call.place)
-    elif call.is_on("recursive") or not await call.store.listed(call.place):
-        await call.fs._rm(call.place, recursive=True)
+        await call.fs._rm_file(call.at)
+    elif call.is_on("recursive") or not await call.store.listed(call.at):
+        await call.fs._rm(call.at, recursive=True)
     else:
-        raise OSError(39, "the folder is not empty; nothing was deleted", call.place)
+        raise OSError(39, "the folder is not empty; nothing was deleted", call.at)
     return answer({"boolean": True})
 
 
-async def _mkdirs(call: Call) -> Response:
-    await call.fs._makedirs(call.place, exist_ok=True)
+async def _mkdirs(call: Hdfs) -> Response:
+    await call.fs._makedirs(call.at, exist_ok=True)
     return answer({"boolean": True})
 
 
-async def _truncate(call: Call) -> Response:
+async def _truncate(call: Hdfs) -> Response:
     raise NotImplementedError("TRUNCATE cuts the end of a file, and a segment is cut at its head only")
 
 
 METHODS = {
     "GET": "OPEN GETFILESTATUS LISTSTATUS LISTSTATUS_BATCH GETCONTENTSUMMARY GETFILECHECKSUM GETSERVERDEFAULTS "
-    "GETFILELINKSTATUS GETFILEBLOCKLOCATIONS GET_BLOCK_LOCATIONS GETHOMEDIRECTORY GETTRASHROOT GETDELEGATIONTOKEN "
+    "GETFILELINKSTATUS GETFILEBLOCKLOCATIONS GETHOMEDIRECTORY GETTRASHROOT "
     "CHECKACCESS",
     "PUT": "CREATE MKDIRS RENAME SETTIMES SETOWNER SETPERMISSION SETREPLICATION",
     "POST": "APPEND CONCAT TRUNCATE",
@@ -296,10 +271,9 @@ METHODS = {
 }
 ALIKE = {
     **dict.fromkeys(("SETTIMES", "SETOWNER", "SETPERMISSION", "SETREPLICATION", "CHECKACCESS"), _checked),
-    **{"GETFILELINKSTATUS": _getfilestatus, "GET_BLOCK_LOCATIONS": _getfileblocklocations},
-    **{"GETTRASHROOT": _gethomedirectory},
+    **{"GETFILELINKSTATUS": _getfilestatus, "GETTRASHROOT": _gethomedirectory},
 }
-OPS: dict[tuple[str, str], Callable[[Call], Awaitable[Response]]] = {
+OPS: dict[tuple[str, str], Callable[[Hdfs], Awaitable[Response]]] = {
     (method, op): ALIKE.get(op) or globals()[f"_{op.lower()}"] for method, ops in METHODS.items() for op in ops.split()
 }
 """The function of each operation; most have its name."""

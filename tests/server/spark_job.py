@@ -21,7 +21,7 @@ def shell(spark: Any, *words: str) -> int:
     return code
 
 
-def main(url: str, local: str) -> dict[str, Any]:
+def main(url: str, local: str, token: str) -> dict[str, Any]:
     builder = SparkSession.builder.master("local[2]").appName("gateway")
     settings = {
         "spark.ui.enabled": "false",
@@ -30,6 +30,16 @@ def main(url: str, local: str) -> dict[str, Any]:
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",
         "spark.showConsoleProgress": "false",
+    }
+    settings |= {
+        f"spark.hadoop.dfs.webhdfs.oauth2.{name}": value
+        for name, value in {
+            "enabled": "true",
+            "access.token.provider": "org.apache.hadoop.hdfs.web.oauth2.ConfCredentialBasedAccessTokenProvider",
+            "client.id": "rollingfs",
+            "credential": token,
+            "refresh.url": f"{url.replace('webhdfs://', 'http://')}/oauth2/token",
+        }.items()
     }
     for key, value in settings.items():
         builder.config(key, value)

@@ -35,6 +35,15 @@ def test_without_a_token_nothing_is_told(client: Client) -> None:
     assert client.get("/healthz").status_code == 200
 
 
+def test_hadoops_client_gets_its_token_back_as_a_bearers(client: Client) -> None:
+    form = {"grant_type": "client_credentials", "client_id": "x", "client_secret": READS}
+    granted = client.post("/oauth2/token", data=form).json()
+    assert client.get("/v1/segments", headers=bearer(granted["access_token"])).status_code == 200
+    for wrong in ({"client_secret": "x" * 20}, {}, {"client_secret": ""}):
+        assert client.post("/oauth2/token", data=wrong).status_code == 401
+    assert client.post("/oauth2/token", content=b"x" * (2 << 20)).status_code == 413
+
+
 def test_a_token_may_only_read(client: Client) -> None:
     client.put("/v1/segments/a", headers=bearer(ALL))
     assert client.get("/v1/segments/a", headers=bearer(READS)).status_code == 200

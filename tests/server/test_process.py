@@ -81,6 +81,37 @@ def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_
         assert httpx.get(second.url + url + ":info").json()["length"] == 2 * len(data)
 
 
+def test_a_trim_that_was_killed_is_finished_by_the_repeat_on_another_server(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    paths = [f"{tmp_path}/store/logs/{number:02}" for number in range(40)]
+    for path in paths:
+        fs.pipe_file(path, b"0123456789")
+        fs.append(path, b"more")
+    with serving(f"{tmp_path}/store") as first, serving(f"{tmp_path}/store") as second:
+        url = "/v1/streams/logs:trim"
+        cut = httpx.get(f"{first.url}/v1/streams/logs:cut").json()
+        for path in paths:
+            fs.append(path, b"after")
+
+        def trim() -> None:
+            with contextlib.suppress(httpx.HTTPError):
+                httpx.post(first.url + url, json=cut, timeout=60)
+
+        trimming = threading.Thread(target=trim)
+        trimming.start()
+        while not any(fs.info(path)["start_offset"] for path in paths):
+            pass
+        first.stop(signal.SIGKILL)
+        trimming.join()
+        left = {path: 14 - fs.info(path)["start_offset"] for path in paths}
+        did = httpx.post(second.url + url, json=cut, timeout=60).json()
+        expected = {path.removeprefix(f"{tmp_path}/store/"): size for path, size in left.items() if size}
+        assert (did["dropped"], did["bytes"], did["failed"]) == (expected, sum(expected.values()), {})
+        again = httpx.post(second.url + url, json=cut, timeout=60).json()
+        assert (again["bytes"], again["dropped"], again["deleted"]) == (0, {}, [])
+    assert {fs.cat_file(path) for path in paths} == {b"after"}
+
+
 def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_path: Path) -> None:
     with serving(f"{tmp_path}/store") as server:
         url = "/v1/segments/a"

@@ -17,6 +17,7 @@ from tests.support.spark import require_java
 JOB = Path(__file__).with_name("spark_job.py")
 ROWS = 500
 JOB_S_MAX = 900
+TOKEN = "t" * 20
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_MAX)]
 
@@ -36,8 +37,9 @@ def test_spark_reads_writes_and_streams_through_a_gateway(tmp_path: Path) -> Non
         for start in range(0, len(data), 1000):
             fs.append(path, data[start : start + 1000])
         (tmp_path / "plain" / name).write_bytes(data)
-    with serving(f"{tmp_path}/store") as server:
-        command = [sys.executable, str(JOB), f"webhdfs://localhost:{server.url.rpartition(':')[2]}", str(tmp_path)]
+    with serving(f"{tmp_path}/store", env={"ROLLINGFS_SERVER_TOKEN": TOKEN}) as server:
+        url = f"webhdfs://localhost:{server.url.rpartition(':')[2]}"
+        command = [sys.executable, str(JOB), url, str(tmp_path), TOKEN]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_S_MAX)
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
     assert line, done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rollingfs import RetentionPolicy, RollingFileSystem
+from rollingfs.server import make_app
 from tests.server.conftest import Client
 
 
@@ -37,7 +39,7 @@ def test_a_cut_of_other_paths_is_refused(client: Client) -> None:
 
 def test_retention_is_set_and_run(client: Client) -> None:
     filled(client)
-    assert client.get("/v1/streams/logs:retention").json() == {"retention": None}
+    assert client.get("/v1/streams/logs:retention").json() == {"retention": None, "sources": {}}
     assert client.put("/v1/streams/logs:retention", json={"min_bytes": -1}).status_code == 400
     found = client.put("/v1/streams/logs:retention", json={"min_bytes": "10", "every": 0}).json()
     assert found["retention"]["min_bytes"] == 10
@@ -48,7 +50,27 @@ def test_retention_is_set_and_run(client: Client) -> None:
     cut = client.get("/v1/streams/logs:cut").json()["cut"]
     assert client.post("/v1/streams/logs:publish", json={"subscriber": "billing", "cut": cut}).status_code == 200
     assert list(client.get("/v1/streams/logs").json()["subscribers"]) == ["billing"]
-    assert client.put("/v1/streams/logs:retention", json={}).json() == {"retention": None}
+    assert client.put("/v1/streams/logs:retention", json={}).json() == {"retention": None, "sources": {}}
+
+
+def test_retention_is_what_counts_and_says_which_folder_it_is_of(
+    client: Client, fs: RollingFileSystem, root: str
+) -> None:
+    filled(client)
+    client.post("/v1/segments/logs/sub/a?create=true", content=b"x")
+    fs.stream(f"{root}/logs").retention = RetentionPolicy(min_bytes=10, max_age="7d")
+    found = client.put("/v1/streams/logs/sub:retention", json={"min_bytes": 20}).json()
+    assert found["retention"] == {"min_bytes": 20, "max_age": 604800.0}
+    assert found["sources"] == {"min_bytes": "logs/sub", "max_age": "logs"}
+    info = client.get("/v1/streams/logs/sub").json()
+    assert (info["retention"], info["sources"]) == (found["retention"], found["sources"])
+    assert client.get("/v1/streams/none:retention").status_code == 404
+    page = client.get("/?path=logs/sub").text
+    assert "min_bytes=20 (of logs/sub)" in page
+    assert "max_age=604800.0 (of logs)" in page
+    inside = Client(make_app(fs, f"{root}/logs/sub"))
+    assert root not in inside.get("/").text
+    assert "max_age=604800.0 (of a folder above)" in inside.get("/").text
 
 
 def test_upkeep_by_hand(client: Client) -> None:

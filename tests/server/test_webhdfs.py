@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.format.crc import crc32c
 from rollingfs.server import make_app
+from rollingfs.server import webhdfs as webhdfs_server
 from tests.server.conftest import Client, Process, serving
 from tests.support.servers import require_module
 
@@ -55,6 +59,22 @@ def test_statuses_and_listings(client: Client) -> None:
     after = client.get(f"{BASE}/d/x?op=GETFILECHECKSUM").json()["FileChecksum"]
     assert before["bytes"] != after["bytes"]
     assert len(after["bytes"]) == 2 * after["length"]
+
+
+@pytest.mark.parametrize("size", [1, 512, 1000, 1024, 5000])
+def test_a_checksum_is_that_of_hdfs(client: Client, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhdfs_server, "BLOCK_BYTES", 1024)
+    data = bytes(number * 7 % 256 for number in range(size))
+    written(client, "/a", data[: size // 2])
+    client.post(f"{BASE}/a?op=APPEND&data=true", content=data[size // 2 :])
+    md5s = b""
+    for block in (data[at : at + 1024] for at in range(0, size, 1024)):
+        crcs = [crc32c(block[at : at + 512]) for at in range(0, len(block), 512)]
+        md5s += hashlib.md5(b"".join(crc.to_bytes(4) for crc in crcs)).digest()
+    count = 2 if size > 1024 else 0
+    found = client.get(f"{BASE}/a?op=GETFILECHECKSUM").json()["FileChecksum"]
+    assert found["algorithm"] == f"MD5-of-{count}MD5-of-512CRC32C"
+    assert bytes.fromhex(found["bytes"]) == struct.pack(">iq", 512, count) + hashlib.md5(md5s).digest()
 
 
 def test_errors_are_those_of_hadoop(client: Client) -> None:
