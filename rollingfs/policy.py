@@ -19,6 +19,8 @@ TIER_ALIAS_CHARACTERS_MAX = 32
 TIER_DEFAULT = "cold"
 DELETION_LAG_S = 4 * 3600.0
 """The old files of chunks that have moved to another tier stay this long."""
+BLOCK_BYTES = 64 * 1024 * 1024
+"""An offload joins neighbouring chunks up to this size."""
 READERS_GRACE_S = 600.0
 """The old files of chunks that were joined stay this long, for readers that opened the segment before."""
 NO_TIER = ""
@@ -196,6 +198,12 @@ class OffloadPolicy:
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before; by
         default 4 hours.
+    block_bytes
+        Neighbouring chunks move as one file of up to this many bytes (or text like ``"64MiB"``); by default 64 MiB.
+    max_delay
+        Seconds (or text like ``"600s"``) for which chunks that may move wait for a block to be full; then they move as
+        they are, and so do the inline bytes. A `Follower` waits 600 s by default, a round of ``rollingfs run`` not
+        at all.
 
     Raises
     ------
@@ -207,6 +215,8 @@ class OffloadPolicy:
     after_bytes: int | None
     after_age: float | None
     deletion_lag: float | None
+    block_bytes: int | None
+    max_delay: float | None
 
     def __init__(
         self,
@@ -214,16 +224,17 @@ class OffloadPolicy:
         after_bytes: int | str | None = None,
         after_age: float | str | None = None,
         deletion_lag: float | str | None = None,
+        block_bytes: int | str | None = None,
+        max_delay: float | str | None = None,
     ) -> None:
         if not isinstance(tier, str | None):
             raise TypeError(f"tier is {tier!r}: it must be the alias of a tier")
         if tier:
             check_alias(tier)
-        size = None if after_bytes is None else parse_bytes(after_bytes)
-        if size is not None and not 0 <= size <= CHUNK_BYTES_MAX:
-            raise ValueError(f"after_bytes is {size}: it must be 0 to {CHUNK_BYTES_MAX}")
         object.__setattr__(self, "tier", tier)
-        object.__setattr__(self, "after_bytes", size)
+        object.__setattr__(self, "after_bytes", _size("after_bytes", after_bytes, 0))
+        object.__setattr__(self, "block_bytes", _size("block_bytes", block_bytes, 1))
+        object.__setattr__(self, "max_delay", _age("max_delay", max_delay))
         object.__setattr__(self, "after_age", _age("after_age", after_age))
         object.__setattr__(self, "deletion_lag", _age("deletion_lag", deletion_lag))
 
@@ -251,6 +262,13 @@ class OffloadPolicy:
         """The fields that are set, by name."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
+
+
+def _size(name: str, value: int | str | None, least: int) -> int | None:
+    size = None if value is None else parse_bytes(value)
+    if size is not None and not least <= size <= CHUNK_BYTES_MAX:
+        raise ValueError(f"{name} is {size}: it must be {least} to {CHUNK_BYTES_MAX}")
+    return size
 
 
 def _age(name: str, value: float | str | None) -> float | None:

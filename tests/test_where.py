@@ -127,7 +127,9 @@ ELSEWHERE = {
     "stream/cut_finder": "stream/test_cut",
     "stream/ledger": "stream/test_stream_verbs",
     "stream/members": "stream/test_stream_verbs",
+    "stream/segment_upkeep": "stream/test_upkeep",
     "stream/trim": "stream/test_incarnations",
+    "stream/upkept": "stream/test_upkeep",
     "write/inherited": "fs/test_policy_verbs",
     "write/ingest": "write/test_chunk_writer",
 }

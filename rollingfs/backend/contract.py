@@ -259,8 +259,10 @@ class Backend(abc.ABC):
         takes no condition, the adapter looks right before.
         """
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+    async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy a whole file into a new one on the server, durably; with `token`, only if the source has that token.
+
+        A store that can gives the copy `metadata` instead of those of the source.
 
         Raises
         ------

@@ -153,13 +153,13 @@ class MemoryBackend(Backend):
     async def keeps_versions(self, path: str) -> bool:
         return False
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+    async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         with _lock:
             file = self._file(source)
             if token is not None:
                 refusals.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
-            self._keep_metadata(target, getattr(file, "_rollingfs_metadata", None))
+            self._keep_metadata(target, metadata or getattr(file, "_rollingfs_metadata", None))
 
     async def join(self, parts: Sequence[Part], target: str) -> None:
         with _lock:

@@ -172,12 +172,12 @@ class TieredBackend(BackendWrapper):
             return await self._copy(*args)
         if verb == "join":
             return await self._join(*args)
+        if verb == "upload.copy":
+            upload, part = rest
+            rest = [upload, replace(part, path=self._on_hot(part.path))]
         alias, path = names.split_tier(first.path if verb == "abort_upload" else first)
         if not alias:
-            if verb == "upload.copy":
-                upload, part = rest
-                args = (first, upload, replace(part, path=self._on_hot(part.path)))
-            return await super().call(verb, *args)
+            return await super().call(verb, first, *rest)
         store = self._store(alias, path)
         if verb == "abort_upload":
             first = replace(first, path=store.path(path))
@@ -206,9 +206,9 @@ class TieredBackend(BackendWrapper):
             else:
                 await self.inner.delete(group)
 
-    async def _copy(self, source: str, target: str, token: str | None = None) -> None:
+    async def _copy(self, source: str, target: str, *more: Any) -> None:
         """Copy on the server; `can_copy` says whether it can."""
-        await self.inner.copy(self._on_hot(source), self._on_hot(target), token)
+        await self.inner.copy(self._on_hot(source), self._on_hot(target), *more)
 
     async def _join(self, parts: Sequence[Part], target: str) -> None:
         await self.inner.join([replace(part, path=self._on_hot(part.path)) for part in parts], self._on_hot(target))

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import signal
 from collections.abc import Sequence
+from functools import partial
 from types import FrameType
 
 from rollingfs.cli import output
@@ -17,29 +18,37 @@ from rollingfs.stream.blocks import OffloadStatus
 
 
 def follow_all(
-    session: Session, texts: Sequence[str], tier: str, block_bytes: int | str, max_delay: float | str, lag: float | str
+    session: Session,
+    texts: Sequence[str],
+    tier: str | None,
+    block_bytes: str | None,
+    max_delay: str | None,
+    lag: str | None,
 ) -> None:
     """Follow segments of one store, and say how far each is whenever that changes."""
     fs, paths = session.places(texts)
-
-    def tell(name: str, status: OffloadStatus) -> None:
-        session.report({"name": name, **dataclasses.asdict(status)}, line_of(name, tier, status))
-        output.flush()
-
     try:
-        follower = Follower(paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=tell)
+        follower = Follower(
+            paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=partial(tell, session)
+        )
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     with _ended_by_signals(follower):
         follower.run()
 
 
-def line_of(name: str, tier: str, status: OffloadStatus) -> str:
+def tell(session: Session, name: str, status: OffloadStatus) -> None:
+    """Say how far a segment is."""
+    session.report({"name": name, **dataclasses.asdict(status)}, line_of(name, status))
+    output.flush()
+
+
+def line_of(name: str, status: OffloadStatus) -> str:
     """The status of a segment in one line."""
     if status.last_error is not None:
         return f"{name}: tried again soon: {status.last_error}"
     behind = f"{status.lag_bytes:,} bytes, {status.lag_s:.0f} s behind" if status.lag_bytes else "nothing behind"
-    return f"{name}: in {tier!r} up to offset {status.cold_end:,}; {behind}"
+    return f"{name}: in {status.tier!r} up to offset {status.cold_end:,}; {behind}"
 
 
 def _ended_by_signals(follower: Follower) -> contextlib.AbstractContextManager[None]:

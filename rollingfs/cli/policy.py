@@ -33,6 +33,13 @@ def policy(
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Move chunks that are older.")] = None,
     lag: Annotated[str | None, typer.Option(metavar="TIME", help="How long to keep the old files (4h).")] = None,
+    block_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Join chunks that move to files of up to this (64MiB).")
+    ] = None,
+    max_delay: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Let a block that is not full wait so long, and move the tail too."),
+    ] = None,
     no_offload: Annotated[bool, typer.Option("--no-offload", help="Remove the offload policy of this level.")] = False,
     max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="The largest chunk of the segment.")] = None,
     max_age: Annotated[
@@ -54,18 +61,30 @@ def policy(
 ) -> None:
     """Show the policies of a segment or folder; with options, change them first.
 
-    Of --tier, --after-bytes, --after-age and --lag, those that are given become the offload policy of this level, in
-    place of what it had. What a level leaves open, the folders say, the nearest first, and then the filesystem. What a
-    folder says of chunks is carried to all segments below it at once.
+    Of --tier, --after-bytes, --after-age, --lag, --block-bytes and --max-delay, those that are given become the offload
+    policy of this level, in place of what it had. What a level leaves open, the folders say, the nearest first, then
+    the filesystem. What a folder says of chunks is carried to all segments below it at once.
 
     With --json: name, rolling, offload and retention, which count; what segment, folder and filesystem say of offload;
     and sources, where each field comes from.
     """
-    fields = {"tier": tier, "after_bytes": after_bytes, "after_age": after_age, "deletion_lag": lag}
+    fields = {
+        "tier": tier,
+        "after_bytes": after_bytes,
+        "after_age": after_age,
+        "deletion_lag": lag,
+        "block_bytes": block_bytes,
+        "max_delay": max_delay,
+    }
     given = {name: value for name, value in fields.items() if value is not None}
     if given and no_offload:
-        raise WrongUsage("--no-offload removes the policy: give no --tier, --after-bytes, --after-age or --lag with it")
-    for option, text in (("--after-age", after_age), ("--lag", lag), ("--max-age", max_age)):
+        raise WrongUsage("--no-offload removes the policy: give no --tier and no other option of such a policy with it")
+    for option, text in (
+        ("--after-age", after_age),
+        ("--lag", lag),
+        ("--max-age", max_age),
+        ("--max-delay", max_delay),
+    ):
         value_of(option, None if text == NEVER else text, parse_duration)
     value_of("--max-bytes", max_bytes, partial(_rolling_with, "max_bytes"))
     value_of("--max-age", None if max_age == NEVER else max_age, partial(_rolling_with, "max_age"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -13,10 +15,14 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.follow import tell
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import stopping
+from rollingfs.fs.follower import Follower
 from rollingfs.show.readable import count_text
-from rollingfs.stream.upkeep import OFFLOAD, Upkeep, Upkept, total, with_rewritten
+from rollingfs.stream.segment_upkeep import OFFLOAD, STEPS
+from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept, total, with_rewritten
 
 commands = Commands("Upkeep")
 
@@ -35,6 +41,9 @@ def run(
     readers_grace: Annotated[
         str, typer.Option(metavar="TIME", help="As --grace of consolidate: leave joined files to readers.")
     ] = "10min",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Offload between the rounds too, block by block, as segments grow.")
+    ] = False,
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
@@ -43,6 +52,9 @@ def run(
     One line for each stream, and for each segment outside of streams, to which something was done. What fails is named,
     and the others go on. A segment with nothing to do costs the next rounds no request, until it changes, or a day has
     passed. Rounds do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one at once.
+
+    With --follow, offload policies are not left to the rounds: a follower moves each block once it is full or max_delay
+    old, with the inline bytes, and says so as offload --follow does.
 
     With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
     write_amplification, chunks, moved_bytes, files, collected_bytes, rewritten_bytes and failed of each, on a line of
@@ -55,8 +67,12 @@ def run(
     readers_grace_s = value_of("--readers-grace", readers_grace, parse_duration)
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
-    with stopping() as stop:
-        upkeep = Upkeep(place.core.client, grace_s=grace_s, readers_grace_s=readers_grace_s, is_stopped=stop)
+    if follow and once:
+        raise WrongUsage("--follow goes on until stopped: leave out --once")
+    steps = [step for step in STEPS if step != OFFLOAD or not follow]
+    following = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else nullcontext()
+    with stopping() as stop, following:
+        upkeep = Upkeep(place.core.client, steps, grace_s=grace_s, readers_grace_s=readers_grace_s, is_stopped=stop)
         number, began_s = 1, time.monotonic()
         while True:
             session.code = errors.DONE
@@ -102,7 +118,7 @@ def _round(session: Session, place: Place, number: int, upkeep: Upkeep) -> None:
     streams = sum(one.is_stream for one in results)
     segments = len(results) - streams
     seconds = time.monotonic() - began_s
-    end = "; it was stopped" if whole.is_cut_short or upkeep.is_stopped() else ""
+    end = "; it was stopped" if whole.is_cut_short or upkeep.how.is_stopped() else ""
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
     session.report(
         {**_fields(whole, number), "name": None, "streams": streams, "segments": segments, "seconds": seconds},
@@ -125,7 +141,7 @@ def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
         return parquet.rewrite(place.fs, path)  # only now it imports Arrow
 
     for folder in folders:
-        if upkeep.is_stopped():
+        if upkeep.how.is_stopped():
             return
         with session.progress(f"keeping {folder.path}"):
             results = [with_rewritten(one, rewrite) for one in core.run(upkeep.keep(folder))]

@@ -15,9 +15,8 @@ from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
 from rollingfs.maintenance.offload import Offloaded
-from rollingfs.policy import DELETION_LAG_S, TIER_DEFAULT, parse_bytes
+from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT, parse_bytes
 from rollingfs.show.readable import count_text
-from rollingfs.stream.blocks import BLOCK_BYTES, MAX_DELAY_S
 
 commands = Commands("Tiers")
 
@@ -44,7 +43,9 @@ def offload(
         typer.Option(metavar="TIME", help="How long to keep the old files for readers that opened it before (4h)."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
-    block: Annotated[str | None, typer.Option(metavar="SIZE", help="With --follow: bytes to move at once.")] = None,
+    block: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Join neighbours to files of up to this (64MiB).")
+    ] = None,
     max_delay: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --follow: move older bytes even if they are fewer.")
     ] = None,
@@ -53,9 +54,11 @@ def offload(
 
     Without options, PATH may be a folder too: the policies of its streams and segments decide (see: policy).
     With --follow, the inline bytes move too. It ends when all segments are sealed and moved, or by Ctrl-C or SIGTERM.
+    Of a folder, it follows every segment that a policy with a tier counts for (with --tier: all), also later ones.
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
-    cold_end, lag_bytes, lag_s and last_error of each, whenever a block has moved or the error is another.
+    cold_end, assigned, lag_bytes, lag_s, last_error, assigned_at and offloaded_at of each, whenever a block has moved
+    or the error is another.
     """
     value_of("--after-bytes", after_bytes, parse_bytes)
     value_of("--after-age", after_age, parse_duration)
@@ -65,18 +68,18 @@ def offload(
     alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
-        follow_all(session, path, alias, block or BLOCK_BYTES, max_delay or MAX_DELAY_S, deletion_lag)
+        follow_all(session, path, tier, block, max_delay, lag)
         return
-    _check_absent("only --follow takes it", {"--block": block, "--max-delay": max_delay})
+    _check_absent("only --follow takes it", {"--max-delay": max_delay})
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
-    if all(value is None for value in (tier, upto, after_bytes, after_age, lag)):
+    if all(value is None for value in (tier, upto, after_bytes, after_age, lag, block)):
         for text, place in session.each(path):
             offload_by_policies(session, text, place)
         return
     for text, place in session.each(path):
         with session.progress(f"offloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.offload(
-                place.path, alias, upto, after_bytes, after_age, deletion_lag=deletion_lag, progress=advance
+                place.path, alias, upto, after_bytes, after_age, deletion_lag, block or BLOCK_BYTES, progress=advance
             )
         _report(session, text, place.name, did, f"moved to {alias!r}")
 

@@ -52,13 +52,16 @@ class TierStored(Stored):
 
     tier: str = ""
     """Alias of the tier."""
+    pieces: tuple[tuple[int, int], ...] = ()
+    """As of a `Chunk`."""
 
     @property
     def file(self) -> str:
         return names.in_tier(self.tier, self.path)
 
     def chunk(self, segment: str, start: int) -> Chunk:
-        return replace(Stored.chunk(self, segment, start), tier=self.tier)
+        chunk = Stored.chunk(self, segment, start)
+        return replace(chunk, tier=self.tier, moved_ms=round(self.began.wall_s * 1000), pieces=self.pieces)
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,18 +144,22 @@ class TreeCollector:
         FileNotFoundError
             There is neither a folder nor a segment of this name.
         """
+        found = await self.below(path, unlisted)
+        if not self.listings.is_top(path) and await self._is_segment(path, path in self.listed or bool(found)):
+            found.add(path)
+        return sorted(found)
+
+    async def below(self, path: str, unlisted: dict[str, OSError] | None = None) -> set[str]:
+        """The same, but for the path itself: one listing of each folder, and no other request."""
         found: set[str] = set()
-        level, is_there = [path], False
+        level = [path]
         while level:
             listings = await self.client.runtime.gather(
                 [partial(self._list, folder, found, unlisted, folder == path) for folder in level],
                 self.client.backend.requests_max,
             )
-            is_there = is_there or any(listing is not None for listing in listings)
             level = [folder for listing in listings for folder in listing or ()]
-        if not self.listings.is_top(path) and await self._is_segment(path, is_there or bool(found)):
-            found.add(path)
-        return sorted(found)
+        return found
 
     async def _is_segment(self, path: str, is_folder: bool) -> bool:
         """Whether a segment, or something left of one, is at a path.

@@ -29,6 +29,9 @@ PAGES_JOINED = 32
 LARGE_PAGE_CHUNKS = PAGE_CHUNKS * PAGES_JOINED
 DROPS_MAX = 128
 TIERS_MAX = 8
+PIECES_MAX = 16
+"""Maximum pieces of a file whose checksums its entry keeps: its line stays short, and a piece of a block of 64 MiB has
+some 4 MiB."""
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
@@ -75,12 +78,19 @@ class Chunk:
     """Bytes of the whole file; by default `length`."""
     tier: str = ""
     """Alias of the tier that the file lies in; empty for the hot store."""
+    moved_ms: int = 0
+    """Time when the file was written in the tier, in milliseconds since 1970; 0 in the hot store."""
+    pieces: tuple[tuple[int, int], ...] = ()
+    """Length and checksum of each piece of the file, in their order; empty if only `crc32c` is known."""
 
     def __post_init__(self) -> None:
         if self.size < 0:
             object.__setattr__(self, "size", self.length)
         if self.start < 0 or self.length < 1 or self.offset < 0 or self.offset + self.length > self.size:
             raise ValueError("a chunk's range lies outside its file, or is empty")
+        lengths = [length for length, _ in self.pieces]
+        if lengths and (len(lengths) > PIECES_MAX or min(lengths) < 1 or sum(lengths) != self.size):
+            raise ValueError("a chunk's pieces are too many, or are not the file")
 
     @property
     def end(self) -> int:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
+from rollingfs import __version__
 from rollingfs.format.header import Chunk, Header
 
 INCARNATION = "rollingfs-incarnation"
 OFFSET = "rollingfs-offset"
 CHECKSUM = "rollingfs-crc32c"
 LAST = "rollingfs-last"
+SEGMENT = "rollingfs-segment"
+END = "rollingfs-end"
+VERSION = "rollingfs-version"
+
+NAME_BYTES_MAX = 1024
+"""A store keeps some 2 KiB of metadata with an object."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -54,6 +62,10 @@ class Label:
     """Checksum of the file."""
     last: Last | None = None
     """What the incarnation held last when the writing began: it proves where that chunk was committed."""
+    end: int | None = None
+    """Of a file that was moved or joined: the segment offset behind its last byte."""
+    name: str | None = None
+    """Of such a file: the path of the segment."""
 
     def metadata(self) -> dict[str, str]:
         """The label as metadata of an object."""
@@ -66,6 +78,8 @@ class Label:
             found[CHECKSUM] = f"{self.crc32c:08x}"
         if self.last is not None:
             found[LAST] = self.last.text
+        if self.end is not None and self.name is not None:
+            found |= {END: str(self.end), SEGMENT: quote(self.name)[:NAME_BYTES_MAX], VERSION: __version__}
         return found
 
 

@@ -22,6 +22,10 @@ def format_chunk(chunk: Chunk) -> str:
         parts.append(f"from={chunk.offset} size={chunk.size}")
     if chunk.tier:
         parts.append(f"tier={chunk.tier}")
+    if chunk.moved_ms:
+        parts.append(f"moved={tokens.format_time(chunk.moved_ms)}")
+    if chunk.pieces:
+        parts.append("pieces=" + ",".join(f"{length}:{crc:08x}" for length, crc in chunk.pieces))
     return " ".join(parts)
 
 
@@ -32,7 +36,7 @@ TIER_FIELD = " tier="
 _OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
 _TIER_CHUNK = re.compile(
     rf"Chunk {_N} {_N} (tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-[0-9a-f]+) crc32c={_CRC} at={_TIME}"
-    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}})",
+    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}}) moved={_TIME}(?: pieces=([0-9a-f:,]+))?",
     re.ASCII,
 )
 _OWN_PAGE = re.compile(
@@ -52,8 +56,10 @@ def parse_entry_line(line: str) -> Chunk | Page | None:
         start, length, file, crc, at = found.groups()
         return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at))
     if TIER_FIELD in line and (found := _TIER_CHUNK.fullmatch(line)):
-        start, length, file, crc, at, tier = found.groups()
-        return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at), tier=tier)
+        start, length, file, crc, at, tier, moved, pieces = found.groups()
+        times = tokens.parse_shaped_time(at), tokens.parse_shaped_time(moved)
+        parts = _pieces(pieces) if pieces else ()
+        return Chunk(int(start), int(length), file, int(crc, 16), times[0], 0, -1, tier, times[1], parts)
     return None
 
 
@@ -68,12 +74,19 @@ def parse_chunk_line(line: str) -> Chunk:
     return parse_chunk(parts)
 
 
+def _pieces(word: str) -> tuple[tuple[int, int], ...]:
+    pairs = [piece.partition(":") for piece in word.split(",")]
+    return tuple((tokens.number(length), tokens.crc(crc)) for length, _, crc in pairs)
+
+
 _CHUNK_FIELDS: dict[str, Callable[[str], Any]] = {
     "crc32c": tokens.crc,
     "at": tokens.parse_time,
     "from": tokens.number,
     "size": tokens.number,
     "tier": tokens.alias,
+    "moved": tokens.parse_time,
+    "pieces": _pieces,
 }
 
 
@@ -82,6 +95,8 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
     tokens.need(fields, "at")
     if ("from" in fields) != ("size" in fields):
         raise tokens.Malformed("has only one of from= and size=")
+    if "tier" not in fields and ("moved" in fields or "pieces" in fields):
+        raise tokens.Malformed("has moved= or pieces= without tier=")
     return Chunk(
         tokens.number(parts[0]),
         tokens.number(parts[1]),
@@ -91,6 +106,8 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
         fields.get("from", 0),
         fields.get("size", -1),
         fields.get("tier", ""),
+        fields.get("moved", 0),
+        fields.get("pieces", ()),
     )
 
 
@@ -220,6 +237,8 @@ def format_offload(policy: OffloadPolicy) -> str:
         "after_bytes": policy.after_bytes,
         "after_age_ms": _milliseconds(policy.after_age),
         "deletion_lag_ms": _milliseconds(policy.deletion_lag),
+        "block_bytes": policy.block_bytes,
+        "max_delay_ms": _milliseconds(policy.max_delay),
     }
     return " ".join(["offload", *(f"{name}={value}" for name, value in fields.items() if value is not None)])
 
@@ -231,7 +250,8 @@ def _milliseconds(seconds: float | None) -> int | None:
 def parse_offload(parts: Sequence[str]) -> OffloadPolicy:
     if not parts:
         raise tokens.Malformed("has no field")
-    numbers = dict.fromkeys(("after_bytes", "after_age_ms", "deletion_lag_ms"), tokens.number)
+    sizes, ages = ("after_bytes", "block_bytes"), ("after_age", "deletion_lag", "max_delay")
+    numbers = dict.fromkeys((*sizes, *(f"{name}_ms" for name in ages)), tokens.number)
     found = tokens.fields(parts, {**numbers, "tier": lambda word: tokens.alias(word) if word else word})
-    ages = (found[name] / 1000 if name in found else None for name in ("after_age_ms", "deletion_lag_ms"))
-    return OffloadPolicy(found.get("tier"), found.get("after_bytes"), *ages)
+    seconds = {name: found.pop(f"{name}_ms") / 1000 for name in ages if f"{name}_ms" in found}
+    return OffloadPolicy(**found, **seconds)

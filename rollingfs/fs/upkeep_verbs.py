@@ -11,7 +11,7 @@ from rollingfs.format import names
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.progress import begin
 from rollingfs.maintenance.steps import Progress
-from rollingfs.policy import DELETION_LAG_S, READERS_GRACE_S, TIER_DEFAULT, parse_seconds
+from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, READERS_GRACE_S, TIER_DEFAULT, parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from rollingfs.maintenance.collected import Collected
@@ -28,13 +28,15 @@ async def offload(
     after_bytes: int | str | None = None,
     after_age: float | str | None = None,
     deletion_lag: float | str = DELETION_LAG_S,
+    block_bytes: int | str = BLOCK_BYTES,
     *,
     progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment to a tier; readers see no difference, and writers may go on.
 
-    Each copy is read back and verified before the segment names it. The inline tail and chunks in other tiers stay.
+    Neighbouring chunks become one file, a block. It is read back and verified before the segment names it. The inline
+    tail and chunks in other tiers stay.
     A call that was broken off can be repeated; what it has left is collected.
 
     Parameters
@@ -49,6 +51,8 @@ async def offload(
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before.
         They go with the next truncation, collection, consolidation or offload after that.
+    block_bytes
+        The largest block in bytes (or text like ``"64MiB"``); a larger chunk moves alone.
     progress
         Called with the number of bytes that were done since the last call; all of them are the segment's size.
     callback
@@ -71,9 +75,17 @@ async def offload(
     chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
     await _check_retention(at.client, at.path, Asked(tier, chosen, lag_s))
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.commits)
+    offloader = Offloader(at.client.commits, at.client.fetcher)
     try:
-        return await offloader.offload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
+        return await offloader.offload(
+            at.path,
+            tier,
+            chosen,
+            segment=at.segment,
+            lag_s=lag_s,
+            block_bytes=parse_bytes(block_bytes),
+            progress=tell,
+        )
     finally:
         await at.refresh()
 
@@ -92,7 +104,7 @@ async def onload(
 
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.commits)
+    offloader = Offloader(at.client.commits, at.client.fetcher)
     try:
         return await offloader.onload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
     finally:

@@ -1,42 +1,34 @@
 """Offload and onload: the chunks of a segment move to a tier, or back, while writers and readers go on.
 
 1. Commit the line of the tier, which leads to all that a crash may leave there.
-2. Copy whole files, each once, and read each copy back: its checksum must be that of the map.
-3. Commit the new places, each on condition that its chunk is still there, to the letter.
+2. Write blocks: neighbouring chunks as one file, which is read back.
+3. Commit the new places, each on condition that its chunks are still there, to the letter.
 4. Delete the old files once the deletion lag has passed, so that readers of older snapshots are not disturbed.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
 
-from rollingfs.backend.tiers import can_copy, check_aliases, check_tier
-from rollingfs.commit.chunk_files import Stored, TierStored, checksum
+from rollingfs.backend.tiers import check_aliases, check_tier
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import BadOffsetError, CorruptChunkError, StagedExpiredError
+from rollingfs.errors import BadOffsetError, CorruptChunkError
 from rollingfs.format import names
-from rollingfs.format.header import Chunk, Header, Tier
+from rollingfs.format.header import Chunk, Header
+from rollingfs.maintenance.rewrite import Rewriter
+from rollingfs.maintenance.runs import blocks
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import Swap, Swapper, is_there, live, window
-from rollingfs.maintenance.tier_failures import failing
-from rollingfs.maintenance.tier_lines import young_line
-from rollingfs.policy import DELETION_LAG_S, parse_bytes, parse_seconds
-from rollingfs.runtime.clock import Moment
-
-logger = logging.getLogger("rollingfs")
+from rollingfs.maintenance.swaps import clipped, live, window
+from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, parse_bytes, parse_seconds
+from rollingfs.read.ranges import Fetcher
 
 BATCH_BYTES = 1024 * 1024 * 1024
 """About the bytes that one commit swaps."""
 FILES_MAX = 1024
 """Maximum files that one commit swaps."""
-COPIES_AT_ONCE_MAX = 4
-COPIES_MAX = 3
-"""Maximum times that a file is copied, because its copy is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +92,9 @@ class Offloaded:
     """What an offload or an onload moved."""
 
     chunks: int = 0
-    """Entries of the map that name another file now."""
+    """Chunks whose bytes lie in another file now."""
     files: int = 0
-    """Files that were copied for them."""
+    """Files that were written for them: blocks of neighbouring chunks."""
     bytes: int = 0
     """Bytes of these files."""
     server_bytes: int = 0
@@ -121,8 +113,9 @@ class Offloaded:
 class Offloader:
     """Moves chunks of segments between the hot store and tiers."""
 
-    def __init__(self, commits: Commits) -> None:
+    def __init__(self, commits: Commits, fetcher: Fetcher) -> None:
         self.commits = commits
+        self.fetcher = fetcher
         self.store = commits.store
         self.backend = self.store.backend
 
@@ -134,7 +127,9 @@ class Offloader:
         *,
         segment: str | None = None,
         lag_s: float = DELETION_LAG_S,
+        block_bytes: int = BLOCK_BYTES,
         progress: Progress | None = None,
+        known: Header | None = None,
     ) -> Offloaded:
         """Move the chunks of a segment that lie in the hot store to a tier; those of other tiers and the tail stay.
 
@@ -144,8 +139,12 @@ class Offloader:
             Only of this incarnation.
         lag_s
             For how many seconds the old files stay.
+        block_bytes
+            Neighbouring chunks become one file of up to so many bytes.
         progress
             Takes the number of bytes that were done since the last call; all of them are the segment's size.
+        known
+            A header that was just loaded; by default it is loaded.
 
         Raises
         ------
@@ -156,12 +155,14 @@ class Offloader:
         BadOffsetError, ValueError
             A number cannot be meant, or it is the memory of a stream. Nothing was moved.
         CorruptChunkError, TierFailedError
-            A chunk is missing or damaged, or its copy is; or a store failed. What was committed before stays moved;
-            this chunk is where it was.
+            A chunk is missing or damaged, or its copy is; or a store failed. Other blocks are moved; the chunks of this
+            one are where they were.
         """
         check_tier(self.backend, tier, path)
         check_may_move(path)
-        return await self._move(path, segment, tier, lambda chunk: not chunk.tier, chosen or Chosen(), lag_s, progress)
+        return await self._move(
+            path, known or segment, tier, lambda chunk: not chunk.tier, chosen or Chosen(), lag_s, block_bytes, progress
+        )
 
     async def onload(
         self,
@@ -182,149 +183,53 @@ class Offloader:
         def is_wanted(chunk: Chunk) -> bool:
             return bool(chunk.tier) and tier in (None, chunk.tier)
 
-        return await self._move(path, segment, "", is_wanted, chosen or Chosen(), lag_s, progress)
+        return await self._move(path, header, "", is_wanted, chosen or Chosen(), lag_s, 1, progress)
 
     async def _move(
         self,
         path: str,
-        segment: str | None,
+        of: Header | str | None,
         tier: str,
         is_wanted: Callable[[Chunk], bool],
         chosen: Chosen,
         lag_s: float,
+        block_bytes: int,
         progress: Progress | None,
     ) -> Offloaded:
         if lag_s < 0:
             raise ValueError(f"{path}: deletion_lag is {lag_s} s: it must be at least 0; nothing was moved")
-        header = await live(self.store, path, segment)
+        if block_bytes < 1:
+            raise ValueError(f"{path}: block_bytes is {block_bytes}: it must be at least 1; nothing was moved")
+        header = of if isinstance(of, Header) else await live(self.store, path, of)
+        known: Header | None = header
         chosen.check(path, header)
         await finish_drops(self.commits, path, header)
+        rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, lag_s, protects=True)
         start, steps = header.start, Steps(header.size, progress)
         result, position, is_last = Offloaded(), chosen.start, False
         while not is_last:
-            found = await window(self.store, path, header.segment, position, BATCH_BYTES)
-            header, is_last = found.header, found.is_last
-            wanted = [c for c in found.chunks if is_wanted(c) and chosen.has(c, header, self.store.now_ms())]
-            for files in _batches(wanted):
-                result = result.plus(await self._copy_and_swap_surely(path, header, tier, files, lag_s))
-            position = found.chunks[-1].end if found.chunks else position
-            is_last = is_last or (chosen.upto is not None and position >= chosen.upto)
+            bytes_max = max(BATCH_BYTES, 2 * block_bytes)
+            found = await window(self.store, path, header.segment, position, bytes_max, known)
+            header, now_ms = found.header, self.store.now_ms()
+            end = found.chunks[-1].end if found.chunks else position
+            is_last = found.is_last or (chosen.upto is not None and end >= chosen.upto)
+            wanted = {c for c in found.chunks if is_wanted(c) and chosen.has(c, header, now_ms)}
+            position, runs = blocks(found.chunks, wanted.__contains__, block_bytes, is_last=is_last)
+            if runs:
+                head = runs[0][0]
+                runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
+            waiting = iter(runs)
+            while batch := [(run, tier) for run in islice(waiting, FILES_MAX)]:
+                for swap in await rewriter.rewrite(header, batch, steps):
+                    size = swap.stored.size
+                    by_server = size * rewriter.is_by_server(swap.run, swap.stored.file)
+                    result = result.plus(Offloaded(len(swap.run), 1, size, by_server))
+            known = None if runs else header
             steps.reach(position - start)
         steps.reach(steps.total)
+        if rewriter.damaged:
+            raise CorruptChunkError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
         return result
-
-    async def _copy_and_swap_surely(
-        self, path: str, header: Header, tier: str, files: Sequence[Sequence[Chunk]], lag_s: float
-    ) -> Offloaded:
-        """Copy again what a collection took before it was committed: this machine may have slept for a day."""
-        for count in range(1, COPIES_MAX + 1):
-            try:
-                return await self._copy_and_swap(path, header, tier, files, lag_s)
-            except StagedExpiredError as error:
-                if count == COPIES_MAX:
-                    raise CorruptChunkError(
-                        f"{path}: copies of its chunks were gone {COPIES_MAX} times before the segment named them; the "
-                        "segment still names the chunks, nothing is lost. The store of the copies loses files, or "
-                        f"somebody collects without a grace: {error}"
-                    ) from error
-                logger.info("%s: its chunks are copied again: %s", path, error)
-        raise AssertionError("the loop ends")
-
-    # -- one commit ----------------------------------------------------------------------------------------
-
-    async def _copy_and_swap(
-        self, path: str, header: Header, tier: str, files: Sequence[Sequence[Chunk]], lag_s: float
-    ) -> Offloaded:
-        await self.store.abilities(path)
-        line = await young_line(self.commits, path, header, tier) if tier else None
-        swaps: list[Swap] = []
-        uploads = Uploads(self.store.chunks, path)
-        calls = [partial(self._copied, path, header, line, chunks, uploads, swaps) for chunks in files]
-        try:
-            await self.store.runtime.gather(calls, COPIES_AT_ONCE_MAX)
-        except BaseException:
-            await uploads.discard()
-            raise
-        if not swaps:
-            await uploads.discard()
-            return Offloaded()
-        swapper = Swapper(self.commits, path, header.segment, lag_s, protects=True, tier=line)
-        done = await uploads.settle(swapper.commit(swaps, uploads))
-        moved = {swap.stored.path: swap for swap in done}.values()
-        server_bytes = sum(swap.stored.size for swap in moved if self._can_copy(path, swap))
-        return Offloaded(len(done), len(moved), sum(swap.stored.size for swap in moved), server_bytes)
-
-    def _can_copy(self, path: str, swap: Swap) -> bool:
-        return can_copy(self.backend, _file(path, swap.run[0]), swap.stored.file)
-
-    # -- one file ------------------------------------------------------------------------------------------
-
-    async def _copied(
-        self,
-        path: str,
-        header: Header,
-        line: Tier | None,
-        chunks: Sequence[Chunk],
-        uploads: Uploads,
-        swaps: list[Swap],
-    ) -> None:
-        """Copy the file that some chunks name, and verify the copy; nothing if it is no longer part of the segment."""
-        stored = self._new(path, chunks, line)
-        source = _file(path, chunks[0])
-        uploads.add([stored])
-        try:
-            with failing(path, chunks[0].tier if line is None else line.alias, source):
-                await self.store.chunks.copy(source, stored.file)
-                crc = await self._verified(path, chunks[0], source, stored)
-        except FileNotFoundError as error:
-            if await is_there(self.store, path, header.segment, chunks):
-                if not await self._exists(source):
-                    raise CorruptChunkError(f"{path}: a chunk that its header names is missing: {source}") from error
-                raise StagedExpiredError(f"{stored.file} is gone") from error
-            logger.info("%s: %s is not moved: %s", path, source, error)
-            return
-        verified = replace(stored, crc32c=crc)
-        swaps += [Swap((chunk,), verified, is_whole=False) for chunk in chunks]
-
-    def _new(self, path: str, chunks: Sequence[Chunk], line: Tier | None) -> Stored:
-        """A name for the copy of a file; a file that several entries name is deleted by collection alone."""
-        first, is_shared = chunks[0], len(chunks) > 1
-        folder, began = names.chunks_folder(path), Moment.now(self.store.clock)
-        if line is None:
-            name = names.new_staged_name() if is_shared else names.new_chunk_name(first.start)
-            return Stored(f"{folder}/{name}", first.size, first.crc32c, first.at_ms, began)
-        name = names.new_shared_tier_name(line.key) if is_shared else names.new_tier_name(line.key, first.start)
-        return TierStored(f"{folder}/{name}", first.size, first.crc32c, first.at_ms, began, tier=line.alias)
-
-    async def _verified(self, path: str, chunk: Chunk, source: str, stored: Stored) -> int:
-        """The checksum of a copy, read back; it must be that of the map, or of the source if the map has none.
-
-        Raises
-        ------
-        CorruptChunkError
-            It is another, or the copy is too short or too long; or the source itself is damaged.
-        """
-        found = await checksum(self.backend, stored.file, chunk.size)
-        wanted = chunk.crc32c if chunk.crc32c is not None else await checksum(self.backend, source, chunk.size)
-        if found is not None and found == wanted:
-            return found
-        there = await checksum(self.backend, source, chunk.size)
-        if there is None or (chunk.crc32c is not None and there != chunk.crc32c):
-            raise CorruptChunkError(
-                f"{source}: the chunk does not have the size or the checksum that the header of {path} says; it is "
-                "damaged, so it was not moved"
-            )
-        raise CorruptChunkError(
-            f"{stored.file}: the copy that was just written differs from {source}, which is whole; the segment still "
-            "names that one, nothing is lost: the store of the copy is at fault"
-        )
-
-    async def _exists(self, file: str) -> bool:
-        try:
-            await self.backend.stat(file)
-        except FileNotFoundError:
-            return False
-        return True
 
 
 def check_may_move(path: str) -> None:
@@ -337,23 +242,3 @@ def check_may_move(path: str) -> None:
     """
     if names.is_ledger(path):
         raise ValueError(f"{path} is the memory of a stream, which never moves; nothing was moved")
-
-
-def _file(path: str, chunk: Chunk) -> str:
-    return names.locate(path, chunk.file, chunk.tier)
-
-
-def _batches(chunks: Sequence[Chunk]) -> list[list[list[Chunk]]]:
-    """Chunks by the file that they name, in groups that one commit can take."""
-    files: dict[tuple[str, str], list[Chunk]] = {}
-    for chunk in chunks:
-        files.setdefault((chunk.tier, chunk.file), []).append(chunk)
-    found: list[list[list[Chunk]]] = []
-    size = 0
-    for group in files.values():
-        if not found or size >= BATCH_BYTES or len(found[-1]) >= FILES_MAX:
-            found.append([])
-            size = 0
-        found[-1].append(group)
-        size += group[0].size
-    return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from rollingfs.format.header import Chunk, Header, Phase
 
@@ -32,16 +33,19 @@ class Rule:
     by_layers
         What does not fill a chunk of `max_bytes` yet is joined only to chunks that stay small, and only to those of a
         higher layer than all their parts have.
+    mixes
+        Whether chunks of different stores are joined.
     """
 
     small_share: float
     count_min: int
     by_layers: bool
+    mixes: bool
 
 
-ASKED = Rule(math.inf, 2, by_layers=False)
+ASKED = Rule(math.inf, 2, by_layers=False, mixes=True)
 """What somebody asks for is done now."""
-BY_ITSELF = Rule(1 / 4, 32, by_layers=True)
+BY_ITSELF = Rule(1 / 4, 32, by_layers=True, mixes=False)
 """What upkeep does. A byte is written anew at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
 each layer that its chunk has above itself, and once after the seal of the segment."""
 
@@ -58,7 +62,13 @@ def size_of(chunks: Sequence[Chunk]) -> int:
 
 
 def plan(
-    chunks: Sequence[Chunk], max_bytes: int, *, is_last: bool, sealed: bool, rule: Rule = ASKED
+    chunks: Sequence[Chunk],
+    max_bytes: int,
+    *,
+    is_last: bool,
+    sealed: bool,
+    rule: Rule = ASKED,
+    stores: Collection[str] = ("",),
 ) -> tuple[int, list[tuple[Chunk, ...]]]:
     """The runs to join, each into one chunk, and the offset from which to plan on.
 
@@ -73,11 +83,13 @@ def plan(
         Whether nothing follows; else the last run is left to the next plan, which sees more of it.
     sealed
         Whether nothing will be added; then all that can be joined is joined.
+    stores
+        The tiers that this client knows ("" is the hot store); chunks in others stay as they are.
     """
     groups: list[tuple[Chunk, ...]] = []
     runs: list[list[tuple[Chunk, ...]]] = []
     small_bytes = math.inf if sealed else max_bytes * rule.small_share
-    for stretch in _stretches(chunks, small_bytes):
+    for stretch in _stretches(chunks, small_bytes, stores, mixes=rule.mixes):
         *full, last = found = list(_groups(stretch, min(max_bytes, RUN_BYTES_MAX)))
         groups += found
         if sealed:
@@ -94,14 +106,33 @@ def plan(
     return groups[-1][-1].end if groups else 0, [run for found in runs for run in found if len(run) > 1]
 
 
-def _stretches(chunks: Sequence[Chunk], small_bytes: float) -> Iterator[tuple[Chunk, ...]]:
-    """Cut into neighbours that may be joined: what is not small, or lies in a tier, stands alone."""
+def _stretches(
+    chunks: Sequence[Chunk], small_bytes: float, stores: Collection[str], *, mixes: bool
+) -> Iterator[tuple[Chunk, ...]]:
+    """Cut into neighbours that may be joined: what is not small, or lies in an unknown tier, stands alone."""
     first = 0
     for index, chunk in enumerate(chunks):
-        if chunk.tier or chunk.length >= small_bytes:
-            yield from filter(None, (tuple(chunks[first:index]), (chunk,)))
+        stands_alone = chunk.tier not in stores or chunk.length >= small_bytes
+        if stands_alone or (not mixes and chunk.tier != chunks[first].tier):
+            yield from filter(None, [tuple(chunks[first:index])])
+            first = index
+        if stands_alone:
+            yield (chunk,)
             first = index + 1
     yield from filter(None, [tuple(chunks[first:])])
+
+
+def blocks(
+    chunks: Sequence[Chunk], is_wanted: Callable[[Chunk], bool], block_bytes: int, *, is_last: bool
+) -> tuple[int, list[tuple[Chunk, ...]]]:
+    """The runs that an offload moves, each as one file of up to `block_bytes`; otherwise as `plan`."""
+    found: list[tuple[Chunk, ...]] = []
+    for wanted, stretch in groupby(chunks, is_wanted):
+        if wanted:
+            found += _groups(tuple(stretch), min(block_bytes, RUN_BYTES_MAX))
+    if not is_last and len(found) > 1 and found[-1][-1] is chunks[-1]:
+        return found.pop()[0].start, found
+    return chunks[-1].end if chunks else 0, found
 
 
 def _groups(chunks: Sequence[Chunk], max_bytes: float) -> Iterator[tuple[Chunk, ...]]:

@@ -29,19 +29,10 @@ LOOKS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A run of chunks, and the file that has its bytes."""
+    """A run of chunks, and the file that has its bytes and no others."""
 
     run: tuple[Chunk, ...]
     stored: Stored
-    is_whole: bool = True
-    """Whether the file has the bytes of the run and no others; else it is a copy of the one file that the run names."""
-
-    def entries(self, path: str, stored: Stored) -> list[Chunk]:
-        """What takes the place of the run in the map of a segment; `stored` may be a newer copy of the file."""
-        whole = stored.chunk(path, self.run[0].start)
-        if self.is_whole:
-            return [whole]
-        return [replace(chunk, file=whole.file, tier=whole.tier, crc32c=whole.crc32c) for chunk in self.run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +125,8 @@ class Swapper:
         For how many seconds the old files stay.
     protects
         Whether old files that others delete stay as long: each gets a line of its own, beside the hint.
-    tier
-        The tier in which the new files lie.
+    tiers
+        The tiers in which new files lie.
     rewrites
         Whether the header counts the bytes of the new files as written anew.
     """
@@ -148,7 +139,7 @@ class Swapper:
         grace_s: float,
         *,
         protects: bool = False,
-        tier: Tier | None = None,
+        tiers: tuple[Tier, ...] = (),
         rewrites: bool = False,
     ) -> None:
         self.commits = commits
@@ -157,7 +148,7 @@ class Swapper:
         self.segment = segment
         self.grace_s = grace_s
         self.protects = protects
-        self.tiers = () if tier is None else (tier,)
+        self.tiers = tiers
         self.rewrites = rewrites
 
     async def commit(self, swaps: Sequence[Swap], uploads: Uploads) -> list[Swap]:
@@ -204,7 +195,7 @@ class Swapper:
             if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
                 continue
             stored = await attempt.files.young(swap.stored)
-            kept += [*chunks[position:begin], *swap.entries(self.path, stored)]
+            kept += [*chunks[position:begin], stored.chunk(self.path, swap.run[0].start)]
             gone += chunks[begin:end]
             position = end
             done.append(swap)

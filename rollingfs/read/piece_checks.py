@@ -1,10 +1,14 @@
-"""Verifies chunk files that are read in pieces: the checksums of the pieces are combined, so no byte is read twice."""
+"""Verifies chunk files that are read in pieces: the checksums of the pieces are combined, so no byte is read twice.
+
+Of a file in a tier, an entry may keep the checksums of its pieces. Then each piece is verified by itself.
+"""
 
 from __future__ import annotations
 
 import bisect
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rollingfs.backend.contract import Buffer
@@ -17,17 +21,22 @@ RUNS_MAX = 4096
 
 @dataclass(slots=True)
 class _File:
-    """What was read of one chunk file: runs of bytes in order, with gaps between them."""
+    """What was read of one chunk file, or of one piece of it: runs of bytes in order, with gaps between them."""
 
+    path: str
     chunk: Chunk
     """An entry that names it."""
+    first: int
+    last: int
+    crc32c: int
+    """Of the bytes from `first` to `last` of the file."""
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     crcs: list[int] = field(default_factory=list)
 
     @property
     def is_whole(self) -> bool:
-        return len(self.starts) == 1 and self.starts[0] == 0 and self.ends[0] == self.chunk.size
+        return len(self.starts) == 1 and self.starts[0] == self.first and self.ends[0] == self.last
 
     def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of ``[start, end)`` that were not read yet."""
@@ -76,8 +85,8 @@ class PieceChecks:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._files: dict[str, _File] = {}
-        """The files that were read in part, the least recently read first."""
+        self._files: dict[tuple[str, int], _File] = {}
+        """The files and pieces that were read in part, the least recently read first."""
         self._count = 0
         """The number of their runs."""
         self._damaged: frozenset[str] = frozenset()
@@ -94,27 +103,42 @@ class PieceChecks:
             return
         if self._process != os.getpid():
             self._begin()  # a thread of the parent may have held the lock
+        end = start + len(data)
         with self._lock:
-            if path in self._damaged:
-                return
-            file = self._files.pop(path, None) or _File(chunk)
-            self._count -= len(file.starts)
-            for first, last in file.gaps(start, start + len(data)):
-                is_all = last - first == len(data)
-                file.add(first, last, data if is_all else memoryview(data)[first - start : last - start])
-            if not file.is_whole:
-                self._keep(path, file)
-            elif file.crcs[0] != chunk.crc32c:
-                self._damaged |= {path}
+            for first, last, crc in _pieces(chunk):
+                if path not in self._damaged and first < end and start < last:
+                    low, high = max(first, start), min(last, end)
+                    part = data if high - low == len(data) else memoryview(data)[low - start : high - start]
+                    self._add(_File(path, chunk, first, last, crc), low, part)
 
-    def _keep(self, path: str, file: _File) -> None:
-        self._files[path] = file
+    def _add(self, new: _File, start: int, data: Buffer) -> None:
+        file = self._files.pop((new.path, new.first), new)
+        self._count -= len(file.starts)
+        for first, last in file.gaps(start, start + len(data)):
+            is_all = last - first == len(data)
+            file.add(first, last, data if is_all else memoryview(data)[first - start : last - start])
+        if not file.is_whole:
+            self._keep(file)
+        elif file.crcs[0] != new.crc32c:
+            self._damaged |= {new.path}
+
+    def _keep(self, file: _File) -> None:
+        self._files[file.path, file.first] = file
         self._count += len(file.starts)
         while self._runs_max is not None and self._count > self._runs_max:
             oldest = next(iter(self._files))
             self._count -= len(self._files.pop(oldest).starts)
 
     def missing(self) -> list[tuple[str, Chunk, list[tuple[int, int]]]]:
-        """The files that were read in part, with the ranges that were not read."""
+        """The files and pieces that were read in part, with the ranges that were not read."""
         with self._lock:
-            return [(path, file.chunk, file.gaps(0, file.chunk.size)) for path, file in self._files.items()]
+            return [(file.path, file.chunk, file.gaps(file.first, file.last)) for file in self._files.values()]
+
+
+def _pieces(chunk: Chunk) -> Iterator[tuple[int, int, int]]:
+    """Where each piece of a chunk's file begins and ends, and its checksum; without any, those of the file."""
+    first = 0
+    assert chunk.crc32c is not None
+    for length, crc in chunk.pieces or ((chunk.size, chunk.crc32c),):
+        yield first, first + length, crc
+        first += length

@@ -372,12 +372,12 @@ class Fetcher:
 
 
 def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:
-    """The chunk files whose bytes the jobs together may read completely."""
+    """The chunk files whose bytes, or those of a piece, the jobs together may read completely."""
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for job in jobs:
         for piece in job.pieces:
             if piece.chunk is not None:
                 counts[piece.path] = counts.get(piece.path, 0) + piece.size
-                sizes[piece.path] = piece.chunk.size
+                sizes[piece.path] = min((length for length, _ in piece.chunk.pieces), default=piece.chunk.size)
     return frozenset(path for path, count in counts.items() if count >= sizes[path])

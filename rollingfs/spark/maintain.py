@@ -36,7 +36,7 @@ from rollingfs.spark.stream_operations import STREAM_OPERATIONS, TRIM, Outcomes,
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
-from rollingfs.stream.upkeep import OFFLOAD, RETAIN
+from rollingfs.stream.segment_upkeep import OFFLOAD, RETAIN
 
 THREADS_DEFAULT = 8
 ARGUMENTS = {

@@ -12,8 +12,8 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.operations import Outcome, said
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention_run import Retained
+from rollingfs.stream.segment_upkeep import RETAIN
 from rollingfs.stream.trim import Trimmed
-from rollingfs.stream.upkeep import RETAIN
 
 TRIM = "trim"
 STREAM_OPERATIONS = (RETAIN, TRIM)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.maintenance.offload import Chosen
+from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
 
-BLOCK_BYTES = 64 * 1024 * 1024
 MAX_DELAY_S = 600.0
 POLL_S_MIN = 1.0
 POLL_S_MAX = 30.0
@@ -33,11 +33,28 @@ class OffloadStatus:
     cold_end: int
     """The segment offset before which all retained bytes lie in tiers."""
     lag_bytes: int
-    """Bytes from there to the end of the segment."""
+    """Bytes from there to the end of the segment; of a policy with `after_bytes` or `after_age`, those that it lets go
+    and that were looked at."""
     lag_s: float
     """Age in seconds of the oldest of them; 0 if there are none."""
     last_error: str | None
     """Why the last try failed, or what takes so long; None if the last try went well."""
+    tier: str | None = field(default=None, compare=False, repr=False)
+    """Where its blocks move; None if no policy says so."""
+    assigned: int = -1
+    """The segment offset before which all retained bytes lie in tiers or are on their way."""
+    assigned_at: float | None = field(default=None, compare=False, repr=False)
+    """When this follower assigned its newest block, in seconds since 1970."""
+    offloaded_at: float | None = field(default=None, compare=False, repr=False)
+    """When that of its blocks had moved that was the last to move."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "assigned", max(self.assigned, self.cold_end))
+
+    @property
+    def offloaded(self) -> int:
+        """`cold_end`, by the name that goes with `assigned`."""
+        return self.cold_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +66,15 @@ class BlockRule:
     block_bytes
         Size of a full block.
     max_delay_s
-        Age of its oldest byte, in seconds, at which a block moves although it is not full.
+        Age of its oldest byte, in seconds, at which a block moves although it is not full. With `after_age` of a
+        policy, the age beyond that.
+    chosen
+        Which chunks may move. Where it keeps the newest bytes, the inline tail stays.
     """
 
     block_bytes: int = BLOCK_BYTES
     max_delay_s: float = MAX_DELAY_S
+    chosen: Chosen = Chosen()  # noqa: RUF009 - it is frozen
 
     @staticmethod
     def parse(block_bytes: int | str, max_delay: float | str) -> BlockRule:
@@ -75,6 +96,11 @@ class BlockRule:
     def poll_s_max(self) -> float:
         """The longest pause between two polls."""
         return max(0.05, min(POLL_S_MAX, self.max_delay_s / POLLS_A_DELAY))
+
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether the newest bytes stay."""
+        return self.chosen.after_bytes is not None or self.chosen.after_age_s is not None
 
     @property
     def poll_s_min(self) -> float:
@@ -107,6 +133,13 @@ class Hot:
     rate: float = 0.0
     """Bytes a second by which the segment grew since the look before."""
     is_sealed: bool = False
+    kept_bytes: int = 0
+    """Those that may not move yet."""
+    kept_chunks: int = 0
+    end: int = 0
+    """Where the last chunk that may move ends."""
+    next_ms: float = math.inf
+    """When the first of them may."""
 
     @property
     def hot_bytes(self) -> int:
@@ -114,9 +147,10 @@ class Hot:
         return self.chunk_bytes + self.tail_bytes
 
 
-def look(header: Header, now_ms: int) -> Hot:
+def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:
     """What a header alone shows, before its chunks are looked at."""
-    tail_bytes = header.length - header.tail_start
+    inline_bytes = header.length - header.tail_start
+    tail_bytes = 0 if rule.keeps_newest else inline_bytes
     at_ms = min(header.tail_at_ms, now_ms) if tail_bytes else now_ms
     return Hot(
         header.segment,
@@ -127,18 +161,27 @@ def look(header: Header, now_ms: int) -> Hot:
         oldest_ms=at_ms,
         seen_ms=now_ms,
         is_sealed=header.sealed,
+        kept_bytes=inline_bytes - tail_bytes,
     )
 
 
-def with_chunks(hot: Hot, chunks: Sequence[Chunk], block_bytes: int) -> Hot:
+def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: BlockRule, header: Header, now_ms: int) -> Hot:
     """Take more chunks into account, in the order of their offsets, until a block is full."""
+    after_ms = round((rule.chosen.after_age_s or 0) * 1000)
     for chunk in chunks:
         if chunk.tier or hot.block_end is not None:
             continue
+        if not hot.chunk_bytes and not hot.kept_chunks:
+            hot = replace(hot, start=max(chunk.start, hot.retained))
+        if not rule.chosen.has(chunk, header, now_ms):
+            next_ms = chunk.at_ms + after_ms if rule.chosen.after_age_s is not None else math.inf
+            kept = hot.kept_bytes + chunk.length
+            hot = replace(hot, kept_bytes=kept, kept_chunks=hot.kept_chunks + 1, next_ms=min(hot.next_ms, next_ms))
+            continue
         if not hot.chunk_bytes:
-            hot = replace(hot, start=max(chunk.start, hot.retained), oldest_ms=min(chunk.at_ms, hot.oldest_ms))
+            hot = replace(hot, oldest_ms=min(chunk.at_ms + after_ms, hot.oldest_ms))
         size = hot.chunk_bytes + chunk.length
-        hot = replace(hot, chunk_bytes=size, block_end=chunk.end if size >= block_bytes else None)
+        hot = replace(hot, chunk_bytes=size, block_end=chunk.end if size >= rule.block_bytes else None, end=chunk.end)
     return hot
 
 
@@ -163,6 +206,8 @@ class Wait:
 
     pause_s: float
     is_over: bool = False
+    due_s: float = field(default=0.0, compare=False)
+    """When there may be something to do though the header stays the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +228,13 @@ def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
     age_s = max(0.0, (now_ms - hot.oldest_ms) / 1000)
     is_due = hot.is_sealed or hot.hot_bytes >= rule.block_bytes or age_s >= rule.max_delay_s
     if hot.hot_bytes and is_due:
-        return Move(hot.start, None if hot.tail_bytes else hot.length)
+        return Move(hot.start, None if hot.tail_bytes else hot.end)
+    next_s = max(rule.poll_s_min, (hot.next_ms - now_ms) / 1000)
     if not hot.hot_bytes:
-        return Wait(rule.poll_s_max, is_over=hot.is_sealed)
+        return Wait(min(rule.poll_s_max, next_s), is_over=hot.is_sealed and not hot.kept_bytes, due_s=next_s)
+    due_s = max(rule.poll_s_min, min(rule.max_delay_s - age_s, next_s))
     full_s = (rule.block_bytes - hot.hot_bytes) / hot.rate / POLLS_A_BLOCK if hot.rate else math.inf
-    return Wait(max(rule.poll_s_min, min(full_s, rule.max_delay_s - age_s, rule.poll_s_max)))
+    return Wait(max(rule.poll_s_min, min(full_s, rule.max_delay_s - age_s, rule.poll_s_max)), due_s=due_s)
 
 
 def retry_s(failures: int, chance: float) -> float:

@@ -6,24 +6,39 @@ Nothing of a follower is kept anywhere but in the segment's header. What it reme
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import Chosen, Offloader, check_may_move
+from rollingfs.maintenance.offload import Offloaded, Offloader, check_may_move
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
-from rollingfs.policy import DELETION_LAG_S
 from rollingfs.stream import blocks
-from rollingfs.stream.blocks import SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import MAX_DELAY_S, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked, check_retention
 
 logger = logging.getLogger("rollingfs")
+
+
+Ask = Callable[[str, Header], Awaitable[Asked | None]]
+"""What is asked of a segment now: where its blocks move, and when; None if nothing is to move."""
+
+
+def fixed(asked: Asked) -> Ask:
+    """The same for all segments."""
+
+    async def ask(path: str, header: Header) -> Asked | None:
+        return asked
+
+    return ask
 
 
 class Followed:
@@ -31,34 +46,33 @@ class Followed:
 
     Parameters
     ----------
-    lag_s
-        For how many seconds the old files stay.
+    ask
+        Asked at each new header, and before a block moves.
 
     Raises
     ------
-    UnknownTierError
-        The filesystem has no such tier.
     ValueError
         It is the memory of a stream.
     """
 
-    def __init__(
-        self, client: Client, path: str, tier: str, rule: BlockRule | None = None, lag_s: float = DELETION_LAG_S
-    ) -> None:
-        check_tier(client.backend, tier, path)
+    def __init__(self, client: Client, path: str, ask: Ask) -> None:
         check_may_move(path)
         self.path = path
         self._client = client
         self._store = client.store
-        self._tier = tier
-        self._rule = rule or BlockRule()
-        self._lag_s = lag_s
-        self._offloader = Offloader(client.commits)
+        self._ask = ask
+        self._asked: Asked | None = None
+        self._rule = BlockRule()
+        self._block: tuple[int, float] | None = None
+        """The end of the newest block, and when it was assigned."""
+        self._offloaded_s: float | None = None
+        self._offloader = Offloader(client.commits, client.fetcher)
         self._roller = Roller(client.commits)
         self._hot: Hot | None = None
-        self._token: str | None = None
+        self.token: str | None = None
         """Of the header that `_hot` shows."""
         self._failures = 0
+        self._is_missing = False
         self._error: str | None = None
         self._moving_s: float | None = None
         """When the move under way began, by the monotonic clock."""
@@ -70,13 +84,33 @@ class Followed:
         took_s = 0.0 if moving_s is None else time.monotonic() - moving_s
         if took_s >= SLOW_S:
             error = (
-                f"{self.path}: a block has been on its way to the tier {self._tier!r} for {took_s:.0f} s; the tier, or "
+                f"{self.path}: a block has been on its way to the tier {self.tier!r} for {took_s:.0f} s; the tier, or "
                 "the hot store, is slow. Nothing is lost, and nothing else is moved meanwhile"
             )
         if hot is None:
             return OffloadStatus(0, 0, 0.0, error)
-        lag_s = max(0.0, (self._store.now_ms() - hot.oldest_ms) / 1000) if hot.length > hot.start else 0.0
-        return OffloadStatus(hot.start, hot.length - hot.start, lag_s, error)
+        lag_bytes = hot.hot_bytes if self._rule.keeps_newest else hot.length - hot.start
+        if self._asked is None:
+            lag_bytes = 0
+        lag_s = max(0.0, (self._store.now_ms() - hot.oldest_ms) / 1000) if lag_bytes else 0.0
+        end, assigned_s = self._block or (0, None)
+        assigned = min(end, hot.length) if moving_s is not None else hot.start
+        return OffloadStatus(hot.start, lag_bytes, lag_s, error, self.tier, assigned, assigned_s, self._offloaded_s)
+
+    @property
+    def tier(self) -> str | None:
+        """Where its blocks move, as the last look has shown."""
+        return None if self._asked is None else self._asked.tier
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the last look found no segment."""
+        return self._is_missing
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a block is on its way."""
+        return self._moving_s is not None
 
     async def look(self) -> Wait | Move:
         """Poll the header, one conditional request, and say what to do now. An error goes to the status."""
@@ -85,7 +119,10 @@ class Followed:
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
             return self._failed(error)
         assert self._hot is not None
-        now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
+        if self._asked is None:
+            now: Wait | Move = Wait(self._rule.poll_s_max, due_s=math.inf)
+        else:
+            now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
         if isinstance(now, Wait):
             self._succeeded()  # an error of a move is over, too: another follower has moved the block
         return now
@@ -105,20 +142,34 @@ class Followed:
     async def move(self, block: Move) -> Wait:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
         self._moving_s = time.monotonic()
+        assert self._hot is not None
+        self._block = (self._hot.length if block.upto is None else block.upto), self._store.now_ms() / 1000
         try:
-            count = await self._move(block)
+            count = (await self._move(block)).chunks
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(error)
         finally:
             self._moving_s = None
         self._succeeded()
+        self._offloaded_s = self._store.now_ms() / 1000 if count else self._offloaded_s
         return Wait(0.0 if count else self._rule.poll_s_min)
+
+    async def move_all(self) -> Offloaded:
+        """Move all blocks that are full or old now; an error is raised."""
+        result, did = Offloaded(), Offloaded(chunks=1)
+        while did.chunks:
+            await self._look()
+            assert self._hot is not None
+            now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
+            did = await self._move(now) if isinstance(now, Move) else Offloaded()
+            result = result.plus(did)
+        return result
 
     async def _look(self) -> None:
         hot = self._hot
         loaded: Loaded | None
-        if hot is not None and self._token is not None:
-            loaded = await self._store.headers.newer(self.path, self._token)
+        if hot is not None and self.token is not None:
+            loaded = await self._store.headers.newer(self.path, self.token)
             if loaded is None:
                 self._hot = blocks.unchanged(hot)
                 return
@@ -130,13 +181,13 @@ class Followed:
         except FileNotFoundError:  # an index page is gone: this was an old header, or the segment is damaged
             loaded = await self._store.headers.load(self.path)
             self._hot = await self._found(await self._live(loaded), hot)
-        self._token = loaded.token
+        self.token = loaded.token
 
     async def _live(self, loaded: Loaded) -> Header:
         header = loaded.header
         if header is not None and not header.deleted:
             return header
-        self._hot = self._token = None
+        self._hot = self.token = None
         if await self._client.lookup.plain(self.path, loaded) is not None:
             raise ValueError(
                 f"{self.path}: it is a plain file, which another program may still write, so it is not followed; "
@@ -146,40 +197,50 @@ class Followed:
 
     async def _found(self, header: Header, before: Hot | None) -> Hot:
         """The hot bytes, up to the first full block; what was in a tier once is not looked at again."""
-        now_ms, block_bytes = self._store.now_ms(), self._rule.block_bytes
-        hot = blocks.look(header, now_ms)
+        self._asked = asked = await self._ask(self.path, header)
+        if asked is None:
+            return blocks.look(header, self._store.now_ms())
+        check_tier(self._client.backend, asked.tier, self.path)
+        delay_s = MAX_DELAY_S if asked.max_delay_s is None else asked.max_delay_s
+        self._rule = rule = BlockRule(asked.block_bytes, delay_s, asked.chosen)
+        now_ms = self._store.now_ms()
+        hot = blocks.look(header, now_ms, rule)
         is_same = before is not None and before.segment == header.segment
         position = before.start if is_same and before is not None else header.start
         is_last = False
         while not is_last and hot.block_end is None:
-            found = await window_of(self._store, self.path, header, position, block_bytes)
-            hot, is_last = blocks.with_chunks(hot, found.chunks, block_bytes), found.is_last
+            found = await window_of(self._store, self.path, header, position, rule.block_bytes)
+            hot, is_last = blocks.with_chunks(hot, found.chunks, rule, header, now_ms), found.is_last
             position = found.chunks[-1].end if found.chunks else position
         return blocks.since(hot, before)
 
-    async def _move(self, block: Move) -> int:
-        hot, path = self._hot, self.path
+    async def _move(self, block: Move) -> Offloaded:
+        hot, path, asked = self._hot, self.path, self._asked
         assert hot is not None
+        assert asked is not None
         ledger = await Ledgers(self._client).resolved(names.parent(path))
-        check_retention(path, Asked(self._tier, Chosen(), self._lag_s), ledger)
+        check_retention(path, asked, ledger)
         upto = block.upto
         if upto is None:
             upto = await self._roller.roll(path, hot.segment)
-        chosen = Chosen(upto=upto, start=block.start)
-        did = await self._offloader.offload(path, self._tier, chosen, segment=hot.segment, lag_s=self._lag_s)
+        chosen = replace(asked.chosen, upto=upto, start=block.start)
+        did = await self._offloader.offload(
+            path, asked.tier, chosen, segment=hot.segment, lag_s=asked.lag_s, block_bytes=asked.block_bytes
+        )
         seen = self._store.headers.seen(path)  # the commit's own; the next poll finds it unchanged
         if seen is not None and seen.header is not None and seen.live and seen.header.segment == hot.segment:
-            self._hot, self._token = await self._found(seen.header, hot), seen.token
-        return did.chunks
+            self._hot, self.token = await self._found(seen.header, hot), seen.token
+        return did
 
     def _succeeded(self) -> None:
         if self._error is not None:
             logger.info("%s: offload goes on", self.path)
-        self._failures, self._error = 0, None
+        self._failures, self._error, self._is_missing = 0, None, False
 
     def _failed(self, error: Exception) -> Wait:
-        if isinstance(error, FileNotFoundError):
-            self._token = None  # deleted, or another incarnation: the next look shows it
+        self._is_missing = isinstance(error, FileNotFoundError)
+        if self._is_missing:
+            self.token = None  # deleted, or another incarnation: the next look shows it
         text = str(error) or repr(error)
         if self._error is None:
             is_told = isinstance(error, OSError | ValueError)

@@ -11,6 +11,7 @@ from rollingfs.client import Client
 from rollingfs.errors import MissingTierError, TierFailedError, UnknownTierError
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import Offloaded, Offloader
+from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
@@ -51,13 +52,16 @@ async def offload_by_policy(client: Client, path: str, header: Header, ledger: L
     if asked is None:
         return None
     check_policy(path, policies, ledger, "nothing was moved")
+    if asked.max_delay_s is not None:  # what fills no block yet waits, and the inline bytes move too
+        return await Followed(client, path, fixed(asked)).move_all()
     return await offload_as_asked(client, path, header, asked)
 
 
 async def offload_as_asked(client: Client, path: str, header: Header, asked: Asked) -> Offloaded:
     """Offload a segment of this incarnation."""
-    offloader = Offloader(client.commits)
-    return await offloader.offload(path, asked.tier, asked.chosen, segment=header.segment, lag_s=asked.lag_s)
+    return await Offloader(client.commits, client.fetcher).offload(
+        path, asked.tier, asked.chosen, lag_s=asked.lag_s, block_bytes=asked.block_bytes, known=header
+    )
 
 
 async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None) -> StreamOffloaded:

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import Chosen
-from rollingfs.policy import DELETION_LAG_S, NO_TIER, TIER_DEFAULT, OffloadPolicy, RollingPolicy, parse_seconds
+from rollingfs.policy import (
+    BLOCK_BYTES,
+    DELETION_LAG_S,
+    NO_TIER,
+    TIER_DEFAULT,
+    OffloadPolicy,
+    RollingPolicy,
+    parse_bytes,
+    parse_seconds,
+)
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 
@@ -21,16 +30,25 @@ class Asked:
     tier: str
     chosen: Chosen
     lag_s: float
+    block_bytes: int = BLOCK_BYTES
+    max_delay_s: float | None = None
+    """For how long chunks wait for a full block; None: they do not wait."""
 
     @staticmethod
     def of(
-        tier: str | None, after_bytes: int | str | None, after_age: float | str | None, deletion_lag: float | str | None
+        tier: str | None,
+        after_bytes: int | str | None,
+        after_age: float | str | None,
+        deletion_lag: float | str | None,
+        block_bytes: int | str | None = None,
     ) -> Asked | None:
         """What arguments ask for; None if none is given, so that the policies decide."""
-        if tier is None and after_bytes is None and after_age is None and deletion_lag is None:
+        if all(value is None for value in (tier, after_bytes, after_age, deletion_lag, block_bytes)):
             return None
         lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
-        return Asked(TIER_DEFAULT if tier is None else tier, Chosen.parse(None, after_bytes, after_age), lag_s)
+        chosen = Chosen.parse(None, after_bytes, after_age)
+        size = BLOCK_BYTES if block_bytes is None else parse_bytes(block_bytes)
+        return Asked(TIER_DEFAULT if tier is None else tier, chosen, lag_s, size)
 
     @staticmethod
     def by(policy: OffloadPolicy | None) -> Asked | None:
@@ -39,7 +57,8 @@ class Asked:
             return None
         assert policy.tier is not None
         lag_s = DELETION_LAG_S if policy.deletion_lag is None else policy.deletion_lag
-        return Asked(policy.tier, Chosen(None, policy.after_bytes, policy.after_age), lag_s)
+        chosen = Chosen(None, policy.after_bytes, policy.after_age)
+        return Asked(policy.tier, chosen, lag_s, policy.block_bytes or BLOCK_BYTES, policy.max_delay)
 
 
 @dataclass(frozen=True, slots=True)

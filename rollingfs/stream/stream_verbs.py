@@ -325,6 +325,7 @@ class StreamVerbs:
         after_bytes: int | str | None = None,
         after_age: float | str | None = None,
         deletion_lag: float | str | None = None,
+        block_bytes: int | str | None = None,
     ) -> StreamOffloaded:
         """Move chunks of every segment to a tier, as `fs.offload` does; plain files stay as they are.
 
@@ -340,6 +341,8 @@ class StreamVerbs:
             than `after_age` seconds (or text like ``"7d"``). One of both is enough.
         deletion_lag
             Seconds (or text like ``"4h"``, the default) for which the old files stay.
+        block_bytes
+            Neighbouring chunks become one file of up to so many bytes (or text like ``"64MiB"``, the default).
 
         Raises
         ------
@@ -351,7 +354,8 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
-        return await offload_stream(self.members, self.ledgers, Asked.of(tier, after_bytes, after_age, deletion_lag))
+        asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
+        return await offload_stream(self.members, self.ledgers, asked)
 
 
 def _check_kind(path: str, value: Any, kind: type, name: str, example: str) -> None:

@@ -293,7 +293,7 @@ def test_the_commands_roll_and_follow(tmp_path):
     [
         (["--follow", "--upto", "5"], "--upto: --follow moves all"),
         (["--follow", "--after-age", "1d"], "--after-age: --follow moves all"),
-        (["--block", "5"], "--block: only --follow takes it"),
+        (["--max-delay", "5s"], "--max-delay: only --follow takes it"),
         (["--follow", "--block", "much"], "--block: 'much' is not a size"),
         (["--follow", "--max-delay", "soon"], "--max-delay: 'soon' is not a duration"),
     ],

@@ -228,7 +228,7 @@ def test_what_others_do_meanwhile_is_kept(world, is_late):
         other.append(LOG, b"more" * 15)
         other.truncate(LOG, 50)
 
-    early = "join" if world.backend.can_join else "upload.finish"
+    early = "upload.finish"
     world.backend.plan("replace" if is_late else early, before=meanwhile)
     consolidate(world, grace_s=0)
     assert world.content(LOG) == (content + b"more" * 15)[50:]
@@ -305,7 +305,7 @@ def test_the_old_chunks_stay_if_the_new_file_reads_otherwise(world):
         data = store.fs.cat_file(file)
         store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
 
-    world.backend.plan("join" if world.backend.can_join else "upload.finish", after=spoil)
+    world.backend.plan("upload.finish", after=spoil)
     with pytest.raises(CorruptChunkError, match="still names the old chunks"):
         consolidate(world, grace_s=0)
     assert set(world.files(LOG)) == files

@@ -148,7 +148,7 @@ def test_a_reader_of_an_older_snapshot_reads_on_behind_the_cut():
 def test_a_chunk_in_a_tier_is_written_anew_in_its_tier():
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits).offload(A, "cold"))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", block_bytes=1))
     did = erase(world, 30)
     assert [chunk.tier for chunk in chunks(world)] == ["cold"] * 4
     check_erased(store, 30, WHOLE[30:])
@@ -359,7 +359,11 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days)
     store = TieredStore()
     world = client(store)
     world.create("/stream/old", pieces_of(DATA, [20] * 5))
-    drive(Offloader(world.client.commits).offload("/stream/old", "cold", lag_s=7 * 86400))
+    drive(
+        Offloader(world.client.commits, world.client.fetcher).offload(
+            "/stream/old", "cold", lag_s=7 * 86400, block_bytes=1
+        )
+    )
     take(world)
     store.lapse(days * 86400)
     drive(world.client.collector.collect(A))
@@ -382,7 +386,11 @@ def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(take):
     world = client(store)
     world.create("/stream/first", pieces_of(DATA, [20] * 5))
     drive(world.client.concats.rename("/stream/first", "/stream/old"))
-    drive(Offloader(world.client.commits).offload("/stream/old", "cold", lag_s=7 * 86400))
+    drive(
+        Offloader(world.client.commits, world.client.fetcher).offload(
+            "/stream/old", "cold", lag_s=7 * 86400, block_bytes=1
+        )
+    )
     take(world)
     did = erase(world, 100)
     left = holding(store, DATA)
@@ -510,7 +518,10 @@ OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
     "concat": (_concat, WHOLE[30:] + b"s" * 20),
     "consolidate": (lambda world: world.consolidate(A), WHOLE[30:]),
     "erase": (lambda world: erase(world, 45), WHOLE[45:]),
-    "offload": (lambda world: drive(Offloader(world.client.commits).offload(A, "cold", lag_s=0)), WHOLE[30:]),
+    "offload": (
+        lambda world: drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0)),
+        WHOLE[30:],
+    ),
     "collect": (lambda world: drive(world.client.collector.collect(A)), WHOLE[30:]),
 }
 

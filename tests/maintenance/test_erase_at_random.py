@@ -116,10 +116,10 @@ class Course:
 
     def offload(self, path: str, life: Life) -> None:
         tier = self.random.choice(["cold", "warm"])
-        drive(Offloader(self.client.commits).offload(path, tier, lag_s=self.random.choice(LAGS_S)))
+        drive(Offloader(self.client.commits, self.client.fetcher).offload(path, tier, lag_s=self.random.choice(LAGS_S)))
 
     def onload(self, path: str, life: Life) -> None:
-        drive(Offloader(self.client.commits).onload(path, lag_s=self.random.choice(LAGS_S)))
+        drive(Offloader(self.client.commits, self.client.fetcher).onload(path, lag_s=self.random.choice(LAGS_S)))
 
     def consolidate(self, path: str, life: Life) -> None:
         self.world.consolidate(path)

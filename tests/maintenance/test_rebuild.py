@@ -180,7 +180,7 @@ def test_old_files_that_a_consolidation_keeps_are_the_same_bytes():
 def test_chunks_in_a_tier_return(monkeypatch):
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits).offload(A, "cold", lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
     lose(store)
     before = store.snapshot()
     rebuild(client(store))
@@ -319,7 +319,7 @@ def test_whatever_was_done_before_the_header_was_lost_no_wrong_byte_returns(oper
             store.lapse(GRACE_S)
             drive(world.client.collector.collect(A))
         elif verb == "offload":
-            drive(Offloader(world.client.commits).offload(A, "cold"))
+            drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold"))
         else:
             source = world.create(f"/other/{number}", [fresh * how])
             world.seal(source)
@@ -460,7 +460,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
 def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits).offload(A, "cold", lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
     lose(store)
     last = max(file for file in store.files() if "$chunks/tier-" in file)
     key, offset = names.key_of(last.rpartition("/")[2]), "00000000000000000100"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,8 @@ class Careless(Store):
     tiers = MappingProxyType({"cold": True})
     is_late = False
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
-        await super().copy(source, target, token)
+    async def copy(self, source: str, target: str, *more: Any) -> None:
+        await super().copy(source, target, *more)
         if self.is_late:
             self._put(target, b"?" + self.fs.store[target].getvalue()[1:])
 
@@ -45,7 +46,7 @@ def made() -> Careless:
 
 
 def offload(world: World) -> None:
-    drive(Offloader(world.client.commits).offload(A, "cold", lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
 
 
 def consolidate(world: World) -> None:

@@ -137,7 +137,9 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
             drive(client.segments.append(path, content[at : at + step]))
         drive(client.segments.truncate(path, start))
         if name.endswith("in a tier"):
-            moved = Offloader(client.commits).offload(path, "cold", Chosen(upto=len(content) // 2), lag_s=0)
+            moved = Offloader(client.commits, client.fetcher).offload(
+                path, "cold", Chosen(upto=len(content) // 2), lag_s=0
+            )
             assert drive(moved).chunks > 3
         (plain / name).write_bytes(content[start:])
     header = drive(client.headers.load(f"{segments}/pages")).header

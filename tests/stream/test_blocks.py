@@ -28,7 +28,7 @@ def header(*chunks: Chunk, tail: bytes = b"", tail_age_s: int = 0, start: int = 
 
 
 def hot(found: Header, block_bytes: int = 100) -> Hot:
-    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, block_bytes)  # type: ignore[arg-type]
+    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, BlockRule(block_bytes), found, NOW_MS)  # type: ignore[arg-type]
 
 
 def plan(found: Header) -> Wait | Move:

@@ -21,7 +21,9 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.upkeep import CONSOLIDATE, Upkeep, Upkept, total
+from rollingfs.stream.segment_upkeep import CONSOLIDATE
+from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import COMMAND, environment
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
 from tests.support.life import Turned, World, pieces_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rollingfs import RetentionPolicy, RollingPolicy
+from rollingfs import Follower, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
@@ -17,7 +17,8 @@ from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
-from rollingfs.stream.follow import Followed
+from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.offload_policy import Asked
 from tests.support.examples import slowly
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World
@@ -49,7 +50,8 @@ def fill(store: Store, path: str = A) -> World:
 
 
 def followed(world: World, path: str = A, rule: BlockRule = RULE, lag_s: float = LAG_S) -> Followed:
-    return Followed(world.client, path, "cold", rule, lag_s)
+    asked = Asked("cold", rule.chosen, lag_s, rule.block_bytes, rule.max_delay_s)
+    return Followed(world.client, path, fixed(asked))
 
 
 def step(one: Followed) -> Wait:
@@ -105,12 +107,12 @@ def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():
     world = fill(store)
     one = followed(world)
     assert step(one).pause_s == 0
-    assert chunks_of(world) == [("cold", 20), ("cold", 20), ("", 20)]
+    assert chunks_of(world) == [("cold", 40), ("", 20)]
     assert (one.status.cold_end, one.status.lag_bytes, one.status.last_error) == (40, 24, None)
     began = CLOCK.time()
     assert settle(one).lag_s == 0
     assert 90 < CLOCK.time() - began < 130
-    assert chunks_of(world) == [("cold", 20)] * 3 + [("cold", 4)]
+    assert chunks_of(world) == [("cold", 40), ("cold", 24)]
     assert (one.status.cold_end, one.status.lag_bytes) == (64, 0)
     assert world.content(A) == WHOLE
 
@@ -202,7 +204,7 @@ def test_a_sealed_segment_moves_at_once_to_its_last_byte_and_is_over():
 
 def test_an_unknown_tier_is_refused_at_once():
     with pytest.raises(UnknownTierError, match="'warm'"):
-        Followed(fill(TieredStore()).client, A, "warm")
+        Follower(A, "warm", fs=RollingFileSystem("memory", skip_instance_cache=True))
 
 
 def test_what_is_not_there_is_said_and_followed_once_it_is_there():
@@ -372,12 +374,12 @@ def test_after_any_fault_of_any_call_the_follower_itself_goes_on(fault):
 
 
 def _offload(world: World) -> None:
-    drive(Offloader(world.client.commits).offload(A, "cold", Chosen(), lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", Chosen(), lag_s=0))
 
 
 def _onload(world: World) -> None:
     _offload(world)
-    drive(Offloader(world.client.commits).onload(A, lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).onload(A, lag_s=0))
 
 
 def _concat(world: World) -> None:

@@ -18,8 +18,10 @@ from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
 from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, OFFLOAD, RETAIN, Upkeep, Upkept, total
+from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
+from rollingfs.stream.upkept import Upkept, total
 from tests.support.backends import Counting
 from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
@@ -337,7 +339,7 @@ def _retain(world: World) -> None:
 
 
 def _offload(world: World) -> None:
-    drive(Offloader(world.client.commits).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
 
 
 OTHERS: dict[str, Callable[[World], object]] = {
@@ -426,7 +428,7 @@ def again(hot: Store, cold: Store) -> World:
 
 def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
     hot, cold, world = two_stores()
-    drive(Offloader(world.client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
     assert "/archive/$tier" in cold.files()
     drive(world.client.segments.delete(LONE))
     crowd = {path: bytes(file) for path, file in cold.snapshot().items()}
@@ -450,17 +452,17 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
 
 def test_an_offload_to_a_tier_whose_root_is_not_what_it_was_moves_nothing():
     hot, cold, world = two_stores()
-    offloader = Offloader(world.client.commits)
+    offloader = Offloader(world.client.commits, world.client.fetcher)
     drive(offloader.offload(LONE, "cold", Chosen(upto=100), lag_s=0))
     kept = cold.snapshot()
     cold.fs.store.clear()
     hot.lapse(GRACE_S)
     with pytest.raises(OSError, match=r"'cold' lacks the file '\$tier'.*nothing was changed"):
-        drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
+        drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
     assert cold.files() == set()
     for path, data in kept.items():
         cold.fs.pipe_file(path, data)
-    drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
 
 
@@ -471,11 +473,11 @@ def test_a_failing_tier_is_named_with_the_segment_and_nothing_is_lost(fault):
     slow.prepare(always=fault)
     failing = World(TieredBackend(hot, {"cold": TierStore(slow, "/archive")}), SMALL, CLOCK.time)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed.*nothing is lost.*injected"):
-        drive(Offloader(failing.client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
+        drive(Offloader(failing.client.commits, failing.client.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
-    drive(Offloader(again(hot, cold).client.commits).offload(LONE, "cold", Chosen(), lag_s=0))
+    drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
     assert again(hot, cold).content(LONE) == DATA
     slow.prepare(always=fault)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed"):
-        drive(Offloader(failing.client.commits).onload(LONE, lag_s=0))
+        drive(Offloader(failing.client.commits, failing.client.fetcher).onload(LONE, lag_s=0))
     assert again(hot, cold).content(LONE) == DATA

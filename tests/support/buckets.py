@@ -174,11 +174,11 @@ class MemoryBucket(Bucket):
             raise Refusal(412, "PreconditionFailed", "another token")
         del self._service.files[self.name][key]
 
-    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         file = await MemoryBucket(self._service, bucket)._file("copy", source)
         if token not in (None, file.token):
             raise Refusal(412, "PreconditionFailed", "another token")
-        (await self._files("copy", target))[target] = File(file.data, file.about)
+        (await self._files("copy", target))[target] = File(file.data, dict(metadata or file.about))
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
         return _Parts(self, self._service, key, over, metadata)

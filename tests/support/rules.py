@@ -298,7 +298,7 @@ class Rules:
         lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
         op = Op(
             self.call(model.collect, path),
-            lambda client: Offloader(client.commits).offload(path, "cold", Chosen(upto), lag_s=lag_s),
+            lambda client: Offloader(client.commits, client.fetcher).offload(path, "cold", Chosen(upto), lag_s=lag_s),
         )
         return also(
             also(also(op, FileNotFoundError), BadOffsetError), None
@@ -309,7 +309,7 @@ class Rules:
         lag_s, upto = choose.pick((0.0, 5.0, AGE_S_MAX)), self._upto(choose, path)
         op = Op(
             self.call(model.collect, path),
-            lambda client: Offloader(client.commits).onload(path, None, Chosen(upto), lag_s=lag_s),
+            lambda client: Offloader(client.commits, client.fetcher).onload(path, None, Chosen(upto), lag_s=lag_s),
         )
         return also(also(also(op, FileNotFoundError), BadOffsetError), None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from rollingfs.format import invariants, names
 from rollingfs.format.header import (
     COMMITS_MAX,
     OFFSET_MAX,
+    PIECES_MAX,
     Chunk,
     Commit,
     Drop,
@@ -79,6 +81,8 @@ def offload_policies(draw: st.DrawFn) -> OffloadPolicy:
         "after_bytes": st.integers(0, OFFSET_MAX),
         "after_age": st.integers(0, 10**12).map(lambda age_ms: age_ms / 1000),
         "deletion_lag": st.integers(0, 10**12).map(lambda lag_ms: lag_ms / 1000),
+        "block_bytes": st.integers(1, OFFSET_MAX),
+        "max_delay": st.integers(0, 10**12).map(lambda delay_ms: delay_ms / 1000),
     }
     names = draw(st.sets(st.sampled_from(sorted(fields)), min_size=1))
     return OffloadPolicy(**{name: draw(fields[name]) for name in names})
@@ -125,7 +129,14 @@ def in_tiers(draw: st.DrawFn, header: Header) -> Header:
     def placed(line: Any) -> Any:
         if isinstance(line, Page) or (isinstance(line, Drop) and (line.is_hint or line.is_page)):
             return line
-        return dataclasses.replace(line, tier=draw(choose))
+        tier = draw(choose)
+        if isinstance(line, Drop) or not tier:
+            return dataclasses.replace(line, tier=tier)
+        ends = sorted({*draw(st.lists(st.integers(1, line.size), max_size=PIECES_MAX - 1)), line.size})
+        lengths = [end - start for start, end in pairwise([0, *ends])]
+        pieces = tuple((length, draw(st.integers(0, 2**32 - 1))) for length in lengths)
+        moved_ms, kept = draw(st.just(0) | TIMES_MS), draw(st.booleans())
+        return dataclasses.replace(line, tier=tier, moved_ms=moved_ms, pieces=pieces if kept else ())
 
     drops = tuple(map(placed, header.drops))
     return dataclasses.replace(header, tiers=lines, entries=tuple(map(placed, header.entries)), drops=drops)

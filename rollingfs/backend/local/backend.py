@@ -273,7 +273,7 @@ class LocalBackend(Backend):
             return LocalUpload(path, self.sync)
         return HiddenUpload(names.export_path(path), path, over, self.sync)
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+    async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy the bytes within the kernel: as a reflink, where the filesystem shares unchanged blocks.
 
         It is never a hard link: a program that opens the old name for writing would change the copy.

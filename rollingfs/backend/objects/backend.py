@@ -261,20 +261,20 @@ class ObjectBackend(Backend):
     def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
         return ObjectUpload(*self._place(path), path, over, metadata, self.service.split, part_bytes)
 
-    async def copy(self, source: str, target: str, token: str | None = None) -> None:
+    async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """One copy on the server; where it has none between buckets, through this process."""
         (origin, key), (bucket, target_key) = self._place(source), self._place(target)
         if origin.name != bucket.name and not self.service.copies_between:
-            await self._copy_through(source, target, token)
+            await self._copy_through(source, target, token, metadata)
             return
         with errors_of("copying", source), only_of(source, token):
-            await retrying(partial(bucket.copy, origin.name, key, target_key, token))
+            await retrying(partial(bucket.copy, origin.name, key, target_key, token, metadata))
 
-    async def _copy_through(self, source: str, target: str, token: str | None) -> None:
+    async def _copy_through(self, source: str, target: str, token: str | None, metadata: Metadata) -> None:
         info = await self.stat(source)
         if token is not None:
             refusals.check_token(source, info.token, token)
-        async with finished(await self.open_write(target)) as upload:
+        async with finished(await self.open_write(target, None, metadata)) as upload:
             for start in range(0, info.size, PART_BYTES):
                 end = min(start + PART_BYTES, info.size)
                 await upload.write(await self.read_range(source, start, end, info.token))

@@ -137,8 +137,11 @@ class Bucket(abc.ABC):
         """Delete a file if it has this token."""
 
     @abc.abstractmethod
-    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
-        """Copy a file of another bucket into this one, if it has this token; the copy is whole when this returns."""
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
+        """Copy a file of another bucket into this one, if it has this token; the copy is whole when this returns.
+
+        Azure takes no other metadata with a copy, so there it has those of the source.
+        """
 
     @abc.abstractmethod
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:

@@ -116,6 +116,12 @@ public final class Rewrite {
         if (!chunk.tier().isEmpty()) {
             line.append(" tier=").append(chunk.tier());
         }
+        if (chunk.moved().at() != null) {
+            line.append(" moved=").append(chunk.moved().at());
+        }
+        if (chunk.moved().pieces() != null) {
+            line.append(" pieces=").append(chunk.moved().pieces());
+        }
         return line.toString();
     }
 

@@ -119,7 +119,7 @@ class AzureContainer(Bucket):
         check_usable()
         await self._beside.delete(self._objects.quick, key, token)
 
-    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         before = await self.head(source)
         if token is not None and before.token != token:
             raise Refusal(412, "ConditionNotMet", "the source has another token")

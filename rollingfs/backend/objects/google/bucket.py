@@ -118,7 +118,7 @@ class GoogleBucket(Bucket):
     async def delete_if(self, key: str, token: str) -> None:
         await self._requests.send("DELETE", self._file(key), ifGenerationMatch=_generation(token))
 
-    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         origin = GoogleBucket(self._requests, bucket)
         if token is not None and not _is_generation(token):
             await origin.head(source)  # a missing file is another error
@@ -129,7 +129,7 @@ class GoogleBucket(Bucket):
             reply = await self._requests.send(
                 "POST",
                 path,
-                data=b"{}",
+                data=json.dumps({"metadata": dict(metadata)} if metadata else {}).encode(),
                 kind="application/json",
                 rewriteToken=more,
                 ifSourceGenerationMatch=generation,

@@ -145,19 +145,21 @@ class S3Bucket(Bucket):
         text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
         return Refusal(200, code, text)
 
-    async def copy(self, bucket: str, source: str, target: str, token: str | None) -> None:
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         """One CopyObject, or a multipart copy beyond 5 GiB."""
-        condition = {} if token is None else {"CopySourceIfMatch": token}
+        more: dict[str, Any] = {} if token is None else {"CopySourceIfMatch": token}
+        if metadata:
+            more |= {"Metadata": dict(metadata), "MetadataDirective": "REPLACE"}
         origin = {"Bucket": bucket, "Key": source}
         try:
-            await self._ask("copy_object", Key=target, CopySource=origin, **condition)
+            await self._ask("copy_object", Key=target, CopySource=origin, **more)
         except Refusal as error:
             if error.status != 400:
                 raise
             size = (await self._repeatable("head_object", **origin))["ContentLength"]
             if size <= COPY_OBJECT_BYTES_MAX:
                 raise
-            parts = self.parts(target, None)
+            parts = self.parts(target, None, metadata)
             try:
                 await parts.copy(Part(f"{bucket}/{source}", 0, size, token), bucket, source)
                 await parts.complete(await parts.rest(b""))

@@ -56,13 +56,16 @@ public final class Header {
 
     /** Bytes in one chunk file. {@code crc32c} is the checksum of the whole file; null if nobody has computed it. */
     public record Chunk(long start, long length, String file, Integer crc32c, long atMs, long offset, long size,
-            String tier) implements Entry {
+            String tier, Moved moved) implements Entry {
         public Chunk {
             if (start < 0 || length < 1 || offset < 0 || offset > size || length > size - offset) {
                 throw new Malformed("a chunk's range lies outside its file, or is empty");
             }
         }
     }
+
+    /** When a file came to its tier, as it is written, and the checksums of its pieces; either may be null. */
+    public record Moved(String at, String pieces) {}
 
     /** Bytes whose chunks an index page of {@code size} bytes lists. */
     public record Page(long start, long length, String file, int chunks, int crc32c, long size, long offset,

@@ -6,6 +6,7 @@ import java.util.Set;
 import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Drop;
 import rollingfs.hadoop.format.Header.Merge;
+import rollingfs.hadoop.format.Header.Moved;
 import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.Header.Phase;
 import rollingfs.hadoop.format.Header.Policy;
@@ -13,19 +14,50 @@ import rollingfs.hadoop.format.Header.Tier;
 
 /** Header lines with structure: chunk, page, drop, state, policy. Pure. */
 final class LineCodec {
+    private static final int PIECES_MAX = 16;
+
     private LineCodec() {}
 
     static Chunk parseChunk(List<String> words) {
-        Map<String, String> fields = Tokens.fields(words, 3, Set.of("crc32c", "at", "from", "size", "tier"), true);
+        Set<String> known = Set.of("crc32c", "at", "from", "size", "tier", "moved", "pieces");
+        Map<String, String> fields = Tokens.fields(words, 3, known, true);
         String at = Tokens.need(fields, "at");
         if (fields.containsKey("from") != fields.containsKey("size")) {
             throw new Malformed("has only one of from= and size=");
         }
+        if (!fields.containsKey("tier") && (fields.containsKey("moved") || fields.containsKey("pieces"))) {
+            throw new Malformed("has moved= or pieces= without tier=");
+        }
         long length = Tokens.number(Tokens.word(words, 1));
+        checkMoved(fields, number(fields, "size", length));
         String crc = fields.get("crc32c");
         return new Chunk(Tokens.number(words.get(0)), length, Tokens.reference(Tokens.word(words, 2)),
                 crc == null ? null : Integer.valueOf(Tokens.crc(crc)), Tokens.parseTime(at),
-                number(fields, "from", 0), number(fields, "size", length), tier(fields));
+                number(fields, "from", 0), number(fields, "size", length), tier(fields),
+                new Moved(fields.get("moved"), fields.get("pieces")));
+    }
+
+    /** Refuses what no writer writes; this reader uses neither. */
+    private static void checkMoved(Map<String, String> fields, long size) {
+        if (fields.containsKey("moved")) {
+            Tokens.parseTime(fields.get("moved"));
+        }
+        if (!fields.containsKey("pieces")) {
+            return;
+        }
+        String[] pieces = fields.get("pieces").split(",", -1);
+        long sum = 0;
+        boolean hasEmpty = false;
+        for (String piece : pieces) {
+            String[] pair = piece.split(":", -1);
+            Tokens.crc(Tokens.exactly(List.of(pair), 2).get(1));
+            long length = Tokens.number(pair[0]);
+            hasEmpty |= length == 0;
+            sum = Math.addExact(sum, length);
+        }
+        if (pieces.length > PIECES_MAX || hasEmpty || sum != size) {
+            throw new Malformed("a chunk's pieces are too many, or are not the file");
+        }
     }
 
     static Page parsePage(List<String> words) {

@@ -35,7 +35,7 @@ public final class Placement {
             long start = Math.max(first, chunk.start());
             long length = Math.min(last, chunk.end()) - start;
             found.add(new Chunk(start - first + page.start(), length, chunk.file(), chunk.crc32c(), chunk.atMs(),
-                    chunk.offset() + start - chunk.start(), chunk.size(), chunk.tier()));
+                    chunk.offset() + start - chunk.start(), chunk.size(), chunk.tier(), chunk.moved()));
         }
         return found;
     }

@@ -1,0 +1,149 @@
+"""Which segments a follower follows: those that it was told of, and all below the folders that it was told of.
+
+A look around lists each folder once. It shows which segments are new, which have changed, and which are gone; the
+others cost no request. Of a segment that has ended, or for which no policy counts, only the header's token is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from rollingfs.client import Client
+from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.format import names
+from rollingfs.format.header import Header
+from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
+from rollingfs.stream.follow import Followed
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload_policy import Asked, policies_of
+
+logger = logging.getLogger("rollingfs")
+
+POLICIES_S_MAX = 60.0
+"""For how long the policies of folders are believed, unless a listing shows that the memory of one has changed."""
+
+
+class Following:
+    """The segments that are followed, by path.
+
+    Parameters
+    ----------
+    given
+        What counts before all policies; with a tier, no policy counts.
+    """
+
+    def __init__(self, client: Client, given: OffloadPolicy) -> None:
+        self.client = client
+        self.given = given
+        self.folders: set[str] = set()
+        self.followed: dict[str, Followed] = {}
+        self._named: set[str] = set()
+        """Segments and folders that it was told of. A segment without a policy goes to the default tier."""
+        self._ended: dict[str, str | None] = {}
+        """The tokens of the headers of segments of which there is nothing to do."""
+        self._tokens: dict[str, str | None] = {}
+        """Those of all headers that the last look around has met."""
+        self._ledgers: dict[str, Ledger] = {}
+        """What the folders say, those above them included."""
+        self._memories: dict[str, str | None] = {}
+        """The tokens of the memories that say it."""
+        self._asked_s = 0.0
+
+    def add(self, path: str) -> None:
+        """Follow a segment, or all below a folder.
+
+        Raises
+        ------
+        ValueError
+            It is the memory of a stream, or no name of a segment.
+        """
+        if self.client.contents.is_top(path):
+            self.folders.add(path)
+        else:
+            self.followed[names.check_new_name(path)] = Followed(self.client, path, self._ask)
+            self._named.add(path)
+
+    async def _ask(self, path: str, header: Header) -> Asked | None:
+        if self.given.tier is not None:
+            return Asked.by(self.given)
+        ledger = None if path in self._named else self._ledgers.get(names.parent(path))
+        if ledger is None:
+            ledger = await Ledgers(self.client).resolved(names.parent(path))
+        default = self.client.offload_policy
+        if path in self._named:
+            named = OffloadPolicy(TIER_DEFAULT)
+            default = named if default is None else default.over(named)
+        return Asked.by(self.given.over(policies_of(path, header, ledger, default).offload))
+
+    def is_named(self, path: str) -> bool:
+        """Whether the follower was told of this path."""
+        return path in self._named
+
+    async def is_folder(self, path: str) -> bool:
+        """Whether a path that is no segment is a folder; its segments are followed then."""
+        if path in self._named and await self.client.backend.is_folder(path):
+            self.folders.add(path)
+            self.followed.pop(path, None)
+            return True
+        return False
+
+    def end(self, one: Followed) -> None:
+        """Follow a segment no more, until its header is another."""
+        if one.path not in self._named:
+            self._ended[one.path] = one.token or self._tokens.get(one.path)
+            self.followed.pop(one.path, None)
+
+    async def look_around(self) -> list[Followed]:
+        """List the folders; returns the segments to look at, because they are new or have changed.
+
+        Raises
+        ------
+        OSError
+            A folder cannot be listed.
+        """
+        tree, listed = TreeCollector(self.client), set[str]()
+        for folder in sorted(self.folders):
+            unlisted: dict[str, OSError] = {}
+            listed |= await tree.below(folder, unlisted)
+            for path, error in unlisted.items():
+                logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
+        self._tokens = tree.tokens
+        changed = await self._policies(tree, {names.parent(path) for path in listed})
+        wanted = {path for path in listed if not names.is_hidden_segment(path) and not names.is_ledger(path)}
+        for path in self.followed.keys() - wanted - self._named:
+            del self.followed[path]
+        self._ended = {path: token for path, token in self._ended.items() if path in wanted}
+        due = []
+        for path in sorted(wanted - self._named):
+            token, is_asked_anew = tree.tokens.get(path), names.parent(path) in changed
+            if path in self._ended and self._ended[path] == token is not None and not is_asked_anew:
+                continue
+            self._ended.pop(path, None)
+            one = self.followed.get(path)
+            if one is None:
+                one = self.followed[path] = Followed(self.client, path, self._ask)
+            elif one.token == token is not None and not is_asked_anew:
+                continue
+            elif is_asked_anew:
+                one.token = None
+            due.append(one)
+        return due
+
+    async def _policies(self, tree: TreeCollector, folders: set[str]) -> set[str]:
+        """Ask what the folders say, if it may be something new; returns those that say something else than before."""
+        memories = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
+        is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
+        if memories == self._memories and not is_old and folders <= self._ledgers.keys():
+            return set()
+        ledgers = Ledgers(self.client, once=True, listed=tree.listed, tokens=tree.tokens)
+        found = {}
+        for folder in sorted(folders):
+            try:
+                found[folder] = await ledgers.resolved(folder)
+            except OSError as error:  # the status of its segments says it too; the others go on
+                logger.warning("%s: what its policies are cannot be read, so nothing is moved there: %s", folder, error)
+        before = self._ledgers
+        self._ledgers, self._memories, self._asked_s = found, memories, time.monotonic()
+        return {folder for folder in found if folder in before and found[folder].offload != before[folder].offload}

@@ -1,0 +1,169 @@
+"""The steps of upkeep on one segment: its folder's policies, an idle tail, offload, consolidation, collection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from rollingfs.client import Client
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S, Header, Phase
+from rollingfs.format.policies import Fields
+from rollingfs.format.transitions import Guard
+from rollingfs.maintenance.collected import Collected
+from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.offload import Offloaded
+from rollingfs.maintenance.roll import Roller
+from rollingfs.policy import READERS_GRACE_S
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload import offload_by_policy
+from rollingfs.stream.upkept import Upkept, failure
+from rollingfs.write.grow import is_aged
+from rollingfs.write.parquet_footers import is_worn
+
+RETAIN = "retain"
+ROLL = "roll"
+OFFLOAD = "offload"
+CONSOLIDATE = "consolidate"
+COLLECT = "collect"
+STEPS = (RETAIN, ROLL, OFFLOAD, CONSOLIDATE, COLLECT)
+"""In the order in which they are done to a folder. An offload joins chunks itself, so it comes before consolidation."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What upkeep was told: see the parameters of `Upkeep`."""
+
+    steps: Collection[str] = STEPS
+    grace_s: float | None = None
+    readers_grace_s: float = READERS_GRACE_S
+    dropped: Fields | None = None
+    is_stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def collects_after_s(self) -> float:
+        """The age from which a collection takes a file."""
+        return GRACE_S if self.grace_s is None else self.grace_s
+
+
+class SegmentUpkeep:
+    """Does the steps to one segment, whose header is loaded once.
+
+    Parameters
+    ----------
+    ledger
+        That of the folder in which it lies, resolved; without, nothing is done but collection.
+    known
+        What a collection should know: as `seen` and `named` of it.
+    """
+
+    def __init__(self, client: Client, how: How, path: str, ledger: Ledger | None, **known: Any) -> None:
+        self.client = client
+        self.how = how
+        self.path = path
+        self.ledger = ledger
+        self.known = known
+        self._is_loaded = False
+
+    async def keep(self) -> Upkept:
+        """Do all steps; an error of one is part of the result, and does not stop the others."""
+        result = Upkept(self.path, is_stream=False)
+        steps: dict[str, Callable[[], Awaitable[Upkept]]] = {}
+        if not names.is_ledger(self.path) and self.ledger is not None:
+            steps = {
+                ROLL: partial(self._roll, self.ledger),
+                OFFLOAD: partial(self._offload, self.ledger),
+                CONSOLIDATE: self._consolidate,
+            }
+        for verb, step in (steps | {COLLECT: self._collect}).items():
+            if verb in self.how.steps:
+                result = result.plus(await attempt(self.how, verb, self.path, step))
+        return result
+
+    async def _header(self) -> Header | None:
+        """The newest header that this client knows; None if the segment is gone, or was none."""
+        seen = self.client.headers.seen(self.path) if self._is_loaded else None
+        loaded = await self.client.headers.load(self.path) if seen is None else seen
+        self._is_loaded = True
+        return loaded.header if loaded.live else None
+
+    async def _roll(self, ledger: Ledger) -> Upkept:
+        """Give a segment what its folders say of it now, and make a chunk of its tail if that is too old."""
+        path, header = self.path, await self._header()
+        if header is None or header.phase is Phase.MERGING:
+            return Upkept(path, is_stream=False)
+        fields = {**(self.how.dropped or {}), **ledger.rolling}
+        if header.policy.inheriting(fields) != header.policy:
+            header = await self.client.segments.change(
+                path,
+                lambda found: replace(found, policy=found.policy.inheriting(fields)),
+                Guard(header.segment, header.epoch if header.owner is not None else None),
+            )
+        is_due = is_aged(header, self.client.store.now_ms())
+        if is_due:
+            await Roller(self.client.commits).roll(path, header.segment)
+        return Upkept(path, is_stream=False, rolled=int(is_due))
+
+    async def _offload(self, ledger: Ledger) -> Upkept:
+        header = await self._header()
+        did = None if header is None else await offload_by_policy(self.client, self.path, header, ledger)
+        return Upkept(self.path, is_stream=False, offloaded=did or Offloaded(), has_policy=did is not None)
+
+    async def _consolidate(self) -> Upkept:
+        path, header = self.path, await self._header()
+        if header is None:
+            return Upkept(path, is_stream=False)
+        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Snapshot(path, header, None))
+        result = Upkept(path, is_stream=False, worn=(path,) if is_old else ())
+        consolidator = Consolidator(self.client.commits, self.client.fetcher)
+        did = await consolidator.keep(path, header, self.how.readers_grace_s)
+        seen = self.client.headers.seen(path)
+        if not did.replaced or seen is None or seen.header is None:
+            return result
+        appended, rewritten = seen.header.length, seen.header.rewritten
+        return replace(result, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten)
+
+    async def _collect(self) -> Upkept:
+        did = await collect_segment(self.client, self.path, self.how.grace_s, **self.known)
+        return Upkept(self.path, is_stream=False, files=len(did.files), collected_bytes=did.bytes, young=did.young)
+
+
+async def attempt(how: How, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
+    """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
+    if how.is_stopped():
+        return Upkept(path, is_stream=False, is_cut_short=True)
+    try:
+        return await step()
+    except FileNotFoundError:
+        return Upkept(path, is_stream=False)  # deleted or replaced meanwhile
+    except (OSError, ValueError) as error:
+        return failure(path, verb, path, error)
+
+
+async def offload_segment(client: Client, path: str, ledger: Ledger | None = None) -> Offloaded | None:
+    """Offload a segment as its policies say; None if none of them has a tier, or if it is a plain file.
+
+    Parameters
+    ----------
+    ledger
+        That of the folder in which the segment lies, if it is known.
+    """
+    loaded = await client.headers.load(path)
+    if not loaded.live or loaded.header is None:
+        return None
+    ledger = await Ledgers(client).resolved(names.parent(path)) if ledger is None else ledger
+    return await offload_by_policy(client, path, loaded.header, ledger)
+
+
+async def collect_segment(
+    client: Client, path: str, grace_s: float | None, *, dry_run: bool = False, **known: Any
+) -> Collected:
+    """Collect what lies in the folder of a segment, or of one that was; nothing if somebody has done it meanwhile."""
+    try:
+        return await client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, **known)
+    except FileNotFoundError:
+        return Collected()

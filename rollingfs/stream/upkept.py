@@ -1,0 +1,122 @@
+"""What upkeep has done, as a value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rollingfs.maintenance.consolidate import Consolidated
+from rollingfs.maintenance.offload import Offloaded
+
+logger = logging.getLogger("rollingfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Upkept:
+    """What was done to a stream, or to one segment outside of streams."""
+
+    path: str
+    is_stream: bool
+    dropped_bytes: int = 0
+    """By retention."""
+    deleted: tuple[str, ...] = ()
+    """Sealed segments that retention deleted."""
+    rolled: int = 0
+    """Inline tails that became chunks, because they were older than `max_age`."""
+    consolidated: Consolidated = Consolidated()  # noqa: RUF009 - it is frozen
+    appended_bytes: int = 0
+    """All that were ever appended to the segments that were consolidated."""
+    written_bytes: int = 0
+    """These, and what all consolidations of these segments have written anew."""
+    offloaded: Offloaded = Offloaded()  # noqa: RUF009 - it is frozen
+    has_policy: bool = False
+    """Whether an offload policy with a tier counts for a segment here."""
+    files: int = 0
+    """By collection."""
+    collected_bytes: int = 0
+    worn: tuple[str, ...] = ()
+    """Open Parquet files that old footers waste a part of, for the caller to write anew: that needs Arrow."""
+    rewritten_bytes: int = 0
+    """Freed by that."""
+    young: int = 0
+    """Files that a later collection takes."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Why, by what failed: the operation and the path."""
+    is_cut_short: bool = False
+    """Whether the caller stopped it before all was done."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was done, and nothing failed or waits."""
+        return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
+
+    @property
+    def write_amplification(self) -> float | None:
+        """How often a byte of the segments that were consolidated has been written, on average; None without any."""
+        return self.written_bytes / self.appended_bytes if self.appended_bytes else None
+
+    def as_fields(self) -> dict[str, Any]:
+        """What was done, by name, for people and programs."""
+        amplification = self.write_amplification
+        return {
+            "dropped_bytes": self.dropped_bytes,
+            "deleted": self.deleted,
+            "rolled": self.rolled,
+            "joined_chunks": self.consolidated.replaced,
+            "joined_to": self.consolidated.written,
+            "joined_bytes": self.consolidated.bytes,
+            "write_amplification": None if amplification is None else round(amplification, 3),
+            "chunks": self.offloaded.chunks,
+            "moved_bytes": self.offloaded.bytes,
+            "files": self.files,
+            "collected_bytes": self.collected_bytes,
+            "rewritten_bytes": self.rewritten_bytes,
+            "failed": dict(self.failed),
+        }
+
+    def plus(self, other: Upkept) -> Upkept:
+        """Both together, under the path of this one."""
+        return replace(
+            self,
+            dropped_bytes=self.dropped_bytes + other.dropped_bytes,
+            deleted=self.deleted + other.deleted,
+            rolled=self.rolled + other.rolled,
+            consolidated=self.consolidated.plus(other.consolidated),
+            appended_bytes=self.appended_bytes + other.appended_bytes,
+            written_bytes=self.written_bytes + other.written_bytes,
+            offloaded=self.offloaded.plus(other.offloaded),
+            has_policy=self.has_policy or other.has_policy,
+            files=self.files + other.files,
+            collected_bytes=self.collected_bytes + other.collected_bytes,
+            worn=self.worn + other.worn,
+            rewritten_bytes=self.rewritten_bytes + other.rewritten_bytes,
+            young=self.young + other.young,
+            failed={**self.failed, **other.failed},
+            is_cut_short=self.is_cut_short or other.is_cut_short,
+        )
+
+
+def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
+    """The result after its worn Parquet files were written anew; an error is part of the result."""
+    for path in one.worn:
+        try:
+            one = replace(one, rewritten_bytes=one.rewritten_bytes + rewrite(path))
+        except (OSError, ValueError, ImportError) as error:
+            one = one.plus(failure(path, "rewrite", path, error))
+    return one
+
+
+def failure(path: str, verb: str, what: str, error: Exception) -> Upkept:
+    """An operation that failed, as a result."""
+    logger.warning("%s: cannot %s it: %s", what, verb, error)
+    return Upkept(path, is_stream=False, failed={f"{verb} {what}": str(error)})
+
+
+def total(results: Sequence[Upkept]) -> Upkept:
+    """All results together."""
+    whole = Upkept("", is_stream=False)
+    for one in results:
+        whole = whole.plus(one)
+    return whole

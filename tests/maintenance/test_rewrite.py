@@ -1,0 +1,250 @@
+"""Blocks: what is joined on the way to a tier keeps its pieces' checksums, its time and its description."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rollingfs
+from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.errors import CorruptChunkError
+from rollingfs.format import labels, names, placement
+from rollingfs.format.crc import crc32c
+from rollingfs.format.header import PIECES_MAX, Chunk
+from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.rewrite import fold
+from rollingfs.runtime.concurrency import drive
+from tests.support.faults import CLOCK, Faulty, TieredStore, hurry
+from tests.support.life import World, pieces_of
+
+A, B = "/stream/a", "/stream/b"
+SMALL = RollingPolicy(max_bytes=200, inline_bytes=0)
+DATA = random.Random(29).randbytes(400)
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch):
+    hurry(monkeypatch)
+
+
+def world_of(store: TieredStore) -> World:
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def fill(store: TieredStore, path: str = A) -> World:
+    """Twenty chunks of 20 bytes."""
+    world = world_of(store)
+    world.create(path, pieces_of(DATA, [20] * 20))
+    return world
+
+
+def offload(world: World, path: str = A, block_bytes: int = 100, **chosen: int) -> Offloaded:
+    offloader = Offloader(world.client.commits, world.client.fetcher)
+    return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=0, block_bytes=block_bytes))
+
+
+def onload(world: World, path: str = A) -> Offloaded:
+    return drive(Offloader(world.client.commits, world.client.fetcher).onload(path, lag_s=0))
+
+
+def chunks(world: World, path: str = A) -> list[Chunk]:
+    header = world.header(path)
+    found = drive(world.client.pages.unfold(path, header.entries))
+    return [placement.clip(chunk, max(chunk.start, header.start), chunk.end) for chunk in found]  # type: ignore[misc]
+
+
+def file_of(chunk: Chunk, path: str = A) -> str:
+    return names.locate(path, chunk.file, chunk.tier)
+
+
+def flip(store: TieredStore, file: str, at: int) -> None:
+    content = bytearray(drive(store.read(file)).data)
+    content[at] ^= 1
+    store._put(file, bytes(content))
+
+
+# -- blocks --------------------------------------------------------------------------------------------------
+
+
+def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_the_time():
+    store = TieredStore()
+    world = fill(store)
+    before = round(CLOCK.time() * 1000)
+    assert offload(world) == Offloaded(20, 4, 400, 400)
+    found = chunks(world)
+    assert [(chunk.start, chunk.length, chunk.tier) for chunk in found] == [
+        (at, 100, "cold") for at in range(0, 400, 100)
+    ]
+    for chunk in found:
+        data = DATA[chunk.start : chunk.end]
+        assert chunk.crc32c == crc32c(data)
+        assert chunk.pieces == tuple((20, crc32c(data[at : at + 20])) for at in range(0, 100, 20))
+        assert before <= chunk.moved_ms <= round(CLOCK.time() * 1000)
+    assert world.content(A) == DATA
+    assert chunks(world_of(store)) == found, "the header says so to any other client"
+
+
+def test_a_chunk_as_large_as_a_block_moves_alone():
+    world = world_of(TieredStore())
+    world.create(A, pieces_of(DATA[:300], [20, 150, 20, 20, 90]))
+    assert offload(world).files == 4
+    assert [chunk.length for chunk in chunks(world)] == [20, 150, 40, 90]
+
+
+def test_a_moved_object_says_of_which_segment_it_is_where_it_lay_and_who_wrote_it():
+    store = TieredStore()
+    world = fill(store)
+    offload(world, upto=100)
+    offload(world, block_bytes=1)
+    for chunk in chunks(world):
+        said = drive(store.metadata(file_of(chunk)))
+        assert said[labels.SEGMENT] == A
+        assert (said[labels.OFFSET], said[labels.END]) == (str(chunk.start), str(chunk.end))
+        assert said[labels.CHECKSUM] == f"{chunk.crc32c:08x}"
+        assert said[labels.INCARNATION] == world.header(A).segment
+        assert said[labels.VERSION] == rollingfs.__version__
+
+
+@pytest.mark.parametrize("start", [0, 7, 45, 110])
+def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(start):
+    store = TieredStore()
+    world = fill(store)
+    world.truncate(A, start)
+    assert offload(world).bytes == 400 - start
+    assert world.content(A) == DATA[start:]
+    assert sum(len(drive(store.read(file_of(chunk))).data) for chunk in chunks(world)) == 400 - start
+
+
+# -- what is read of a block ---------------------------------------------------------------------------------
+
+
+def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it():
+    store = TieredStore()
+    world = fill(store)
+    offload(world)
+    flip(store, file_of(chunks(world)[1]), 45)  # in the third piece, bytes 140 to 160
+    view = drive(world_of(store).client.lookup.view(A, fresh=True))
+    fetcher = world_of(store).client.fetcher
+    with pytest.raises(CorruptChunkError, match="fail the checksum"):
+        drive(fetcher.read(view, 140, 160))
+    with pytest.raises(CorruptChunkError, match="fail the checksum"):
+        drive(fetcher.read(view, 0, 400))
+    assert drive(fetcher.read(view, 100, 140)) + drive(fetcher.read(view, 160, 200)) == DATA[100:140] + DATA[160:200]
+
+
+@pytest.mark.parametrize("act", [onload, lambda world: world.consolidate(A), lambda world: offload(world)])
+def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(act):
+    store = TieredStore()
+    world = fill(store)
+    offload(world, upto=200)
+    flip(store, file_of(chunks(world)[0]), 3)
+    with contextlib.suppress(CorruptChunkError):
+        act(world_of(store))
+    with pytest.raises(CorruptChunkError):
+        world_of(store).content(A)
+    assert drive(world.client.fetcher.read(drive(world.client.lookup.view(A, fresh=True)), 100, 400)) == DATA[100:]
+
+
+# -- joints --------------------------------------------------------------------------------------------------
+
+
+def test_a_truncation_inside_a_block_an_erase_and_an_append_leave_the_rest_readable():
+    store = TieredStore()
+    world = fill(store)
+    offload(world)
+    world.truncate(A, 130)
+    assert world.content(A) == DATA[130:]
+    drive(world.client.eraser.erase(A, 170))
+    assert world.content(A) == DATA[170:]
+    held = b"".join(drive(store.read(file)).data for file in store.files() if "$chunks/" in file)
+    assert DATA[130:170] not in held
+    world.append(A, b"more")
+    offload(world)
+    assert world.content(A) == DATA[170:] + b"more"
+    assert {chunk.tier for chunk in chunks(world)} == {"cold"}
+
+
+def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces():
+    store = TieredStore()
+    world = fill(store)
+    fill(store, B)
+    offload(world)
+    offload(world, B)
+    world.truncate(B, 110)
+    world.seal(B)
+    drive(world.client.concats.concat(A, [B]))
+    assert world.content(A) == DATA + DATA[110:]
+    assert chunks(world)[4].pieces
+    flip(store, file_of(chunks(world)[4]), 25)
+    view = drive(world_of(store).client.lookup.view(A, fresh=True))
+    with pytest.raises(CorruptChunkError):
+        drive(world_of(store).client.fetcher.read(view, 410, 430))
+
+
+def test_what_comes_back_and_goes_again_is_the_same_bytes():
+    store = TieredStore()
+    world = fill(store)
+    for _ in range(3):
+        offload(world, upto=340)
+        world.consolidate(A)
+        onload(world)
+        assert {chunk.tier for chunk in chunks(world)} == {""}
+        assert not any(chunk.moved_ms or chunk.pieces for chunk in chunks(world))
+        assert world.content(A) == DATA
+
+
+def test_a_reader_of_an_old_snapshot_reads_on_while_blocks_move_and_are_joined():
+    store = TieredStore()
+    world = fill(store)
+    view = drive(world.client.lookup.view(A, fresh=True))
+    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=100, block_bytes=40))
+    world.consolidate(A)
+    assert drive(world_of(store).client.fetcher.read(view, 0, 400)) == DATA
+
+
+# -- pieces --------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=100))
+def test_pieces_are_few_have_all_bytes_and_the_checksums_of_what_they_cover(lengths):
+    data = random.Random(1).randbytes(sum(lengths))
+    pieces, at = [], 0
+    for length in lengths:
+        pieces.append((length, crc32c(data[at : at + length])))
+        at += length
+    found = fold(pieces)
+    assert len(found) <= PIECES_MAX
+    assert len(found) != 1
+    if len(lengths) <= PIECES_MAX and len(set(lengths)) == 1 and len(lengths) > 1:
+        assert found == tuple(pieces)
+    at = 0
+    for length, crc in found:
+        assert crc32c(data[at : at + length]) == crc
+        at += length
+    assert at in (0, len(data))
+
+
+# -- by the filesystem ---------------------------------------------------------------------------------------
+
+
+def test_a_policy_says_how_large_blocks_are_and_each_level_may(tmp_path):
+    fs = RollingFileSystem(
+        "memory", max_bytes=100, inline_bytes=0, tiers={"cold": f"/cold{tmp_path}"}, skip_instance_cache=True
+    )
+    folder = f"{tmp_path}/logs"
+    for name in "ab":
+        fs.create(f"{folder}/{name}")
+        for _ in range(12):
+            fs.append(f"{folder}/{name}", b"x" * 50)
+    fs.set_policy(folder, OffloadPolicy("cold", block_bytes=200))
+    fs.set_policy(f"{folder}/a", OffloadPolicy(block_bytes="300"))
+    assert fs.get_policy(f"{folder}/a").sources["offload"]["block_bytes"] == "segment"
+    assert fs.get_policy(f"{folder}/b").sources["offload"]["block_bytes"] == folder
+    fs.stream(folder).offload()
+    assert [chunk.length for chunk in fs.segment(f"{folder}/a").chunks] == [300] * 2
+    assert [chunk.length for chunk in fs.segment(f"{folder}/b").chunks] == [200] * 3
+    assert fs.cat_file(f"{folder}/a") == b"x" * 600

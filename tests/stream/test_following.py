@@ -1,0 +1,165 @@
+"""A follower of folders: it finds segments, forgets those that ended, follows policies, and lists once a poll."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+import pytest
+
+from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.following import Following
+from tests.support.backends import Counting
+from tests.support.faults import TieredStore
+from tests.support.life import World
+
+DATA = b"0123456789" * 30
+WAIT_S = 60.0
+"""Only a broken test waits so long."""
+
+
+@pytest.fixture
+def root() -> str:
+    return f"/{uuid.uuid4().hex}"
+
+
+def filesystem(root: str, **options: Any) -> RollingFileSystem:
+    tiers = {"cold": f"/archive{root}", "far": f"/far{root}"}
+    return RollingFileSystem("memory", max_bytes=100, inline_bytes=10, tiers=tiers, skip_instance_cache=True, **options)
+
+
+def write(fs: RollingFileSystem, path: str, *, seal: bool = False) -> str:
+    """Three chunks and a tail."""
+    fs.pipe_file(path, DATA)
+    fs.append(path, b"tail")
+    if seal:
+        fs.seal(path)
+    return path
+
+
+def tiers(fs: RollingFileSystem, path: str) -> set[str]:
+    segment = fs.segment(path)
+    return {chunk.tier for chunk in segment.chunks} | ({"inline"} if segment.chunks[-1].end < segment.length else set())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are_found(root):
+    fs = filesystem(root)
+    fs.set_policy(write(fs, f"{root}/own"), OffloadPolicy("far"))
+    write(fs, f"{root}/kept/a")
+    fs.set_policy(f"{root}/kept", OffloadPolicy(""))
+    fs.set_policy(root, OffloadPolicy("cold", block_bytes=200, max_delay=0.2))
+    write(fs, f"{root}/deep/er/a")
+    with Follower(root, fs=filesystem(root)) as follower:
+        wait_for(lambda: tiers(fs, f"{root}/own") == {"far"})
+        wait_for(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"})
+        write(fs, f"{root}/later")
+        wait_for(lambda: tiers(fs, f"{root}/later") == {"cold"})
+        wait_for(lambda: f"{root}/later" in follower.status() and follower.status()[f"{root}/later"].offloaded == 304)
+        status = follower.status()[f"{root}/later"]
+        assert (status.assigned, status.offloaded, status.lag_bytes, status.lag_s) == (304, 304, 0, 0.0)
+        assert status.assigned_at is not None
+        assert status.offloaded_at is not None
+        assert status.assigned_at <= status.offloaded_at
+    assert tiers(fs, f"{root}/kept/a") == {"", "inline"}
+    assert [chunk.length for chunk in fs.segment(f"{root}/later").chunks] == [200, 104]
+    assert fs.cat_file(f"{root}/later") == DATA + b"tail"
+
+
+def test_a_policy_that_is_set_while_it_follows_counts(root):
+    fs = filesystem(root)
+    write(fs, f"{root}/a")
+    with Follower(root, max_delay=0.1, fs=filesystem(root)):
+        time.sleep(0.3)
+        assert tiers(fs, f"{root}/a") == {"", "inline"}, "no policy has a tier"
+        fs.set_policy(root, OffloadPolicy("cold"))
+        wait_for(lambda: tiers(fs, f"{root}/a") == {"cold"})
+
+
+def test_segments_that_ended_or_are_gone_are_forgotten(root):
+    fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
+    ended, gone, open_ = write(fs, f"{root}/ended", seal=True), write(fs, f"{root}/gone"), write(fs, f"{root}/open")
+    with Follower(root, fs=fs) as follower:
+        wait_for(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"})
+        fs.rm(gone)
+        wait_for(lambda: set(follower.status()) == {open_})
+        fs.onload(ended, deletion_lag=0)  # its header is another, so it is followed again
+        wait_for(lambda: tiers(fs, ended) == {"cold"})
+
+
+def test_a_tier_that_is_given_counts_for_all_whatever_the_policies_say(root):
+    fs = filesystem(root, offload_policy=OffloadPolicy("cold", after_age="7d"))
+    write(fs, f"{root}/a")
+    with Follower(root, "far", max_delay=0, fs=fs):
+        wait_for(lambda: tiers(fs, f"{root}/a") == {"far"})
+
+
+def test_bytes_that_a_policy_keeps_in_the_hot_store_stay(root):
+    fs = filesystem(root, offload_policy=OffloadPolicy("cold", after_bytes=150, max_delay=0.1))
+    path = write(fs, f"{root}/a")
+    with Follower(root, fs=fs) as follower:
+        wait_for(lambda: "cold" in tiers(fs, path))
+        assert [(chunk.length, chunk.tier) for chunk in fs.segment(path).chunks] == [
+            (100, "cold"),
+            (100, ""),
+            (100, ""),
+        ]
+        wait_for(lambda: follower.status()[path].lag_bytes == 0)
+        fs.append(path, b"x" * 100)
+        wait_for(lambda: [chunk.tier for chunk in fs.segment(path).chunks][:2] == ["cold", "cold"])
+    assert fs.cat_file(path) == DATA + b"tail" + b"x" * 100
+
+
+def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
+    fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
+    good, bad = write(fs, f"{root}/good/a"), write(fs, f"{root}/bad/a")
+    fs.set_policy(f"{root}/bad", OffloadPolicy("far"))
+    fsspec.filesystem("memory").pipe_file(f"{root}/bad/$stream$header", b"damaged")
+    with Follower(root, fs=filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))) as follower:
+        wait_for(lambda: tiers(fs, good) == {"cold"})
+        wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
+    assert tiers(fs, bad) == {"", "inline"}
+
+
+def test_of_two_followers_of_one_folder_each_byte_moves_and_is_right(root):
+    fs = filesystem(root, offload_policy=OffloadPolicy("cold", block_bytes=100, max_delay=0.05, deletion_lag=0))
+    paths = [write(fs, f"{root}/{number}") for number in range(5)]
+    with Follower(root, fs=filesystem(root)) as first, Follower(root, fs=fs):
+        first.stop()  # one of them ends early, and the other goes on
+        for path in paths:
+            fs.append(path, b"more" * 50)
+        wait_for(lambda: all(tiers(fs, path) == {"cold"} for path in paths))
+    for path in paths:
+        assert fs.cat_file(path) == DATA + b"tail" + b"more" * 50
+
+
+def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
+    world = World(Counting(TieredStore()), RollingPolicy(100, inline_bytes=10))
+    for folder in "ab":
+        for number in range(20):
+            world.create(f"/root/{folder}/{number}", [DATA])
+    counting, following = world.backend, Following(world.client, OffloadPolicy("cold", max_delay=1000))
+    following.folders.add("/root")
+
+    def poll() -> list[str]:
+        due = drive(following.look_around())
+        for one in due:
+            drive(one.look())
+        return [one.path for one in due]
+
+    assert len(poll()) == 40
+    counting.calls.clear()
+    assert poll() == []
+    assert [verb for verb, _ in counting.calls] == ["list"] * 3
+    world.append("/root/a/7", b"more")
+    assert poll() == ["/root/a/7"]
