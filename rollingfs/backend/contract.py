@@ -61,6 +61,8 @@ class Backend(abc.ABC):
     """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
     """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
+    has_turns: bool = False
+    """Without `is_async`: whether it has `take_turn`, so that a commit need not race others."""
     can_extend: bool = False
     """Whether it has `extend`: a commit may put a record behind a header in place of replacing the file."""
     removes_whole: bool = False
@@ -226,6 +228,21 @@ class Backend(abc.ABC):
             The record is written, and a loss of power may take it back.
         """
         return None
+
+    async def take_turn(self, path: str) -> None:  # noqa: B027 - a store whose `has_turns` is false has none
+        """Let nobody else change a header, until this thread has changed it by `replace` or `extend`, or `end_turn`.
+
+        What is committed never depends on a turn: those verbs compare tokens all the same. Without a header there is no
+        turn, and no error.
+
+        Raises
+        ------
+        LockedError
+            Another has held it for too long.
+        """
+
+    def end_turn(self, path: str) -> None:  # noqa: B027
+        """Give up the turn of this thread at a header, if it has one."""
 
     async def flush(self, path: str) -> None:  # noqa: B027 - most have nothing to flush
         """Make durable what a look at a header has shown: a version, whoever wrote it, or the absence of a file.

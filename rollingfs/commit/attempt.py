@@ -104,6 +104,8 @@ class Attempt:
     """What the next attempt adds to its header as a plain append; None for any other commit."""
     record: Record | None = None
     """What the next attempt puts behind its base in place; None if it replaces the header."""
+    has_turns: bool = False
+    """Whether the store lets it look and change the header before anybody else changes that."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
     request_s: float = 0.0

@@ -174,6 +174,8 @@ class Commits:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
+                if self.store.backend.has_turns:
+                    self.store.backend.end_turn(names.header_path(change.path))
                 if attempt.files.own is not None:
                     await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
@@ -219,6 +221,7 @@ class Commits:
         operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
         files = NewFiles(self.store, path, change.uploads)
         attempt = Attempt(operation, self.store, files, turns, self.timeout_s, change.prompt)
+        attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
         if self.sharing is not None and change.plain is not None:
             attempt.shared = self.sharing.of(attempt, change.plain)
             change.plain.begin(attempt)
@@ -303,9 +306,16 @@ class Commits:
         turns, sleep = attempt.turns, self.store.runtime.sleep
         if base.header is not None and base.header.turn == attempt.operation.writer:
             return base
+        if attempt.has_turns:
+            base = await self._ahead(base, attempt)
         while turns.is_claimed(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
+            self.store.backend.end_turn(names.header_path(attempt.path))
             await sleep(turns.claimed_pause_s)
             base, attempt.fresh = await attempt.load(), True
+            if attempt.has_turns:
+                base = await self._ahead(base, attempt)
+        if attempt.has_turns:
+            return base
         for _ in range(LOOKS_MAX):
             turn_wait_s = turns.turn_wait_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
             if turn_wait_s is None or attempt.left_s() <= turn_wait_s:
@@ -316,6 +326,25 @@ class Commits:
             turns.looked(base.header, now.header, time.monotonic() - began)
             base, attempt.fresh = now, True
         return base
+
+    async def _ahead(self, base: Loaded, attempt: Attempt) -> Loaded:
+        """The header to base an attempt on; beside others, the one that is there, and that nobody else changes now.
+
+        A commit that ends without a change gives its turn up in `commit_held`.
+        """
+        turns, store = attempt.turns, self.store
+        if not (attempt.count or turns.is_racing or turns.is_stale(base.header)):
+            return base
+        began = time.monotonic()
+        try:
+            turn = store.backend.take_turn(names.header_path(attempt.path))
+            await store.runtime.limit(turn, attempt.share_s())
+        except OSError as error:  # the attempt meets it, too, and has it judged
+            logger.debug("%s: it takes no turn: %s", attempt.path, error)
+            return base
+        now, attempt.fresh = await attempt.load(), True
+        turns.looked(base.header, now.header, time.monotonic() - began)
+        return now
 
     async def _claim_turn(self, slot: Slot, attempt: Attempt) -> Loaded:
         """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.

@@ -197,7 +197,7 @@ class Turns:
         """
         if header is None:
             return None
-        is_stale = not fresh and self._is_stale(header)
+        is_stale = not fresh and self.is_stale(header)
         others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
         if others:
             mine = header.commit_of(self.writer)
@@ -208,9 +208,9 @@ class Turns:
                     return turn_s
         return 0.0 if is_stale else None
 
-    def _is_stale(self, header: Header) -> bool:
+    def is_stale(self, header: Header | None) -> bool:
         """Whether others probably have replaced the header that this writer's last commit made."""
-        if header.version != self._done_version:
+        if header is None or header.version != self._done_version:
             return False
         return self._others_per_s * (time.monotonic() - self._done_s) >= STALE_COMMITS
 

@@ -103,7 +103,8 @@ class LostAnswers:
 
     def _pause_s(self, cause: Exception) -> float:
         attempt = self._attempt
-        if attempt.prompt and isinstance(cause, ConflictError):
+        if (attempt.prompt or attempt.has_turns) and isinstance(cause, ConflictError):
+            attempt.turns.meet()
             return 0.0
         pause_s = backoff_s(attempt.count)
         if isinstance(cause, ConflictError) and attempt.sent.base is not None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Self
 
 from rollingfs.format import commit_lines, tokens
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
+    COMMITS_MAX,
     OFFSET_MAX,
     TAIL_BYTES_MAX,
     TEXT_BYTES_MAX,
@@ -33,6 +36,8 @@ _VERSION = re.compile(rb"\nversion ([0-9]{1,19})\n")
 _INLINE = re.compile(rb"\nInline [0-9]{1,19} ([0-9]{1,7}) ")
 WRITER_BYTES_MAX = 128
 """Maximum bytes of a writer's id in a record, as its line writes it."""
+_SAME = attrgetter(*{field.name for field in fields(Header)} - {"modified_ms", "tail_until_ms", "tail_at_ms"})
+"""What a record says exactly; the dates of its header may differ."""
 _CRC = re.compile("[0-9a-f]{8}")
 _CRC_BYTES = 8
 _READ_STEP_BYTES = 2048
@@ -55,22 +60,31 @@ class Record:
         """The record's line and bytes, for a header of this incarnation."""
         words = f"Record {self.version} {tokens.quote(self.writer)} {self.number} {len(self.data)}"
         line = f"{words} {tokens.format_time(self.at_ms)} {crc32c(self.data):08x} ".encode()
-        return b"%s%08x\n%s" % (line, _line_crc(line, segment.encode()), self.data)
+        return b"%s%08x\n%s" % (line, crc32c(line, crc32c(segment.encode())), self.data)
 
 
-def _line_crc(line: bytes, segment: bytes) -> int:
-    return crc32c(line, crc32c(segment))
+_Scan = tuple[list[re.Match[bytes]], int]
+_last: tuple[bytes, int, str, _Scan] = b"", 0, "", ([], 0)
+"""The newest scan: a backend makes the token of what it has read, and then its reader parses the same bytes."""
 
 
-def _whole(data: bytes, at: int, segment: bytes) -> tuple[re.Match[bytes], int] | None:
-    """The line of the record at a position, and the record's end; None if there is no whole record."""
-    line = _LINE.match(data, at)
-    if line is None:
-        return None
-    first, end = line.end(), line.end() + int(line[4])
-    if end > len(data) or int(line[7], 16) != _line_crc(data[at : line.start(7)], segment):
-        return None
-    return (line, end) if int(line[6], 16) == crc32c(data[first:end]) else None
+def _scan(data: bytes, start: int, segment: str) -> _Scan:
+    """The lines of the whole records from a position on, and the position behind them."""
+    global _last
+    last = _last
+    if last[0] is data and last[1:3] == (start, segment):
+        return last[3]
+    found, at, seed = [], start, crc32c(segment.encode())
+    while (line := _LINE.match(data, at)) is not None:
+        end = line.end() + int(line[4])
+        if end > len(data) or int(line[7], 16) != crc32c(data[at : line.start(7)], seed):
+            break
+        if int(line[6], 16) != crc32c(data[line.end() : end]):
+            break
+        found.append(line)
+        at = end
+    _last = data, start, segment, (found, at)
+    return found, at
 
 
 def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
@@ -82,21 +96,28 @@ def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
         A whole record says what no writer writes.
     """
     found: list[Record] = []
-    at, seed, word, writer = start, segment.encode(), b"", ""
-    while at < len(data) and (whole := _whole(data, at, seed)) is not None:
-        line, at = whole
-        version, number = int(line[1]), int(line[3])
+    lines, at = _scan(data, start, segment)
+    for line in lines:
+        version, number, first = int(line[1]), int(line[3]), line.end()
         if version > OFFSET_MAX or number > OFFSET_MAX:
             raise tokens.Malformed("a record has a number that is too large")
-        if line[2] != word:
-            word = line[2]
-            writer = tokens.unquote(word.decode())
-        found.append(Record(version, writer, number, tokens.parse_time(line[5].decode()), data[line.end() : at]))
+        writer, at_ms = _unquoted(line[2]), tokens.parse_time(line[5].decode())
+        found.append(Record(version, writer, number, at_ms, data[first : first + int(line[4])]))
     return found, at
 
 
-def fold(header: Header, found: Sequence[Record]) -> Header:
+@lru_cache(maxsize=tokens.WORDS_KEPT_MAX)
+def _unquoted(word: bytes) -> str:
+    return tokens.unquote(word.decode())
+
+
+def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> Header:
     """The header with records folded in.
+
+    Parameters
+    ----------
+    tail
+        The inline tail with the records' bytes, if the caller has it.
 
     Raises
     ------
@@ -107,15 +128,22 @@ def fold(header: Header, found: Sequence[Record]) -> Header:
         return header
     if header.phase is not Phase.OPEN:
         raise tokens.Malformed(f"a record follows on a header whose state is {header.phase.value!r}")
-    version, lines = header.version, commit_lines.Lines(header.commits, header.evicted)
-    before_ms = found[0].at_ms if header.written_ms is None else header.written_ms
+    version, lines, evicted = header.version, {line.writer: line for line in header.commits}, header.evicted
+    before_ms = header.written_ms
+    last_ms = before_ms = found[0].at_ms if before_ms is None else before_ms
     for record in found:
         if record.version != version + 1:
             raise tokens.Malformed(f"a record makes version {record.version} of version {version}")
-        version = record.version
-        lines = commit_lines.following(lines, Commit(record.writer, record.number, version), ())
-    last_ms = max(before_ms, *(record.at_ms for record in found))
-    tail = b"".join([header.tail, *(record.data for record in found)])
+        version, last_ms = record.version, max(last_ms, record.at_ms)
+        lines.pop(record.writer, None)
+        own = Commit(record.writer, record.number, version)
+        if len(lines) < COMMITS_MAX:
+            lines[record.writer] = own
+            continue
+        commits, evicted = commit_lines.following(commit_lines.Lines((*lines.values(),), evicted), own, ())
+        lines = {line.writer: line for line in commits}
+    if tail is None:
+        tail = b"".join([header.tail, *(record.data for record in found)])
     if len(tail) > TAIL_BYTES_MAX:
         raise tokens.Malformed(
             f"with its records it has {len(tail)} bytes of inline tail; {TAIL_BYTES_MAX} are allowed"
@@ -124,8 +152,8 @@ def fold(header: Header, found: Sequence[Record]) -> Header:
     return changed(
         header,
         version=version,
-        commits=lines.commits,
-        evicted=lines.evicted,
+        commits=(*lines.values(),),
+        evicted=evicted,
         tail=tail,
         tail_at_ms=at_ms,
         tail_until_ms=last_ms if last_ms > at_ms else None,
@@ -151,9 +179,8 @@ def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
     if len(tokens.quote(own.writer).encode()) > WRITER_BYTES_MAX:
         return None
     record = Record(wanted.version, own.writer, own.number, at_ms, wanted.tail[size:])
-    folded = fold(base, [record])
-    dates = {"modified_ms": wanted.modified_ms, "tail_until_ms": wanted.tail_until_ms, "tail_at_ms": wanted.tail_at_ms}
-    return (record, folded) if changed(folded, **dates) == wanted else None
+    folded = fold(base, [record], wanted.tail)
+    return (record, folded) if _SAME(folded) == _SAME(wanted) else None
 
 
 # -- what names one state of a header file ---------------------------------------------------------------------
@@ -192,11 +219,10 @@ class Mark:
 
     def followed(self, data: bytes) -> Self:
         """The mark of the file once it has this record, or these, behind the last one."""
-        line, at, segment = None, 0, self.segment.encode()
-        while at < len(data) and (whole := _whole(data, at, segment)) is not None:
-            line, at = whole
-        if line is None:
+        lines, at = _scan(data, 0, self.segment)
+        if not lines:
             return self
+        line = lines[-1]
         crc_at, crc = self.end + line.start(7), line[7].decode()
         return replace(self, version=int(line[1]), end=self.end + at, crc_at=crc_at, crc=crc)
 

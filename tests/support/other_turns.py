@@ -23,5 +23,5 @@ class EarlierTurns(Turns):
     def begin(self) -> None:
         pass
 
-    def _is_stale(self, header: Header) -> bool:
+    def is_stale(self, header: Header | None) -> bool:
         return False

@@ -33,6 +33,7 @@ def call_every_verb(backend: Backend) -> None:
         backend.now("/x$header"),
         backend.keeps_versions("/x$header"),
         backend.metadata("/x$header"),
+        backend.take_turn("/x$header"),
         backend.flush("/x$header"),
         backend.put("/ask", b"12"),
         backend.copy("/chunk", "/copy"),

@@ -17,8 +17,8 @@ import pytest
 from rollingfs import RollingFileSystem
 
 BOUNDS = {
-    "append": (143, 34),  # 16 of them make and check the record that memory puts behind the header
-    "handle": (154, 34),
+    "append": (131, 34),  # 16 of them make and check the record that memory puts behind the header
+    "handle": (138, 34),
     "read": (60, 20),
     "cat": (86, 20),
     "info": (42, 18),

@@ -14,7 +14,14 @@ from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing,
 from rollingfs.backend.local import disk, extending, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, list_folder, now_at
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, gives_locks_back, record_lock
+from rollingfs.backend.local.record_lock import (
+    HAS_RECORD_LOCKS,
+    HAS_TURNS,
+    Close,
+    gives_locks_back,
+    record_lock,
+    turn_of_thread,
+)
 from rollingfs.backend.local.removing import CarriedLock, Closer, holds_only_lock, rename_to_free, take_away
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
@@ -47,6 +54,7 @@ class LocalBackend(Backend):
     can_copy = True
     can_join = True
     can_delete_if = True
+    has_turns = HAS_TURNS
     can_extend = HAS_RECORD_LOCKS
     conflicts_are_final = True
     must_race = False  # `link` and the record lock decide, which are the kernel's
@@ -139,11 +147,23 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
-        with self._locked(path, token) as old:
+        with self._locked(path):
+            old = extending.expect_header(path, token)
             new_token = extending.renew(path, data, old, self.sync)
         # after the lock: a later commit, and a look that concludes anything, flushes the same folder first
         self._flush_name(path, new_token)
         return new_token
+
+    @gives_locks_back
+    async def take_turn(self, path: str) -> None:
+        with contextlib.suppress(ConflictError):
+            lock = turn_of_thread(names.lock_path(path)) or self._lock(path)
+            self._remove_lock_of_nothing(path, lock)
+            lock.is_turn = os.path.lexists(path)
+
+    def end_turn(self, path: str) -> None:
+        if (lock := turn_of_thread(names.lock_path(path))) is not None:
+            lock.release()
 
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str) -> str | None:
@@ -151,13 +171,16 @@ class LocalBackend(Backend):
         if not extending.is_local(os.path.dirname(path)):
             return None
         # open from before the write until after the flush: the system tells of a failed flush who had the file open
-        with contextlib.ExitStack() as opened:
-            with self._locked(path, token):
+        with contextlib.ExitStack() as stack:
+            with self._locked(path):
                 try:
-                    descriptor, status = opened.enter_context(disk.opened(path, os.O_RDWR | nofollow.NO_FOLLOW))
+                    descriptor, status = stack.enter_context(extending.opened(path))
+                except FileNotFoundError:
+                    raise refusals.changed(path, token, None) from None
                 except PermissionError:  # a file that may not be written may still be replaced
+                    extending.expect_header(path, token)
                     return None
-                new_token = extending.put(descriptor, status, data, token)
+                new_token = extending.put(path, descriptor, status, data, token)
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)
@@ -175,9 +198,9 @@ class LocalBackend(Backend):
         except OSError as error:
             try:
                 name = extending.name_of(descriptor, path)
-                with self._locked(name) as now:
+                with self._locked(name):
                     mine = os.fstat(descriptor)
-                    if os.path.samestat(now, mine):
+                    if os.path.samestat(os.lstat(name), mine):
                         extending.renew(name, extending.whole(descriptor, mine), mine, self.sync)
                 self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
             except (OSError, ConflictError) as failed:
@@ -197,7 +220,8 @@ class LocalBackend(Backend):
         try:
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
-                with self._locked(path, token):
+                with self._locked(path):
+                    extending.expect_header(path, token)
                     os.unlink(path)
             else:
                 extending.expect(path, token)  # then a file with another token is not moved at all
@@ -254,7 +278,8 @@ class LocalBackend(Backend):
                 is_taken = holds_only_lock(folder) and take(header)
             lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
             return is_taken
-        with contextlib.suppress(ConflictError), self._locked(header, token, close):
+        with contextlib.suppress(ConflictError), self._locked(header, close):
+            extending.expect_header(header, token)
             if holds_only_lock(folder) and take(header):
                 nofollow.unlink(names.lock_path(header))
                 disk.remove_folder_if_empty(folder)
@@ -351,15 +376,30 @@ class LocalBackend(Backend):
     # -- within --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, header: str, token: str | None = None, close: Close | None = None) -> Iterator[os.stat_result]:
-        """Hold the lock of a header, which must have `token` if one is given; its status.
-
-        The lock's file is closed at the end, or by `close`.
+    def _locked(self, header: str, close: Close | None = None) -> Iterator[None]:
+        """Hold the lock of a header, whose turn ends with it; the lock's file is closed at the end, or by `close`.
 
         Raises
         ------
         ConflictError
-            The header has another token, or is gone.
+            The header is gone.
+        """
+        lock = turn_of_thread(names.lock_path(header)) or self._lock(header, close)
+        try:
+            yield
+        except (ConflictError, FileNotFoundError):
+            self._remove_lock_of_nothing(header, lock)
+            raise
+        finally:
+            lock.release()
+
+    def _lock(self, header: str, close: Close | None = None) -> record_lock:
+        """Take the lock of a header.
+
+        Raises
+        ------
+        ConflictError
+            The header is gone.
         """
         lock = record_lock(names.lock_path(header), until_s(), close)
         while True:
@@ -371,21 +411,16 @@ class LocalBackend(Backend):
                 raise refusals.linked(header)
             try:
                 lock.acquire()
-                break
+                return lock
             except FileNotFoundError:  # the folder was never made, or another process is removing it
                 if os.path.lexists(header):
                     disk.make_folders(os.path.dirname(lock.path), self.sync)
-        try:
-            try:
-                status = os.lstat(header) if token is None else extending.expect_header(header, token)
-            except (ConflictError, FileNotFoundError):
-                if not os.path.lexists(header):  # it went while this process waited: the lock is this process's own
-                    nofollow.unlink(lock.path)
-                    disk.remove_folder_if_empty(os.path.dirname(lock.path))
-                raise
-            yield status
-        finally:
-            lock.release()
+
+    def _remove_lock_of_nothing(self, header: str, lock: record_lock) -> None:
+        """Remove the file of a held lock if the header went while this process waited: the file is its own."""
+        if not os.path.lexists(header):
+            lock.remove_file()
+            disk.remove_folder_if_empty(os.path.dirname(lock.path))
 
     def _flush_name(self, path: str, token: str) -> None:
         """Make the name of a header file survive a loss of power."""

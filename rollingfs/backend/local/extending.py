@@ -177,8 +177,27 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
 # -- records ---------------------------------------------------------------------------------------------------
 
 
-def put(descriptor: int, status: os.stat_result, data: Buffer, token: str) -> str | None:
-    """Put a record behind the last one of an open header that has `token` and is locked; return the new token.
+class opened(disk.opened):  # noqa: N801 - used as a function
+    """Open a header that is locked, to extend it.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is gone.
+    PermissionError
+        It is a symbolic link, or may not be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, os.O_RDWR | NO_FOLLOW)
+
+    def __enter__(self) -> tuple[int, os.stat_result]:
+        with refusing_links(self._path):
+            return super().__enter__()
+
+
+def put(path: str, descriptor: int, status: os.stat_result, data: Buffer, token: str) -> str | None:
+    """Put a record behind the last one of an open header that is locked, and must have `token`; return the new token.
 
     Returns
     -------
@@ -187,12 +206,16 @@ def put(descriptor: int, status: os.stat_result, data: Buffer, token: str) -> st
 
     Raises
     ------
+    ConflictError
+        The header has another token.
     OSError
         The disk refuses the record (it is full); what was written of it is cut off again.
     """
     mark = _still(descriptor, status, token)
-    # a backup made of hard links shares the inode; the rest of a torn record goes with a new file
-    if mark is None or mark.end != status.st_size or status.st_nlink > 1:
+    if mark is None or mark.end != status.st_size:
+        refusals.check_token(path, token_of(path, descriptor, status, token), token)
+        return None  # the rest of a torn record goes with a new file
+    if status.st_nlink > 1:  # a backup made of hard links shares the inode
         return None
     view, at = memoryview(data).cast("B"), mark.end
     try:

@@ -30,12 +30,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_RECORD_LOCKS = fcntl is not None
+_HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
+HAS_TURNS = _HAS_OFD_LOCKS
+"""Whether a thread may keep a lock while it does other things: else a mutex of the process goes with the lock."""
 WAIT_S_MAX = 60.0
 """A caller without a deadline of its own waits for a lock this long."""
 PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause from one try to the next, where no bell rings."""
-_HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
 _LOCK_MODE = 0o666
 _BUSY = {errno.EAGAIN, errno.EACCES}
 
@@ -61,6 +63,7 @@ def _after_fork_in_child() -> None:
     """
     global _process_mutex
     _process_mutex = threading.Lock()
+    _of_thread.locks = []
     while _held:
         os.close(_held.pop())
 
@@ -70,7 +73,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make a verb of a sync backend release all record locks that it took.
+    """Make a verb of a sync backend release all record locks that it took, but for one that it keeps as a turn.
 
     Ctrl-C may come at the end of a ``with`` block, before the block releases its lock. The lock would then be held as
     long as the exception and its frames live.
@@ -79,14 +82,23 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     @functools.wraps(verb)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         locks = _locks_of_thread()
-        before = len(locks)
+        before = [lock for lock in locks if not lock.is_turn]
         try:
             return await verb(*args, **kwargs)
         finally:
-            for lock in locks[before:]:
+            for lock in [lock for lock in locks if not lock.is_turn and lock not in before]:
                 lock.release()
 
     return guarded
+
+
+def turn_of_thread(path: str) -> record_lock | None:
+    """The lock at `path` that this thread keeps as a turn; from now on it is the caller's. None if it keeps none."""
+    for lock in _locks_of_thread():
+        if lock.is_turn and lock.path == path:
+            lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
+            return lock
+    return None
 
 
 class _Wait:
@@ -165,6 +177,8 @@ class record_lock:  # noqa: N801 - used as a function
         self.path = path
         # without those locks, a file that is closed late takes away the lock that the process has by then
         self._close_file = close if close is not None and _HAS_OFD_LOCKS else _close_lock
+        self.is_turn = False
+        """Whether the thread keeps the lock for its next change of what the lock guards."""
         self._wait = _Wait(path, until_s)
         self._descriptor: int | None = None
         self._mutex: threading.Lock | None = None

@@ -1,0 +1,320 @@
+"""Turns on a disk: beside others, a commit takes the lock before it looks at the header, and loses no race."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.local import disk, record_lock
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.commit import fairness
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.fairness import Turns
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.errors import AppendInterrupted, CommitTimeoutError, LockedError, SegmentSealedError
+from rollingfs.format.header import Header
+from rollingfs.format.names import header_path, lock_path
+from rollingfs.runtime.concurrency import SyncRuntime, drive
+from rollingfs.runtime.meters import CONFLICT
+from rollingfs.write import gather
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no record locks")
+
+
+def new_fs(**options: Any) -> RollingFileSystem:
+    return RollingFileSystem("file", skip_instance_cache=True, **options)
+
+
+def conflicts(fs: RollingFileSystem) -> int:
+    tally = fs._client.store.meters.total().get(CONFLICT)
+    return tally.count if tally is not None else 0
+
+
+def is_free(path: str) -> bool:
+    """Whether nobody holds the lock of a segment."""
+    try:
+        with record_lock.record_lock(lock_path(header_path(path)), until_s=0):
+            return True
+    except LockedError:
+        return False
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = f"{tmp_path}/log"
+    new_fs().create(path)
+    return path
+
+
+@pytest.fixture
+def racing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client takes each append for one beside others."""
+    monkeypatch.setattr(Turns, "is_racing", True)
+
+
+# -- the verb --------------------------------------------------------------------------------------------------
+
+
+def locked(path: str) -> list[record_lock.record_lock]:
+    return [lock for lock in record_lock._locks_of_thread() if lock.path == lock_path(path)]
+
+
+@pytest.mark.parametrize("verb", ["replace", "extend", "delete_if", "end_turn"])
+def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(log: str, verb: str) -> None:
+    backend, header = LocalBackend(), header_path(log)
+    blob = drive(backend.read(header))
+    drive(backend.take_turn(header))
+    drive(backend.take_turn(header))  # it has it already
+    assert not is_free(log)
+    if verb == "end_turn":
+        backend.end_turn(header)
+        backend.end_turn(header)
+    elif verb == "delete_if":
+        assert drive(backend.delete_if(header, blob.token))
+    else:
+        drive(getattr(backend, verb)(header, blob.data if verb == "replace" else b"bytes", blob.token))
+    assert is_free(log)
+    assert not locked(header)
+
+
+def test_a_turn_at_nothing_is_none_and_leaves_nothing(
+    tmp_path: Path, log: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = LocalBackend()
+    drive(backend.take_turn(f"{tmp_path}/none$header"))
+    acquire = record_lock.record_lock.acquire
+
+    def beside_a_delete(lock: record_lock.record_lock) -> None:
+        acquire(lock)
+        os.unlink(header_path(log))
+
+    monkeypatch.setattr(record_lock.record_lock, "acquire", beside_a_delete)
+    drive(backend.take_turn(header_path(log)))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(path: str) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os.path, "lexists", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drive(LocalBackend().take_turn(header_path(log)))
+    monkeypatch.undo()
+    assert is_free(log)
+
+
+def test_what_begins_within_a_verb_does_not_share_its_lock(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by garbage collection: it would change the header between the verb's comparison and its write."""
+    backend, header = LocalBackend(), header_path(log)
+    blob = drive(backend.read(header))
+    write, seen = os.pwrite, []
+
+    def meanwhile(*args: Any) -> int:
+        monkeypatch.setattr(os, "pwrite", write)
+        with pytest.raises(LockedError):
+            drive(SyncRuntime().limit(LocalBackend().extend(header, b"inner", blob.token), 0))
+        seen.append(drive(backend.read(header)).token == blob.token)
+        return write(*args)
+
+    monkeypatch.setattr(os, "pwrite", meanwhile)
+    drive(backend.take_turn(header))
+    drive(backend.extend(header, b"outer", blob.token))
+    assert seen == [True]
+
+
+# -- commits -----------------------------------------------------------------------------------------------------
+
+
+def test_beside_another_only_the_first_append_meets_a_conflict(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairness, "RACE_TURNS", 10**9)  # however slow the machine is
+    one, two = new_fs(), new_fs()
+    for number in range(20):
+        one.append(log, b"%02d" % number)
+        two.append(log, b"%02d" % number)
+    assert one.cat_file(log) == b"".join(b"%02d" % (number // 2) for number in range(40))
+    assert conflicts(one) + conflicts(two) <= 2  # each lost one race
+
+
+def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
+    tmp_path: Path, racing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The full tail becomes a chunk within the turn: no process writes a chunk that loses."""
+    log = f"{tmp_path}/small"
+    new_fs().create(log, policy=RollingPolicy(inline_bytes=64, max_bytes=64))
+    files, count, each = [new_fs() for _ in range(4)], 4, 20
+    written: list[str] = []
+    write = LocalBackend.write
+
+    async def noted(self: LocalBackend, path: str, *args: Any) -> None:
+        written.append(path)
+        await write(self, path, *args)
+
+    monkeypatch.setattr(LocalBackend, "write", noted)
+
+    def append(fs: RollingFileSystem) -> None:
+        for _ in range(each):
+            fs.append(log, b"0123456789")
+
+    threads = [threading.Thread(target=append, args=(fs,)) for fs in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(map(conflicts, files)) == 0
+    fs = new_fs()
+    assert fs.cat_file(log) == b"0123456789" * count * each
+    chunks = [name for name in os.listdir(f"{log}$chunks") if name != "lock"]
+    assert len(written) == len(set(written)) == len(chunks)
+
+
+def _sealed(fs: RollingFileSystem, log: str) -> None:
+    new_fs().seal(log)
+    with pytest.raises(SegmentSealedError):
+        fs.append(log, b"refused")
+
+
+def _wrong_offset(fs: RollingFileSystem, log: str) -> None:
+    with pytest.raises(ValueError, match="expected offset 7"):
+        fs.append(log, b"refused", expected_offset=7)
+
+
+def _gone(fs: RollingFileSystem, log: str) -> None:
+    new_fs().rm(log)
+    with pytest.raises(FileNotFoundError):
+        fs.append(log, b"refused")
+
+
+def _nothing_to_do(fs: RollingFileSystem, log: str) -> None:
+    fs.append(log, b"")
+
+
+@pytest.mark.parametrize("ends", [_sealed, _wrong_offset, _gone, _nothing_to_do])
+def test_a_commit_without_a_change_gives_its_turn_up(
+    log: str, racing: None, ends: Callable[[RollingFileSystem, str], None]
+) -> None:
+    fs = new_fs()
+    fs.append(log, b"first")
+    ends(fs, log)
+    assert not locked(header_path(log))
+    new_fs().touch(log)
+    assert is_free(log)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
+def test_a_step_that_breaks_off_gives_the_turn_up(
+    log: str, racing: None, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    fs = new_fs()
+    fs.append(log, b"first")
+
+    async def broken(*args: Any, **options: Any) -> Any:
+        assert not is_free(log)
+        raise error
+
+    monkeypatch.setattr(gather, "grow", broken)
+    with pytest.raises((error, AppendInterrupted)):
+        fs.append(log, b"never")
+    monkeypatch.undo()
+    gc.collect()
+    assert is_free(log)
+    new_fs().append(log, b" second")
+    assert fs.cat_file(log) == b"first second"
+
+
+def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
+    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow, fs = gather.grow, new_fs()
+
+    async def gone_once(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(gather, "grow", grow)
+        raise PageGoneError(2, "The index page is gone", "page")
+
+    monkeypatch.setattr(gather, "grow", gone_once)
+    fs.append(log, b"bytes")
+    assert fs.cat_file(log) == b"bytes"
+    assert is_free(log)
+
+
+def test_a_commit_that_gets_no_turn_ends_at_its_deadline_with_nothing_written(log: str, racing: None) -> None:
+    fs = new_fs(commit_timeout_s=0.3)
+    with (
+        record_lock.record_lock(lock_path(header_path(log))),
+        pytest.raises(CommitTimeoutError, match=r"holds the lock .*nothing was written"),
+    ):
+        fs.append(log, b"refused")
+    assert fs.cat_file(log) == b""
+
+
+def test_a_failing_flush_within_a_turn_puts_a_new_file_in_place(
+    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, flush = new_fs(), disk.flush
+    fs.append(log, b"first")
+
+    def failing(descriptor: int) -> None:
+        monkeypatch.setattr(disk, "flush", flush)
+        raise OSError(5, "Input/output error")
+
+    inode = os.stat(header_path(log)).st_ino
+    monkeypatch.setattr(disk, "flush", failing)
+    with pytest.raises(OSError, match="unknown"):
+        fs.append(log, b" second")
+    assert os.stat(header_path(log)).st_ino != inode
+    assert is_free(log)
+    assert new_fs().cat_file(log) == b"first second"
+
+
+def test_the_flush_is_outside_the_lock(log: str, racing: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, flush, free = new_fs(), disk.flush, []
+    fs.append(log, b"first")
+    monkeypatch.setattr(disk, "flush", lambda descriptor: (free.append(is_free(log)), flush(descriptor)))
+    fs.append(log, b"second")
+    assert free == [True]
+
+
+def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(
+    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs, frees = new_fs(), []
+    fs.append(log, b"first")
+
+    async def claim(base: Loaded, attempt: Attempt) -> Header | None:
+        return replace(base.header, turn="slow") if base.header is not None else None
+
+    drive(new_fs()._client.commits.commit(log, claim))
+
+    async def over(self: SyncRuntime, seconds: float) -> None:
+        frees.append(is_free(log))
+        monkeypatch.setattr(Turns, "is_claimed", lambda turns, header: False)
+
+    monkeypatch.setattr(SyncRuntime, "sleep", over)
+    fs.append(log, b" second")
+    assert frees == [True]
+    assert is_free(log)
+    assert fs.cat_file(log) == b"first second"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_child_has_no_turn_of_its_parent(log: str) -> None:
+    backend, header = LocalBackend(), header_path(log)
+    drive(backend.take_turn(header))
+    child = os.fork()
+    if not child:
+        os._exit(record_lock.turn_of_thread(lock_path(header)) is not None or is_free(log))
+    assert os.waitpid(child, 0)[1] == 0
+    assert not is_free(log)
+    backend.end_turn(header)
+    assert is_free(log)
