@@ -1,6 +1,8 @@
 """Appends: several that wait for the same segment are gathered into one commit.
 
-The first thread that gets the segment's slot leads: it commits for all that wait.
+The first thread that gets the segment's slot leads: it commits for all that wait. A thread that comes meanwhile waits
+for its outcome, or for its turn to lead, and not for the slot: a lock of threads is not fair, so the next leader would
+often be faster than those whose outcome is known, and they would append again one commit late.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
+from rollingfs.runtime.logs import keeper
 from rollingfs.write.grow import as_items, grow, size_of
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
 LINGER_SHARE = 0.4
 """The share of a commit's time that a leader waits for callers who were just answered and may append again."""
+WAKE_S_MAX = 1.0
+"""A thread that nobody has woken for so long leads: the leader may have been interrupted before it called the next."""
 LINGER_STEP_SHARE = 0.05
 """The share of that time after which the leader looks whether they are there."""
 
@@ -61,6 +66,13 @@ class Append:
     """When the append gives up, by the monotonic clock."""
     group: _Group | None = None
     """The newest group that has taken it out of the queue."""
+    gate: threading.Lock = field(default_factory=threading.Lock)
+    """Its thread waits here; who lets it on has the lock of the appender."""
+
+    def let_on(self) -> None:
+        """Wake its thread, now or when that waits the next time."""
+        if self.gate.locked():
+            self.gate.release()
 
     @property
     def inline_size(self) -> int:
@@ -98,12 +110,14 @@ class Appender:
         self._runtime = commits.store.runtime
         self._shares = commits.sharing is not None
         self._queues: dict[str, deque[Append]] = {}
+        self._led: set[str] = set()
+        """Segments for which a leader is at work."""
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self._lock = threading.RLock()
 
     def after_fork(self) -> None:
         """In a child process: nobody waits, and nobody holds the lock."""
-        self._queues = {}
+        self._queues, self._led = {}, set()
         self._lock = threading.RLock()
 
     async def append(self, path: str, append: Append) -> Written:
@@ -121,10 +135,15 @@ class Appender:
         try:
             with self._lock:
                 self._queues.setdefault(path, deque()).append(append)
-            outcome = None
-            while outcome is None:
+                # a thread that is in the middle of a commit is told by the slot what it must not do
+                waits = path in self._led and not (self._runtime.is_async or keeper().is_holding)
+                self._led.add(path)
+                if waits:
+                    append.gate.acquire()
+            if waits:
+                append.gate.acquire(timeout=WAKE_S_MAX)
+            while (outcome := append.outcome) is None:
                 await self._lead(path, slot, append)
-                outcome = append.outcome
             return _told(outcome)
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(path, append, error)
@@ -134,6 +153,9 @@ class Appender:
             await slot.lock.run(partial(self._commit_group, path, slot, append))
         except transitions.MergeFoundError as found:
             await self._commits.settle(path, found, append.deadline_s)
+        finally:
+            with self._lock:
+                self._call_next(path)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; takes it out of the queue.
@@ -150,6 +172,7 @@ class Appender:
             is_waiting, outcome = append.is_waiting, append.outcome
             if not queue:
                 self._queues.pop(path, None)
+            self._call_next(path)
         if isinstance(error, KeyboardInterrupt):
             raise interrupted(path, _verdict(outcome, is_waiting)) from error
         if outcome is not None:
@@ -157,6 +180,13 @@ class Appender:
         if is_waiting and isinstance(error, Exception):
             raise error
         raise _unknown(path, error) from error
+
+    def _call_next(self, path: str) -> None:
+        """Let the first that waits lead; the caller, who has the lock, leads no more."""
+        if queue := self._queues.get(path):
+            queue[0].let_on()
+        else:
+            self._led.discard(path)
 
     async def _linger(self, path: str, slot: Slot) -> None:
         """Wait for as many appends as there were last time; otherwise threads split into two groups that take turns."""
@@ -225,6 +255,8 @@ class Appender:
         """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
+            for append in outcomes:
+                append.let_on()
             if len(outcomes) == len(group.members):
                 return
             waiting = [one for one in group.members if one.group is group and one not in outcomes]

@@ -1,0 +1,103 @@
+"""Who leads a group of appends, and who waits for what: threads and one segment on a store that never suspends."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from rollingfs.commit.commits import Commits
+from rollingfs.write import gather
+from tests.support.backends import private_memory
+from tests.support.schedules import Caller
+from tests.support.site import Site
+
+WAIT_S = 60.0
+
+
+class Gated:
+    """Commits of groups that begin one by one, as the test lets them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Semaphore(0)
+        self.let = threading.Semaphore(0)
+        held = Commits.commit_held
+
+        async def gated(*args: Any) -> Any:
+            self.begun.release()
+            assert self.let.acquire(timeout=WAIT_S)
+            return await held(*args)
+
+        monkeypatch.setattr(Commits, "commit_held", gated)
+
+    def wait(self) -> None:
+        assert self.begun.acquire(timeout=WAIT_S)
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(gather, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
+    monkeypatch.setattr(gather, "LINGER_SHARE", 0)
+    site = Site(private_memory(), "")
+    site.create()
+    return site
+
+
+def join(site: Site, data: bytes) -> Caller:
+    """A thread that appends, and that is in the queue."""
+    appender, before = site.client.segments.appender, 0
+    before = len(appender._queues.get(site.path, ()))
+    caller = Caller(lambda: site.append(data))
+    caller.start()
+    while len(appender._queues.get(site.path, ())) == before:
+        threading.Event().wait(0.001)
+    return caller
+
+
+def test_whose_outcome_is_known_returns_while_the_next_leader_commits(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gated = Gated(monkeypatch)
+    first = Caller(lambda: site.append(b"1"))
+    first.start()
+    gated.wait()
+    together = [join(site, data) for data in (b"2", b"3", b"4")]
+    gated.let.release()
+    first.join(WAIT_S)
+    gated.wait()  # one of them leads the others
+    last = join(site, b"5")
+    gated.let.release()
+    gated.wait()  # the last leads, and is held
+    for caller in together:
+        caller.join(WAIT_S)
+        assert not caller.is_alive()
+    gated.let.release()
+    last.join(WAIT_S)
+    assert [first.outcome, *sorted(caller.outcome for caller in together), last.outcome] == [0, 1, 2, 3, 4]
+
+
+def test_a_leader_that_breaks_off_calls_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    gated, held = Gated(monkeypatch), Commits.commit_held
+    broken = threading.Event()
+
+    async def once(*args: Any) -> Any:
+        monkeypatch.setattr(Commits, "commit_held", held)
+        gated.begun.release()
+        assert broken.wait(WAIT_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Commits, "commit_held", once)
+    first = Caller(lambda: site.append(b"1"))
+    first.start()
+    gated.wait()
+    others = [join(site, data) for data in (b"2", b"3")]
+    for _ in others:
+        gated.let.release()
+    broken.set()
+    for caller in (first, *others):
+        caller.join(WAIT_S)
+        assert not caller.is_alive()
+    assert isinstance(first.outcome, KeyboardInterrupt)
+    assert sorted(caller.outcome for caller in others) == [0, 1]
+    site.append(b"4")  # nobody is believed to lead
