@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from rollingfs.logging import RollingHandler
 MIB = 2**20
 APPEND_BYTES = 4096
 THREADS = 8
+FOLLOWED_PER_S = 100
 PIECE_BYTES = 8 * MIB
 
 
@@ -42,16 +45,45 @@ def ours_append(job: Job) -> None:
         fs, path = _rolling(), f"{folder}/log"
         fs.create(path)
         count = job.pick(500, 100)
-        before = _written_bytes()
+        before = _moved_bytes("wchar")
         job.each(lambda number: fs.append(path, content(number * APPEND_BYTES, APPEND_BYTES)), count)
-        job.sample.extra["written_unit_bytes"] = (_written_bytes() - before) / count
+        job.sample.extra["written_unit_bytes"] = (_moved_bytes("wchar") - before) / count
         assert check(fs.cat_file(path), 0) == count * APPEND_BYTES
 
 
-def _written_bytes() -> int:
-    """What this process has handed to `write` and its like."""
+def _moved_bytes(field: str) -> int:
+    """What this process has handed to `write` and its like (``wchar``), or got of `read` and its like (``rchar``)."""
     with open("/proc/self/io") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("wchar:"))
+        return next(int(line.split()[1]) for line in file if line.startswith(f"{field}:"))
+
+
+def _follow(path: str, answers: Any) -> None:
+    pieces = _rolling().segment(path).tail()
+    next(pieces)
+    answers.put(None)
+    before = _moved_bytes("rchar")
+    size = sum(map(len, pieces))
+    answers.put((_moved_bytes("rchar") - before) / size)
+
+
+def ours_followed(job: Job) -> None:
+    """A process follows a segment that gets 100 appends a second, until that is sealed."""
+    with _folder() as folder:
+        fs, path, context = _rolling(), f"{folder}/log", multiprocessing.get_context("forkserver")
+        fs.pipe_file(path, b"first")
+        answers = context.Queue()
+        follower = context.Process(target=_follow, args=(path, answers))
+        follower.start()
+        answers.get()
+        count = job.pick(1000, 100)
+        with job.measured(count):
+            began_s = time.perf_counter()
+            for number in range(count):
+                time.sleep(max(0.0, began_s + number / FOLLOWED_PER_S - time.perf_counter()))
+                fs.append(path, content(number * APPEND_BYTES, APPEND_BYTES))
+        fs.seal(path)
+        job.sample.extra["read_per_byte"] = answers.get()
+        follower.join()
 
 
 def ours_of_threads(job: Job) -> None:
@@ -235,6 +267,7 @@ CASES = (
             "write + fsync": plain_append,
             "replace + 2 fsync": replaced_file,
             "rollingfs, 8 threads": ours_of_threads,
+            "rollingfs, followed": ours_followed,
             "RollingHandler": ours_logged,
             "RollingHandler, every 10 ms": ours_logged_in_groups,
             "FileHandler + fsync": plain_logged,
@@ -247,6 +280,11 @@ CASES = (
         (
             Goal("append / write + fsync", ratio("unit_s", "rollingfs append", "write + fsync"), at_most=2),
             Goal("bytes written for an append", figure("written_unit_bytes", "rollingfs append"), at_most=4608),
+            Goal(
+                "bytes read by a follower for each appended",
+                figure("read_per_byte", "rollingfs, followed"),
+                at_most=1.5,
+            ),
             Goal("8 threads / 1", ratio("rate_per_s", "rollingfs, 8 threads", "rollingfs append"), at_least=3),
             *(
                 Goal(f"{name} / FileHandler + fsync", ratio("rate_per_s", name, "FileHandler + fsync"), at_least=goal)
