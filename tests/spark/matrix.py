@@ -36,7 +36,7 @@ RUN_S_MAX = 3600
 
 def environment(folder: Path, pyspark: str, pyarrow: str) -> Path:
     """An environment with these versions; its Python."""
-    venv.create(folder, with_pip=False)
+    venv.create(folder, with_pip=True)  # the environment below may be one of uv, without pip
     own = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     (own / "zz_base.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")) + "\n")
     python = folder / "bin" / "python"
