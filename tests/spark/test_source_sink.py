@@ -269,6 +269,18 @@ def test_a_field_that_a_folder_says_comes_before_the_option(sink):
     assert sink.lines() == ["a", "b"]
 
 
+def test_a_segment_that_does_not_follow_its_folder_yet_takes_a_write_with_an_option_that_the_folder_says(sink):
+    sink.fs.create("log/other")
+    sink.fs.set_policy("log", max_bytes="3MiB")
+    RollingFileSystem(backend=sink.fs._backend, max_bytes="1MiB").create("elsewhere/t")
+    sink.fs.mv("elsewhere/t", "log/t")
+    for option in ("1MiB", "2MiB"):
+        sink.options |= {"maxBytes": option}
+        sink.write([option])
+    assert sink.fs.segment("log/t").policy.max_bytes == 2**20
+    assert sink.lines() == ["1MiB", "2MiB"]
+
+
 def test_the_filesystem_of_the_options_makes_segments_of_their_policy():
     source = RollingDataSource({"path": "memory://log/p", "maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"})
     fs = places.filesystem(source._parsed())

@@ -79,9 +79,12 @@ class SegmentCommit:
         given: Mapping[str, Any] = self.options.sink.policy
         if not given:
             return
-        # what the folders above say comes before options
+        # an option is the default of what no folder says; a segment that was moved may not follow its folders yet
         inherited = core(self.fs).client.segments.inherited
-        if core(self.fs).run(inherited.policy(self.path, replace(policy, **given))) != policy:
+        meant, kept = (
+            core(self.fs).run(inherited.policy(self.path, one)) for one in (replace(policy, **given), policy)
+        )
+        if meant != kept:
             raise ValueError(
                 f"{self.path} has {policy}, which the options maxBytes, inlineBytes and maxAge would change; a segment "
                 "keeps its policy, and nothing was written. Leave the options out, or delete the segment first"
