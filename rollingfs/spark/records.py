@@ -7,7 +7,7 @@ those of `spark.read`. Must not be here: a parser.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.spark import jar
@@ -24,8 +24,11 @@ FOR_INFERENCE = ("storage_options", "tiers", "compression", "partitioncolumns", 
 NOT_OF_LINES = {"multiline": "true", "linesep": None, "encoding": None, "charset": None}
 """Options that change where a line ends, each with the value that does; None: any but UTF-8."""
 _BLANKS = "".join(map(chr, range(33)))
+_LETTER = chr(len(_BLANKS))
+"""The first character that is no blank."""
 CORRUPT = "columnnameofcorruptrecord"
-_LINE, _ROW, _MARK = "_line", "_row", "\ufeff"
+_LINE, _CLEAN, _LIST, _ROW, _ITEM, _BAD = "_line", "_clean", "_list", "_row", "_item", "_bad"
+_MARK = "\ufeff"
 _MALFORMED, _LETTERS_MAX = "{", 2**31 - 1
 
 
@@ -175,8 +178,9 @@ def _text(kind: str, reader: Any, url: str, ours: Mapping[str, str], parsers: Ma
         if ours.get("includemetadata") != "true":
             text = text.drop("_offset", "_segment", "_commit_time")
     if kind == CSV:
-        line = functions.trim(functions.col(_LINE), functions.lit(_BLANKS))
-        text = text.where(line != "")
+        line = functions.col(_LINE)
+        # to look for a first letter is cheap, and almost all lines have one
+        text = text.where((line >= _LETTER) | (functions.trim(line, functions.lit(_BLANKS)) != ""))
         if parsers.get("comment"):
             text = text.where(~functions.startswith(functions.col(_LINE), functions.lit(parsers["comment"])))
     return text
@@ -208,53 +212,67 @@ def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str])
     beside = [name for name in text.columns if name != _LINE]
     inside = StructType([field for field in wanted if field.name not in (*beside, corrupt)])
     whole = StructType([*inside, *StructType().add(corrupt, StringType())])
-    row = functions.col(_ROW)
     if kind == CSV:
         ddl = ", ".join(f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in whole)
-        found = text.withColumn(_ROW, functions.from_csv(_LINE, ddl, options))
+        # Spark would parse a line again for a filter of the rows, and moves none below `explode`
+        found = text.withColumn(_ROW, functions.explode(functions.array(functions.from_csv(_LINE, ddl, options))))
+        cell = functions.col(_ROW).__getitem__
     else:
-        objects = _objects(inside, whole, corrupt, options)
-        found = text.withColumn(_ROW, functions.explode(objects)).where(row.isNotNull())
+        found, cell = _objects(text, inside, whole, corrupt, options)
     if mode == "DROPMALFORMED":
-        found = found.where(row[corrupt].isNull())
+        found = found.where(cell(corrupt).isNull())
 
     def column(field: Any) -> Column:
         if field.name in beside:
             return _column(field.name).cast(field.dataType)
         if field.name == corrupt:
-            return functions.when(row[corrupt].isNotNull(), functions.col(_LINE))
-        return row[field.name]
+            return functions.when(cell(corrupt).isNotNull(), functions.col(_LINE))
+        return cell(field.name)
 
     columns = [column(field).alias(field.name) for field in wanted]
     return found.select(*columns, *(_column(name) for name in beside if name not in wanted.names))
 
 
-def _objects(inside: StructType, whole: StructType, corrupt: str, options: Mapping[str, str]) -> Column:
-    """The rows of a line: one; of a list of objects several; of a blank line one that is null.
+def _objects(
+    text: DataFrame, inside: StructType, whole: StructType, corrupt: str, options: Mapping[str, str]
+) -> tuple[DataFrame, Callable[[str], Column]]:
+    """The rows of lines, and how to get a column of them by name.
 
-    As for files, a byte order mark before a line is none of it, and a line that is not UTF-8 is malformed.
+    A line has one row; a list of objects has several; a blank line has none. As for files, a byte order mark before a
+    line is none of it, and a line that is not UTF-8 is malformed.
+
+    Each line is parsed once: Spark would parse it again for each filter that it moves below a parser, and moves none
+    below `explode_outer`. Almost all lines are no lists, so what lists need stands apart from the parser of a line.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import ArrayType, StringType, StructType
 
-    line = functions.col(_LINE)
-    is_marked = functions.startswith(line, functions.lit(_MARK))
-    line = functions.when(is_marked, functions.substring(line, 2, _LETTERS_MAX)).otherwise(line)
-    line = functions.when(functions.is_valid_utf8(line), line).otherwise(_MALFORMED)
-    one = functions.from_json(line, whole, options)
+    raw, line, listed, row, item = map(functions.col, (_LINE, _CLEAN, _LIST, _ROW, _ITEM))
+    clean = (
+        functions.when(~functions.is_valid_utf8(raw), _MALFORMED)
+        .when(functions.startswith(raw, functions.lit(_MARK)), functions.substring(raw, 2, _LETTERS_MAX))
+        .otherwise(raw)
+    )
+    begins = functions.startswith(functions.ltrim(line, functions.lit(" \t")), functions.lit("["))
+    items = functions.from_json(line, ArrayType(inside), options)
+    # a list with a null in it is malformed, and is a row as other malformed lines are
+    is_list = ~functions.startswith(line, functions.lit("{")) & begins & ~functions.exists(items, functions.isnull)
     # only an object tells whether something in it is malformed
     wrapped = functions.concat(functions.lit('{"list":'), line, functions.lit("}"))
-    listed = StructType().add("list", ArrayType(inside)).add(corrupt, StringType())
-    malformed = functions.from_json(wrapped, listed, options)[corrupt]
-    items = functions.from_json(line, ArrayType(inside), options)
-    rows = functions.transform(
-        functions.when(~functions.exists(items, functions.isnull), items),  # a list with a null in it is malformed
-        lambda item: functions.struct(
-            *(item[field.name].alias(field.name) for field in inside), malformed.alias(corrupt)
-        ),
+    of_list = StructType().add("list", ArrayType(inside)).add(corrupt, StringType())
+    parsed = (
+        text.withColumn(_CLEAN, clean)
+        .withColumn(_LIST, functions.when(is_list, items))
+        .withColumn(_ROW, functions.when(listed.isNull(), functions.from_json(line, whole, options)))
+        .withColumn(_BAD, functions.when(listed.isNotNull(), functions.from_json(wrapped, of_list, options)[corrupt]))
     )
-    is_list = functions.startswith(functions.ltrim(line, functions.lit(" \t")), functions.lit("["))
-    return functions.when(is_list, functions.coalesce(rows, functions.array(one))).otherwise(functions.array(one))
+    found = parsed.withColumn(_ITEM, functions.explode_outer(listed)).where(item.isNotNull() | row.isNotNull())
+
+    def cell(name: str) -> Column:
+        of_item = functions.col(_BAD) if name == corrupt else item[name]
+        return functions.when(item.isNotNull(), of_item).otherwise(row[name])
+
+    return found, cell
 
 
 def _column(name: str) -> Column:

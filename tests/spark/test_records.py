@@ -243,3 +243,15 @@ def test_rows_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name
         return
     assert rows_of(read(zoned, str(segment), case.schema, partitionBytes="50", **case.options)) == expected
     assert streamed(stream(zoned, str(segment), case.schema, pollInterval="0s", **case.options), tmp_path) == expected
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_each_line_is_parsed_once(source: Any, fs: Any, tmp_path: Path, mode: str) -> None:
+    """Spark moves filters of rows below the parser, and would parse each line again for them."""
+    segment = str(tmp_path / "segment")
+    fs.create(segment)
+    fs.append(segment, b'{"n":1}\n')
+    for read, parser in ((read_json, "from_json(StructField(n,"), (read_csv, "from_csv(StructField(n,")):
+        frame = read(source, segment, CORRUPT, mode=mode, partitionBytes="50").where("n > 0").select("n", "s")
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count(parser) == 1, plan
