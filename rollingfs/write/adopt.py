@@ -26,7 +26,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, shadow
+from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, names_file, shadow
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError, RollingError
 from rollingfs.format import names, transitions
@@ -185,11 +185,11 @@ class Adoption:
             elif incarnation is None and not await backend.delete_if(path, plain.token):
                 continue  # another has been written meanwhile
             # if it was adopted before it went, a segment has its bytes, which is then to be deleted
-            return await self._void_claims(path)
+            return await self._void_claims(path, plain)
         raise ConflictError(f"{path}: the plain file changes too often to be deleted; it is still there")
 
-    async def _void_claims(self, path: str) -> bool:
-        """Replace a tombstone that may be the claim of an adoption; False if there is a segment by now."""
+    async def _void_claims(self, path: str, plain: FileInfo) -> bool:
+        """Replace a tombstone that may be the claim of an adoption; False if a segment was adopted from the file."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header if base.header is not None and base.header.deleted else None
@@ -201,4 +201,5 @@ class Adoption:
         except CommitTimeoutError as error:
             why = "the plain file is deleted; whether another client has adopted it before is unknown"
             raise AppendOutcomeUnknown(f"{path}: {why}: delete it again") from error
-        return now is None or now.deleted
+        # any other segment was made after the file went, or over it
+        return now is None or now.deleted or not (now.was_plain and names_file(now, plain))

@@ -127,6 +127,39 @@ def test_an_adoption_within_a_delete_does_not_undo_it(verb, delete_if, graves, d
         assert is_there(store, MOVED) == (verb is rename and bool(changed)), index
 
 
+def make(world):
+    world.create(LOG)
+    world.append(LOG, b"new")
+
+
+def overwrite(world):
+    drive(world.client.segments.overwrite(LOG, b"new"))
+
+
+@pytest.mark.parametrize("verb", [make, overwrite])
+@pytest.mark.parametrize("graves", [0, 1])
+def test_a_segment_that_is_made_within_a_delete_of_a_plain_file_stays(verb, graves):
+    kept = 0
+    for index in range(CALLS_MAX):
+        store, other = with_plain(DATA, graves)
+        world = client(store)
+        made = []
+
+        def act(store=store, other=other, made=made):
+            if LOG not in store.files():  # before, the delete may come after it
+                verb(other)
+                made.append(True)
+
+        world.backend.prepare(between={index: act})
+        delete(world)
+        if world.backend.index <= index:
+            break
+        if made:
+            kept += 1
+            assert client(store).content(LOG) == b"new"
+    assert kept
+
+
 def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
     def begun():
         store = Store()
