@@ -133,7 +133,10 @@ class Eraser:
             found = (await self.store.headers.load(run.path)).header
             if found is not None and (found.merges or found.aborts):
                 await self.commits.merges.settle(run.path)
-            header = await self._cut(run, await live(self.store, run.path, None))
+            seen = await live(self.store, run.path, None)
+            if seen.phase is not Phase.MERGING:  # else the commit settles the merge first
+                transitions.check(seen, run.guard, run.path)
+            header = await self._cut(run, seen)
             parts = erasing.to_rewrite(await self._parts(run, header))
             for part in parts:
                 if part not in run.written:

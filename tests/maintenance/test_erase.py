@@ -12,6 +12,7 @@ from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, Rol
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S
+from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
@@ -606,3 +607,26 @@ def test_an_exclusive_owner_fences_an_erase_of_others():
         fs.truncate("/a", 30, erase=True)
     assert fs.cat_file("/a") == DATA
     assert owner.truncate(30, erase=True).start == 30
+
+
+def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing():
+    store = Store()
+    world = small(store)
+    guard = Guard(segment=world.header(A).segment)
+    drive(world.client.segments.overwrite(A, b"short"))
+    before = store.snapshot()
+    for offset in (3, 70):
+        with pytest.raises(FileNotFoundError, match="another has its name"):
+            drive(world.client.eraser.erase(A, offset, guard))
+    assert store.snapshot() == before
+
+
+def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset():
+    store = Store()
+    world = small(store)
+    drive(world.client.segments.acquire(A, "owner"))
+    before = store.snapshot()
+    for offset in (3, 700):
+        with pytest.raises(FencedError):
+            erase(world, offset)
+    assert store.snapshot() == before
