@@ -1,0 +1,310 @@
+"""The history: each change of a header at the store is a step of the model, and answers must agree with the steps.
+
+The store serializes all commits. So no search is needed: the witness sees which operation each request belongs to, and
+whose bytes it carries.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rollingfs.errors import CorruptChunkError
+from tests.simulation import model
+from tests.simulation.model import Call, Refused, Seg, State
+
+ANYWHERE = {CorruptChunkError}
+"""What a damaged copy may raise."""
+FOREVER = 2**62
+TOKEN = 4
+"""Each token of the data is another one: a byte of 0xf0 or more, and three below 0x80."""
+
+
+class Violation(AssertionError):
+    """A rule of rollingfs was broken."""
+
+
+@dataclass(eq=False)
+class Doing:
+    """An operation that runs, or has run."""
+
+    number: int
+    call: Call
+    client: int
+    began: int
+    """The number of changes before it began."""
+    ended: int | None = None
+    told: str = "running"
+    """`ok`, `error`, `not done` or `unknown`, when it has ended."""
+    is_alone: bool = True
+    """Whether no other operation ran beside it."""
+    removed: Seg | None = None
+    """The plain file that it deleted, if it is a delete."""
+    effects: list[tuple[int, Any]] = field(default_factory=list)
+    """When it took place, and the value that its caller must get."""
+
+    def __str__(self) -> str:
+        took = ", ".join(f"at {at}" for at, _ in self.effects) or "never"
+        when = f"{self.told}, {self.began} to {self.ended}, took place {took}"
+        return f"#{self.number} {self.call} of client {self.client} ({when})"
+
+
+running: contextvars.ContextVar[Doing | None] = contextvars.ContextVar("running", default=None)
+"""The operation to which a request belongs."""
+
+
+def tokens_of(first: int, count: int) -> bytes:
+    """So many tokens that nobody else gets."""
+    numbers = range(first, first + count)
+    return b"".join(bytes((0xF0 | n >> 21, n >> 14 & 127, n >> 7 & 127, n & 127)) for n in numbers)
+
+
+TOKENS = re.compile(rb"[\xf0-\xff][\x00-\x7f]{3}")
+
+
+def token_at(data: bytes, place: int = 0) -> int:
+    high, *low = data[place : place + TOKEN]
+    return (high & 7) << 21 | low[0] << 14 | low[1] << 7 | low[2]
+
+
+class History:
+    """The states of all segments, one after another, and the operations that made them."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.state: State = {}
+        self._lines: dict[str, tuple[list[int], list[Seg | None]]] = {}
+        self.gone: dict[str, set[int]] = {}
+        """The tokens that were truncated from each segment, and from those that became part of it."""
+        self._limbo: dict[str, list[tuple[int, int, Seg]]] = {}
+        """When readers may see a source although its target has its content: until it is a tombstone."""
+        self._deletes: list[Doing] = []
+        self._appends: dict[int, Doing] = {}
+        """Appends by their first token."""
+
+    def begin(self, number: int, call: Call, client: int) -> Doing:
+        doing = Doing(number, call, client, self.now)
+        data = call.args.get("data")
+        if call.verb is model.append and data:
+            self._appends[token_at(data)] = doing
+        return doing
+
+    def trace(self) -> list[tuple[str, list[int], list[str]]]:
+        """All states of all segments, as text."""
+        return [(path, times, list(map(str, segs))) for path, (times, segs) in self._lines.items()]
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def changed(self, changes: Mapping[str, Seg | None]) -> None:
+        """The segments that are visible have changed so, in one step of the store."""
+        before, after = self.state, self.state
+        for path, seg in changes.items():
+            after = model.put(after, path, seg)
+        self.now += 1
+        cause = running.get()
+        if not self._is_silent(before, after, changes):
+            self._explain(before, after, changes, cause)
+        self._note_gone(before, after, changes, cause)
+        for path, seg in changes.items():
+            if before.get(path) is not seg:
+                times, segs = self._lines.setdefault(path, ([0], [None]))
+                times.append(self.now)
+                segs.append(seg)
+        self.state = after
+
+    def taken(self, path: str, seg: Seg | None) -> None:
+        """A source is taken, or, with None, it is a tombstone now."""
+        spans = self._limbo.setdefault(path, [])
+        if seg is not None:
+            spans.append((self.now, FOREVER, seg))
+        elif spans and spans[-1][1] == FOREVER:
+            spans[-1] = (spans[-1][0], self.now, spans[-1][2])
+
+    def _note_gone(self, before: State, after: State, changes: Mapping[str, Seg | None], cause: Doing | None) -> None:
+        moved = {path: self.gone.pop(path, set()) for path in changes if path in before and path not in after}
+        for path in changes:
+            old, new = before.get(path), after.get(path)
+            if new is None or (old is not None and new.data == old.data and new.start == old.start):
+                continue
+            if cause is not None and cause.call.verb in (model.rename, model.concat):
+                others = set().union(*moved.values())
+                self.gone[path] = others | (self.gone.get(path, set()) if cause.call.verb is model.concat else set())
+            elif old is None or old.segment not in (None, new.segment):
+                self.gone[path] = set()
+            elif new.start > old.start:
+                cut = TOKENS.finditer(old.data[: new.start - old.start])
+                self.gone.setdefault(path, set()).update(token_at(one.group()) for one in cut)
+
+    @staticmethod
+    def _is_silent(before: State, after: State, changes: Mapping[str, Seg | None]) -> bool:
+        """Whether nobody can tell the difference; a plain file may get a header."""
+        if before != after:
+            return False
+        for path in changes:
+            old, new = before.get(path), after.get(path)
+            if old is None or new is None or old.segment is None:
+                continue
+            if (old.segment, old.epoch) != (new.segment, new.epoch):
+                return False
+        return True
+
+    def _explain(self, before: State, after: State, changes: Mapping[str, Seg | None], cause: Doing | None) -> None:
+        """Find the operations that make the one state of the other."""
+        for doings in ([cause] if cause is not None else [], self._appended(before, after, changes)):
+            if not doings:
+                continue
+            state, values = before, []
+            try:
+                for doing in doings:
+                    state, value = doing.call.apply(state)
+                    values.append(value)
+            except Refused:
+                continue
+            if state == after:
+                for doing, value in zip(doings, values, strict=True):
+                    self._took_place(doing, value)
+                if doings[0].call.verb is model.delete:
+                    self._deletes.append(doings[0])
+                    doings[0].removed = before[doings[0].call.path]
+                return
+        if self._is_adopted_within_delete(before, after):
+            return
+        raise Violation(
+            f"nobody asked for this, by {cause}: from {_shown(before, changes)}\nto {_shown(after, changes)}"
+        )
+
+    def _is_adopted_within_delete(self, before: State, after: State) -> bool:
+        """Whether a plain file that goes was adopted just before: the delete that is under way deletes the segment."""
+        for doing in self._deletes:
+            path, file = doing.call.path, doing.removed
+            is_back = path not in before and file is not None and file.segment is None and after.get(path) == file
+            if is_back and doing.told == "running" and doing.effects:
+                doing.effects.clear()
+                return True
+        return False
+
+    def _appended(self, before: State, after: State, changes: Mapping[str, Seg | None]) -> list[Doing]:
+        """The appends whose bytes are behind the old ones."""
+        grown = [path for path in changes if before.get(path) != after.get(path)]
+        if len(grown) != 1:
+            return []
+        (path,) = grown
+        old, new = before.get(path), after.get(path)
+        if old is None or new is None or not new.data.startswith(old.data):
+            return []
+        found, place = [], len(old.data)
+        while place < len(new.data):
+            doing = self._appends.get(token_at(new.data, place))
+            if doing is None:
+                return []
+            found.append(doing)
+            place += len(doing.call.args["data"])
+        return found
+
+    def _took_place(self, doing: Doing, value: Any) -> None:
+        doing.effects.append((self.now, value))
+        if len(doing.effects) > 1:
+            raise Violation(f"it took place twice: {doing}")
+        if doing.told in ("error", "not done"):
+            raise Violation(f"its caller was told that nothing was written, and now it took place: {doing}")
+        if doing.told == "ok":
+            raise Violation(f"it took place after its caller was told so: {doing}")
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def ended(self, doing: Doing, told: str, value: Any = None) -> None:
+        """Check what a caller is told: a value, the kind of an error, or nothing."""
+        doing.told, doing.ended = told, self.now
+        if told == "unknown":
+            return
+        if told == "not done":
+            if doing.effects:
+                raise Violation(f"its caller was told that nothing was written: {doing}, {value!r}")
+        elif told == "error":
+            self._check_error(doing, value)
+        elif doing.effects:
+            at, expected = doing.effects[0]
+            if expected is not None and value != expected:
+                raise Violation(f"at {at} it gave {expected!r}, but its caller got {value!r}: {doing}")
+        elif not any(self._gives(doing.call, state, value) for state in self.moments(doing)):
+            states = [_shown(state, doing.call.paths) for state in self.moments(doing)]
+            raise Violation(f"it did not take place, but its caller got {value!r}: {doing}\nin {states}")
+
+    def _check_error(self, doing: Doing, error: type[BaseException]) -> None:
+        if doing.effects:
+            raise Violation(f"it took place, but its caller got {error.__name__}: {doing}")
+        if error in doing.call.may_also or error in ANYWHERE:
+            return
+        ids = {seg.segment for seg in self.segs(doing.call.path, doing) if seg is not None}
+        if doing.call.verb is model.read and error is FileNotFoundError and len(ids) > 1:
+            return  # another incarnation came while it read
+        for state in self.moments(doing):
+            try:
+                doing.call.apply(state)
+            except Refused as refused:
+                if error in refused.errors:
+                    return
+        states = [_shown(state, doing.call.paths) for state in self.moments(doing)]
+        raise Violation(f"nothing justified {error.__name__}: {doing}\nin {states}")
+
+    @staticmethod
+    def _gives(call: Call, state: State, value: Any) -> bool:
+        """Whether a call in a state changes nothing and returns the value."""
+        try:
+            after, expected = call.apply(state)
+        except Refused:
+            return None in call.may_also
+        return after == state and expected in (None, value)
+
+    def moments(self, doing: Doing) -> Iterator[State]:
+        """The states of the segments of an operation while it ran."""
+        paths = list(dict.fromkeys(doing.call.paths))
+        end = self.now if doing.ended is None else doing.ended
+        times = {doing.began}
+        for path in paths:
+            line = self._lines.get(path, ([0], [None]))[0]
+            times.update(line[bisect_right(line, doing.began) : bisect_right(line, end)])
+        for time in sorted(times):
+            found = {path: self.at(path, time) for path in paths}
+            yield {path: seg for path, seg in found.items() if seg is not None}
+        if doing.call.verb is model.read:
+            yield from ({doing.call.path: seg} for seg in self._seen_in_limbo(doing.call.path, doing))
+
+    def segs(self, path: str, doing: Doing) -> Iterator[Seg | None]:
+        """What a path held while an operation ran, for readers."""
+        times = self._lines.get(path, ([0], [None]))[0]
+        end = self.now if doing.ended is None else doing.ended
+        for time in [doing.began, *times[bisect_right(times, doing.began) : bisect_right(times, end)]]:
+            yield self.at(path, time)
+        yield from self._seen_in_limbo(path, doing)
+
+    def _seen_in_limbo(self, path: str, doing: Doing) -> Iterator[Seg]:
+        end = self.now if doing.ended is None else doing.ended
+        for first, last, seg in self._limbo.get(path, ()):
+            if first <= end and last >= doing.began:
+                yield seg
+
+    def at(self, path: str, time: int) -> Seg | None:
+        """What a path held after so many changes."""
+        times, segs = self._lines.get(path, ([0], [None]))
+        return segs[bisect_right(times, time) - 1]
+
+
+def runs_of(data: bytes) -> str:
+    """The data as runs of tokens: where a token begins or ends in the middle of a piece, its bytes are left out."""
+    found: list[list[int]] = []
+    numbers = [token_at(one.group()) for one in TOKENS.finditer(data)]
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return f"{len(data)} B: " + " ".join(f"{first}-{last}" for first, last in found)
+
+
+def _shown(state: State, paths: Sequence[str] | Mapping[str, Any]) -> dict[str, Seg | None]:
+    return {path: state.get(path) for path in paths}

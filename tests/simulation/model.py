@@ -1,0 +1,239 @@
+"""The model: what each segment holds after each operation, in the simplest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rollingfs.errors import (
+    AttributeMismatchError,
+    BadOffsetError,
+    FencedError,
+    SegmentNotSealedError,
+    SegmentSealedError,
+    SegmentTruncatedError,
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Seg:
+    """What a segment, or a plain file, holds; the ids and numbers of its header are no part of that."""
+
+    data: bytes = b""
+    start: int = 0
+    sealed: bool = False
+    attrs: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    segment: str | None = field(default=None, compare=False)
+    """Its incarnation; None for a plain file."""
+    root: str | None = field(default=None, compare=False)
+    epoch: int = field(default=0, compare=False)
+
+    @property
+    def length(self) -> int:
+        return self.start + len(self.data)
+
+    def __str__(self) -> str:
+        from tests.simulation.history import runs_of
+
+        rest = f"attrs={self.attrs} owner={self.owner} segment={self.segment} epoch={self.epoch}"
+        return f"<from {self.start}, {runs_of(self.data)}, {'sealed ' * self.sealed}{rest}>"
+
+    __repr__ = __str__
+
+
+State = Mapping[str, Seg]
+Next = tuple[State, Any]
+
+
+class Refused(Exception):
+    """The operation must fail with one of these errors and change nothing."""
+
+    def __init__(self, *errors: type[BaseException]) -> None:
+        self.errors = set(errors)
+
+
+@dataclass(frozen=True)
+class Who:
+    """The conditions of a caller: owner, incarnation that it opened, attributes, offset."""
+
+    owner: str | None = None
+    segment: str | None = None
+    expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
+    expected_offset: int | None = None
+
+
+ANYBODY = Who()
+
+
+def check(state: State, path: str, who: Who = ANYBODY) -> Seg:
+    found = state.get(path)
+    if found is None or who.segment not in (None, found.segment, found.root):
+        raise Refused(FileNotFoundError)
+    if found.owner != who.owner:
+        raise Refused(FencedError)
+    if any(found.attrs.get(key) != value for key, value in who.expected_attrs.items()):
+        raise Refused(AttributeMismatchError)
+    if who.expected_offset not in (None, found.length):
+        raise Refused(BadOffsetError)
+    return found
+
+
+def put(state: State, path: str, seg: Seg | None) -> State:
+    changed = dict(state)
+    changed.pop(path, None)
+    if seg is not None:
+        changed[path] = seg
+    return changed
+
+
+def with_attrs(old: Mapping[str, str], attrs: Mapping[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in {**old, **attrs}.items() if value is not None}
+
+
+def create(state: State, path: str) -> Next:
+    if path in state:
+        raise Refused(FileExistsError)
+    return put(state, path, Seg()), None
+
+
+def drop_in(state: State, path: str, data: bytes) -> Next:
+    """Another program writes a plain file."""
+    return put(state, path, Seg(data)), None
+
+
+def append(state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who) -> Next:
+    found = check(state, path, who)
+    if found.sealed:
+        raise Refused(SegmentSealedError)
+    grown = replace(found, data=found.data + data, attrs=with_attrs(found.attrs, attrs))
+    return put(state, path, grown), found.length
+
+
+def overwrite(state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who) -> Next:
+    found = state.get(path)
+    if found is not None and found.segment is not None:
+        check(state, path, who)
+    elif any(value is not None for value in who.expected_attrs.values()):
+        raise Refused(AttributeMismatchError)
+    return put(state, path, Seg(data, attrs=with_attrs({}, attrs))), None
+
+
+def seal(state: State, path: str, who: Who) -> Next:
+    found = check(state, path, who)
+    return put(state, path, replace(found, sealed=True)), found.length
+
+
+def truncate(state: State, path: str, offset: int, who: Who) -> Next:
+    found = check(state, path, who)
+    if not 0 <= offset <= found.length:
+        raise Refused(BadOffsetError)
+    start = max(offset, found.start)
+    return put(state, path, replace(found, start=start, data=found.data[start - found.start :])), None
+
+
+def acquire(state: State, path: str, owner: str) -> Next:
+    if path not in state:
+        raise Refused(FileNotFoundError)
+    return put(state, path, replace(state[path], owner=owner)), None
+
+
+def release(state: State, path: str, who: Who) -> Next:
+    return put(state, path, replace(check(state, path, who), owner=None)), None
+
+
+def delete(state: State, path: str, who: Who) -> Next:
+    if path not in state or state[path].segment is not None:
+        check(state, path, who)
+    return put(state, path, None), None
+
+
+def look(state: State, path: str) -> Next:
+    """Any operation that changes nothing visible, and may find nothing."""
+    return state, None
+
+
+def read(state: State, path: str, begin: int, end: int) -> Next:
+    found = state.get(path)
+    if found is None:
+        raise Refused(FileNotFoundError)
+    if begin < found.start:
+        raise Refused(SegmentTruncatedError)
+    if end > found.length:
+        raise Refused(ValueError)
+    return state, found.data[begin - found.start : end - found.start]
+
+
+def concat(state: State, path: str, sources: Sequence[str], attrs: Mapping[str, str | None], who: Who) -> Next:
+    if path in sources or len(set(sources)) < len(sources):
+        raise Refused(ValueError)
+    # which of several errors comes first is not promised
+    refusals = {error for step in _concat_checks(state, path, sources, who) for error in _refusal(step)}
+    if refusals:
+        raise Refused(*refusals)
+    found = state[path]
+    data = found.data + b"".join(state[source].data for source in sources)
+    rest = {name: seg for name, seg in state.items() if name not in sources}
+    return put(rest, path, replace(found, data=data, attrs=with_attrs(found.attrs, attrs))), found.length
+
+
+def _concat_checks(state: State, path: str, sources: Sequence[str], who: Who) -> Iterator[Callable[[], None]]:
+    def check_target() -> None:
+        if check(state, path, who).sealed:
+            raise Refused(SegmentSealedError)
+
+    def check_source(source: str) -> None:
+        if not check(state, source).sealed:
+            raise Refused(SegmentNotSealedError)
+
+    yield check_target
+    for source in sources:
+        yield lambda source=source: check_source(source)  # type: ignore[misc]
+
+
+def _refusal(step: Callable[[], Any]) -> set[type[BaseException]]:
+    try:
+        step()
+    except Refused as refused:
+        return refused.errors
+    return set()
+
+
+def rename(state: State, path: str, target: str) -> Next:
+    if path == target:
+        if path not in state:
+            raise Refused(FileNotFoundError)
+        return state, None
+    refusals = _refusal(lambda: check(state, path))
+    if target in state:
+        refusals |= _refusal(lambda: check(state, target))
+    if refusals:
+        raise Refused(*refusals)
+    return put(put(state, path, None), target, state[path]), None
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation and its arguments."""
+
+    verb: Callable[..., Next]
+    path: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    may_also: frozenset[type[BaseException]] = frozenset()
+    """Errors that it may meet for reasons unknown to the model."""
+
+    @property
+    def paths(self) -> list[str]:
+        """All segments that it touches."""
+        target = [self.args["target"]] if "target" in self.args else []
+        return [self.path, *self.args.get("sources", ()), *target]
+
+    def apply(self, state: State) -> Next:
+        return self.verb(state, self.path, **self.args)
+
+    def __str__(self) -> str:
+        from tests.simulation.history import runs_of
+
+        args = {key: runs_of(one) if key == "data" else one for key, one in self.args.items()}
+        return f"{self.verb.__name__} {self.path} {args}"

@@ -1,0 +1,87 @@
+"""Mutants: rules of rollingfs that are left out, one at a time, in a copy of the package; the simulation finds them.
+
+``python -m tests.simulation.mutants`` tries all of them, or those that it is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 300.0
+"""As long as CI's slow step lets the simulation run."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A patch of one module of the package."""
+
+    name: str
+    module: str
+    text: str
+    instead: str
+    found_by: str = ""
+    """The test that finds it, if the simulation does not."""
+
+
+LIST = Path(__file__).with_suffix(".txt")
+"""A mutant: its name; the module and perhaps the test that finds it; the text, and what stands in its place."""
+ENTRY = re.compile(r"^## ([^\n]+)\n(\S+) ?(\S*)\n<<<\n(.*?)\n===\n(.*?)\n?>>>$", re.MULTILINE | re.DOTALL)
+MUTANTS = tuple(
+    Mutant(name, module, text, instead, found_by)
+    for name, module, found_by, text, instead in ENTRY.findall(LIST.read_text(encoding="utf-8"))
+)
+
+
+def mutated(mutant: Mutant, folder: Path) -> None:
+    """Make a copy of the package and of the simulation, with the patch."""
+    for name in ("rollingfs", "tests"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.jar"))
+    module = folder / "rollingfs" / mutant.module
+    source = module.read_text()
+    if source.count(mutant.text) != 1:
+        raise ValueError(f"{mutant.name}: its text occurs {source.count(mutant.text)} times in {mutant.module}")
+    module.write_text(source.replace(mutant.text, mutant.instead))
+
+
+def is_found(mutant: Mutant, seed: int, limit: list[str]) -> tuple[bool, str]:
+    """Whether the simulation finds it, and what it says."""
+    with tempfile.TemporaryDirectory() as temporary:
+        mutated(mutant, Path(temporary))
+        command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--first", *limit]
+        environment = {**os.environ, "PYTHONPATH": temporary, "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+        found = subprocess.run(command, cwd=temporary, env=environment, capture_output=True, text=True, check=False)
+    return found.returncode == 1, (found.stderr or found.stdout).strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of names; by default all")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--worlds", type=int, default=None, help="rather than seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    limit = ["--seconds", str(given.seconds)] if given.worlds is None else ["--worlds", str(given.worlds)]
+    missed = 0
+    for mutant in MUTANTS:
+        if mutant.found_by or (given.names and not any(name in mutant.name for name in given.names)):
+            continue
+        found, said = is_found(mutant, given.seed, limit)
+        missed += not found
+        print(
+            f"{'found ' if found else 'MISSED'} {mutant.name}: {said.splitlines()[-1 if not found else 0][:200]}",
+            flush=True,
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The store: files in memory with dates by its own clock; it tells a witness of every change, in their order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
+from rollingfs.backend.contract import Listing
+from rollingfs.backend.memory import MemoryBackend
+
+TIERS = MappingProxyType({"cold": True, "warm": True})
+
+
+class Witness(Protocol):
+    """Who is told of changes, after each."""
+
+    def written(self, path: str, data: bytes) -> None: ...
+    def deleted(self, path: str) -> None: ...
+
+
+class Files(dict[str, MemoryFile]):
+    """The files by path. A file that goes is told of."""
+
+    witness: Witness
+
+    def pop(self, path: str, *default: Any) -> Any:  # type: ignore[override]
+        is_there = path in self
+        found = super().pop(path, *default)
+        if is_there:
+            self.witness.deleted(path)
+        return found
+
+
+class Store(MemoryBackend):
+    """An object store: requests may arrive late and twice, and a conflict may answer the request that took effect."""
+
+    tiers = TIERS
+    has_folders = False
+    can_extend = False
+    conflicts_are_final = False
+    has_clock = True
+    is_disk = False
+
+    def __init__(self, clock: Callable[[], float], witness: Witness) -> None:
+        super().__init__(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+        self.fs.store = self.files = Files()
+        self.files.witness = witness
+        self.clock = clock
+
+    def _put(self, path: str, content: bytes) -> str:
+        token = self.dated(path, super()._put(path, content), content)
+        self.files.witness.written(path, content)
+        return token
+
+    def dated(self, path: str, token: str, content: bytes) -> str:
+        """Give a new file its date, and perhaps another token."""
+        self.files[path].modified = datetime.fromtimestamp(self.clock(), UTC)
+        return token
+
+    def put_silently(self, path: str, content: bytes) -> None:
+        """Give a file bytes that nobody has written; the witness is not told."""
+        before = self.files.get(path)
+        file = self.files[path] = MemoryFile(self.fs, path, content)
+        if before is not None:
+            file.modified = before.modified
+
+    async def now(self, path: str) -> float:
+        return self.clock()
+
+    async def list(self, folder: str) -> Listing:
+        return Listing((await super().list(folder)).entries, self.clock())
+
+    def content(self, path: str) -> bytes | None:
+        """The bytes of a file."""
+        file = self.files.get(path)
+        return None if file is None else bytes(file.getvalue())
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All files with their content."""
+        return {path: bytes(file.getvalue()) for path, file in self.files.items()}
+
+
+class HashingStore(Store):
+    """An object store like S3: a token is a hash of the bytes, and dates are whole seconds."""
+
+    date_step_s = 1.0
+
+    def dated(self, path: str, token: str, content: bytes) -> str:
+        file = self.files[path]
+        file.modified = datetime.fromtimestamp(int(self.clock()), UTC)
+        file._rollingfs_generation = hashlib.md5(content).hexdigest()
+        return f"{file._rollingfs_generation}-{len(content)}"
+
+
+class Disk(Store):
+    """A disk: no request arrives late or twice, headers are extended in place, and folders exist."""
+
+    has_folders = True
+    can_extend = True
+    conflicts_are_final = True
+    is_disk = True
+
+
+KINDS: tuple[type[Store], ...] = (Store, HashingStore, Disk)

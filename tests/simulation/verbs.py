@@ -1,0 +1,379 @@
+"""The verbs: each draws mostly sensible arguments, and gives a call of the model and a coroutine of the real code."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rollingfs.backend.contract import Over
+from rollingfs.client import Client
+from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, StagedExpiredError
+from rollingfs.folders.listing import Listings
+from rollingfs.format.header import AGE_S_MAX
+from rollingfs.format.transitions import Guard
+from rollingfs.maintenance.consolidate import Consolidator
+from rollingfs.maintenance.offload import Chosen, Offloader
+from rollingfs.maintenance.roll import Roller
+from tests.simulation import model
+from tests.simulation.history import TOKEN, Doing, tokens_of
+from tests.simulation.model import Call, Seg, Who
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+KEYS = ("k", "ä =")
+TOKENS_MAX = 24
+TOKENS_OF_LARGE_MAX = 40
+SIZE_MAX = 1500
+"""Bytes; longer segments get no more appends, and are truncated instead."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation: for the model, and for a client."""
+
+    call: Call
+    start: Callable[[Client], Coroutine[Any, Any, Any]]
+    done: Callable[[Any, Doing], None] | None = None
+    """Called with the value after a success."""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """The handle of an exclusive writer."""
+
+    path: str
+    owner: str
+    epoch: int
+
+
+class Verbs:
+    """Draws operations for a world, one verb a method."""
+
+    def __init__(self, world: World, chance: random.Random) -> None:
+        self.world, self.chance = world, chance
+        self.state = world.history.state
+
+    # -- arguments ---------------------------------------------------------------------------------------------
+
+    def often(self, share: float) -> bool:
+        return self.chance.random() < share
+
+    def path(self, wanted: Callable[[Seg | None], bool]) -> str:
+        """A path; mostly one that `wanted` accepts and that no dead owner holds."""
+        good = [path for path in self.world.paths if wanted(self.state.get(path)) and self._may_write(path)]
+        return self.chance.choice(good if good and self.often(0.95) else self.world.paths)
+
+    def _may_write(self, path: str) -> bool:
+        seg = self.state.get(path)
+        return seg is None or seg.owner in {None, *(handle.owner for handle in self.world.handles)}
+
+    def data(self, most: int = TOKENS_MAX) -> bytes:
+        count = self.chance.randint(1, most)
+        first, self.world.tokens = self.world.tokens, self.world.tokens + count
+        return tokens_of(first, count)
+
+    def attrs(self) -> dict[str, str | None]:
+        if not self.often(0.15):
+            return {}
+        return {self.chance.choice(KEYS): str(self.world.tokens) if self.often(0.75) else None}
+
+    def who(self, path: str, *, offset: bool = False, bound: bool = False) -> tuple[Who, Guard]:
+        """The conditions of the caller; mostly they hold."""
+        seg = self.state.get(path)
+        handles = [handle for handle in self.world.handles if handle.path == path]
+        holding = [handle for handle in handles if seg is not None and seg.owner == handle.owner]
+        handle = self.chance.choice(holding) if holding and self.often(0.95) else None
+        if handle is None and handles and self.often(0.04):
+            handle = self.chance.choice(handles)
+        expected_offset = segment = None
+        expected_attrs: dict[str, str | None] = {}
+        if offset and seg is not None and self.often(0.15):
+            expected_offset = seg.length if self.often(0.9) else self.chance.randint(0, SIZE_MAX)
+        if self.often(0.1):
+            key = self.chance.choice(KEYS)
+            expected_attrs = {key: seg.attrs.get(key) if seg and self.often(0.9) else None}
+        opened = [one for one in self.world.opened if one[0] == path]
+        if bound and opened and self.often(0.15):
+            _, segment = self.chance.choice(opened)
+        owner, epoch = (handle.owner, handle.epoch) if handle else (None, None)
+        return Who(owner, segment, expected_attrs, expected_offset), Guard(
+            segment, epoch, expected_offset, expected_attrs
+        )
+
+    @staticmethod
+    def _takes_more(seg: Seg | None) -> bool:
+        return seg is not None and not seg.sealed and len(seg.data) < SIZE_MAX
+
+    # -- one segment -------------------------------------------------------------------------------------------
+
+    def create(self) -> Op:
+        path = self.path(lambda seg: seg is None)
+        policy = self.world.policy if self.often(0.7) else self.world.another_policy(self.chance)
+        return Op(Call(model.create, path), lambda client: client.segments.create(path, policy))
+
+    def append(self, pieces_max: int = 1, tokens_max: int = TOKENS_MAX) -> Op:
+        path = self.path(self._takes_more)
+        who, guard = self.who(path, offset=True, bound=True) if self.often(0.3) else (self._holder(path))
+        data, attrs = self.data(tokens_max), self.attrs()
+        cuts = sorted(self.chance.randint(0, len(data)) for _ in range(self.chance.randint(1, pieces_max) - 1))
+        pieces = [data[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+        call = Call(model.append, path, {"data": data, "attrs": attrs, "who": who})
+        # an iterator is taken piece by piece, so chunks are uploaded before the commit
+        given: Any = pieces if pieces_max > 1 else data
+        return Op(call, lambda client: client.segments.append(path, given, attrs=attrs, guard=guard))
+
+    def _holder(self, path: str) -> tuple[Who, Guard]:
+        """The owner, if a segment has one that lives."""
+        seg = self.state.get(path)
+        for handle in self.world.handles:
+            if seg is not None and handle.path == path and handle.owner == seg.owner:
+                return Who(handle.owner), Guard(epoch=handle.epoch)
+        return Who(), Guard()
+
+    def append_large(self) -> Op:
+        return self.append(4, TOKENS_OF_LARGE_MAX)
+
+    def stage(self) -> Op:
+        path = self.path(self._takes_more)
+        data, began_s = self.data(), self.world.now_s
+        return Op(
+            Call(model.look, path),
+            lambda client: client.segments.stage(path, data),
+            lambda receipt, _: self.world.receipts.append((receipt, data, began_s)),
+        )
+
+    def append_staged(self) -> Op | None:
+        if not self.world.receipts:
+            return self.stage()
+        receipt, data, began_s = self.chance.choice(self.world.receipts)
+        self.world.receipts.remove((receipt, data, began_s))  # given twice, its tokens would come twice
+        path = receipt.path
+        between = self.data(6)
+        who, guard = self._holder(path)
+        verb = "append" if self.often(0.75) else "overwrite"
+        call = Call(getattr(model, verb), path, {"data": data + between, "attrs": {}, "who": who})
+        if self.world.now_s - began_s > AGE_S_MAX / 2:
+            call = replace(call, may_also=frozenset({StagedExpiredError}))
+        return Op(call, lambda client: getattr(client.segments, verb)(path, [receipt, between], guard=guard))
+
+    def overwrite(self) -> Op:
+        path = self.path(lambda seg: True)
+        who, guard = self.who(path)
+        data, attrs = self.data(), self.attrs()
+        call = Call(model.overwrite, path, {"data": data, "attrs": attrs, "who": who})
+        return Op(call, lambda client: client.segments.overwrite(path, [data], attrs=attrs, guard=guard))
+
+    def seal(self) -> Op:
+        path = self.path(lambda seg: seg is not None and not seg.sealed)
+        who, guard = self.who(path, bound=True)
+        return Op(Call(model.seal, path, {"who": who}), lambda client: client.segments.seal(path, guard))
+
+    def truncate(self, verb: str = "truncate") -> Op:
+        path = self.path(lambda seg: seg is not None and len(seg.data) > TOKEN)
+        seg = self.state.get(path)
+        who, guard = self.who(path, bound=True)
+        least, most = (seg.start + 1, seg.length) if seg and seg.data else (-1, 9)
+        offset = self.chance.randint(least, most + (2 if self.often(0.05) else 0))
+        call = Call(model.truncate, path, {"offset": offset, "who": who})
+        if verb == "truncate":
+            return Op(call, lambda client: _no_value(client.segments.truncate(path, offset, guard)))
+        call = replace(call, may_also=frozenset({ConflictError, CorruptChunkError}))
+        return Op(call, lambda client: client.eraser.erase(path, offset, guard), self.world.erased)
+
+    def erase(self) -> Op:
+        return self.truncate("erase")
+
+    def delete(self) -> Op:
+        path = self.path(lambda seg: seg is not None)
+        who, guard = self.who(path)
+        # it may find and finish one that is under way
+        call = Call(model.delete, path, {"who": who}, frozenset({None}))  # type: ignore[arg-type]
+        return Op(call, lambda client: _no_value(client.segments.delete(path, guard)))
+
+    def acquire(self) -> Op:
+        lost = [path for path in self.world.paths if not self._may_write(path)]
+        path = self.chance.choice(lost) if lost else self.path(lambda seg: seg is not None)
+        owner = f"owner {self.world.new_number()}"
+
+        async def start(client: Client) -> int:
+            return (await client.segments.acquire(path, owner)).epoch
+
+        return Op(
+            Call(model.acquire, path, {"owner": owner}),
+            start,
+            lambda epoch, _: self.world.handles.append(Handle(path, owner, epoch)),
+        )
+
+    def release(self) -> Op | None:
+        owners = {seg.owner for seg in self.state.values()}
+        good = [handle for handle in self.world.handles if handle.owner in owners]
+        if not good and not (self.world.handles and self.often(0.1)):
+            return None
+        handle = self.chance.choice(good or self.world.handles)
+        call = Call(model.release, handle.path, {"who": Who(handle.owner)})
+        return Op(call, lambda client: client.segments.release(handle.path, Guard(epoch=handle.epoch)))
+
+    # -- two segments ------------------------------------------------------------------------------------------
+
+    def concat(self) -> Op:
+        path = self.path(self._takes_more)
+        sealed = [one for one, seg in self.state.items() if one != path and seg.sealed and not seg.owner]
+        if not sealed and self.often(0.9):
+            return self.seal()
+        if sealed and self.often(0.92):
+            sources = self.chance.sample(sorted(sealed), self.chance.randint(1, len(sealed)))
+        else:
+            sources = [self.chance.choice(self.world.paths) for _ in range(self.chance.randint(0, 2))]
+        who, guard = self.who(path)
+        attrs = self.attrs()
+        call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": who})
+        return Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, guard=guard))
+
+    def rename(self) -> Op:
+        path = self.path(lambda seg: seg is not None and seg.owner is None)
+        target = self.path(lambda seg: seg is None or seg.owner is None)
+        call = Call(model.rename, path, {"target": target})
+        if path == target:
+            call = replace(call, may_also=frozenset({None}))  # type: ignore[arg-type]
+        return Op(call, lambda client: _no_value(client.concats.rename(path, target)))
+
+    # -- what changes nothing ----------------------------------------------------------------------------------
+
+    def _upkeep(self, path: str, start: Callable[[Client], Coroutine[Any, Any, Any]], *errors: type[Exception]) -> Op:
+        may = frozenset({FileNotFoundError, ConflictError, CorruptChunkError, *errors})
+        return Op(Call(model.look, path, {}, may), start)
+
+    def collect(self) -> Op:
+        path = self.chance.choice(self.world.paths)
+        return self._upkeep(path, lambda client: client.collector.collect(path))
+
+    def _long(self) -> str:
+        return self.path(lambda seg: seg is not None and len(seg.data) > 9)
+
+    def consolidate(self) -> Op:
+        path, grace_s = self._long(), self.chance.choice((0.0, 600.0))
+        return self._upkeep(
+            path, lambda client: Consolidator(client.commits, client.fetcher).consolidate(path, grace_s=grace_s)
+        )
+
+    def roll(self) -> Op:
+        path = self._long()
+        return self._upkeep(path, lambda client: Roller(client.commits).roll(path))
+
+    def offload(self) -> Op:
+        path, tier, lag_s = self._long(), self.chance.choice(("cold", "warm")), self._lag_s()
+        chosen = Chosen(self._upto(path))
+        return self._upkeep(
+            path, lambda client: Offloader(client.commits).offload(path, tier, chosen, lag_s=lag_s), BadOffsetError
+        )
+
+    def onload(self) -> Op:
+        path, lag_s = self._long(), self._lag_s()
+        chosen = Chosen(self._upto(path))
+        return self._upkeep(
+            path, lambda client: Offloader(client.commits).onload(path, None, chosen, lag_s=lag_s), BadOffsetError
+        )
+
+    def _lag_s(self) -> float:
+        return self.chance.choice((0.0, 5.0, AGE_S_MAX))
+
+    def _upto(self, path: str) -> int | None:
+        seg = self.state.get(path)
+        return self.chance.randint(seg.start, seg.length) if seg is not None and self.often(0.3) else None
+
+    def read(self) -> Op | None:
+        path = self.path(lambda seg: seg is not None and len(seg.data) > 0)
+        seg = self.state.get(path)
+        least, most = (seg.start, seg.length) if seg else (0, 9)
+        begin = self.chance.randint(least, most)
+        end = self.chance.randint(begin, most)
+        if self.often(0.05):
+            begin = max(begin - 3, 0)
+
+        async def start(client: Client) -> bytes:
+            view = await client.lookup.view(path, fresh=True)
+            return bytes(await client.fetcher.read(view, begin, end))
+
+        return Op(Call(model.read, path, {"begin": begin, "end": end}), start)
+
+    def listing(self) -> Op:
+        folder = self.chance.choice(self.world.folders)
+        return Op(
+            Call(model.look, folder, {}, frozenset({FileNotFoundError})),
+            lambda client: Listings(client).ls(folder),
+            self.world.listed,
+        )
+
+    def open(self) -> None:
+        """Bind a handle to an incarnation; that is no operation."""
+        path = self.path(lambda seg: seg is not None and seg.segment is not None)
+        seg = self.state.get(path)
+        if seg is not None and seg.segment is not None:
+            self.world.opened.append((path, seg.segment))
+            del self.world.opened[:-9]
+
+    # -- what is no operation of rollingfs -----------------------------------------------------------------------
+
+    def drop_in(self) -> Op | None:
+        """Another program writes a plain file where no segment is."""
+        path = self.path(lambda seg: seg is None)
+        header = self.world.witness.headers.get(path)
+        if path in self.state or (header is not None and not header.deleted) or self.world.is_busy(path):
+            return None
+        data = self.data()
+
+        async def start(client: Client) -> None:
+            self.world.store.put_whole(path, data, Over.ANYTHING)
+
+        return Op(Call(model.drop_in, path, {"data": data}), start)
+
+    def crash(self) -> None:
+        self.world.crash(self.chance)
+
+    def cancel(self) -> None:
+        self.world.cancel(self.chance)
+
+    def set_clock(self) -> None:
+        self.chance.choice(self.world.walls).step(self.chance)
+
+
+async def _no_value(call: Coroutine[Any, Any, Any]) -> None:
+    await call
+
+
+WEIGHTS: Mapping[str, int] = {
+    "append": 46,
+    "append_large": 6,
+    "stage": 3,
+    "append_staged": 4,
+    "create": 8,
+    "overwrite": 4,
+    "truncate": 8,
+    "erase": 4,
+    "seal": 6,
+    "concat": 7,
+    "rename": 6,
+    "delete": 4,
+    "acquire": 2,
+    "release": 3,
+    "drop_in": 2,
+    "collect": 3,
+    "consolidate": 3,
+    "roll": 2,
+    "offload": 4,
+    "onload": 2,
+    "read": 8,
+    "listing": 3,
+    "open": 2,
+    "crash": 1,
+    "cancel": 1,
+    "set_clock": 1,
+}
+NAMES: Sequence[str] = tuple(name for name, weight in WEIGHTS.items() for _ in range(weight))
+assert asyncio

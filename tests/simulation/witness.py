@@ -1,0 +1,216 @@
+"""The witness: it sees every change of the store, reads each new header to the last byte, and checks all files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rollingfs.client import Client
+from rollingfs.commit.shadowing import is_shadowed
+from rollingfs.format import codec, merging, names
+from rollingfs.format.crc import crc32c
+from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.runtime.concurrency import drive
+from tests.simulation.history import History, Violation, running
+from tests.simulation.model import Seg
+from tests.simulation.store import Store
+
+PASSING = (names.PROBE_PREFIX, names.TEMPORARY_PREFIX, names.LOCK_NAME, names.PIN_PREFIX)
+"""Names in chunk folders under which other bytes may come: of probes, asks, leftovers, and pins that come back."""
+
+
+class Witness:
+    """Knows what is visible, by the files alone.
+
+    Parameters
+    ----------
+    paths
+        All segments.
+    fail
+        Is told of the first broken rule.
+    """
+
+    def __init__(self, history: History, paths: Iterable[str], fail: Callable[[Violation], None]) -> None:
+        self.history, self.paths, self._fail = history, tuple(paths), fail
+        self.headers: dict[str, Header] = {}
+        self.files_of: dict[str, frozenset[str]] = {}
+        """The files that each visible segment needs."""
+        self._needed: Counter[str] = Counter()
+        self.ever_needed: set[str] = set()
+        self._verified: dict[str, bytes] = {}
+        self._names: dict[str, int] = {}
+        """The checksum of each file that was ever written in a chunk folder."""
+        self._before: dict[str, tuple[Any, bytes]] = {}
+        self.outside: set[str] = set()
+        """Files that no operation touches."""
+
+    def watch(self, store: Store) -> None:
+        self.store = store
+        self.reader = Client(store, header_cache_s=0.0, clock=store.clock)
+
+    # -- what the store says -----------------------------------------------------------------------------------
+
+    def written(self, path: str, data: bytes) -> None:
+        try:
+            self._written(path, data)
+        except Violation as violation:
+            self._fail(violation)
+
+    def deleted(self, path: str) -> None:
+        try:
+            self._deleted(path)
+        except Violation as violation:
+            self._fail(violation)
+
+    def _written(self, path: str, data: bytes) -> None:
+        if f"/{names.PROBE_PREFIX}" in path:
+            return
+        if path in self.paths:
+            self._look([path])
+        elif path.endswith(names.HEADER_SUFFIX):
+            self._committed(names.segment_of_header(path), codec.parse_file(data, path)[0])
+        elif f"{names.CHUNKS_SUFFIX}/" in path:
+            self._check_name(path, data)
+        elif not path.endswith(f"/{names.TIER_MARK}"):
+            raise Violation(f"a file outside was written: {path}, by {running.get()}")
+
+    def _check_name(self, path: str, data: bytes) -> None:
+        """A file in a chunk folder is written once."""
+        self._verified.pop(path, None)
+        if path.rpartition("/")[2].startswith(PASSING):
+            return
+        crc = crc32c(data)
+        if self._names.setdefault(path, crc) != crc:
+            raise Violation(f"other bytes came under the name {path}, by {running.get()}")
+
+    def _deleted(self, path: str) -> None:
+        self._verified.pop(path, None)
+        if self._needed[path] > 0:
+            holders = [one for one, files in self.files_of.items() if path in files]
+            raise Violation(f"{path} was deleted, and {holders} need it, by {running.get()}")
+        if path in self.paths:
+            self._look([path])
+        elif path.endswith(names.HEADER_SUFFIX) and f"/{names.PROBE_PREFIX}" not in path:
+            segment = names.segment_of_header(path)
+            self.headers.pop(segment, None)
+            self._look([segment])
+        elif path in self.outside:
+            raise Violation(f"a file outside was deleted: {path}, by {running.get()}")
+
+    # -- headers -----------------------------------------------------------------------------------------------
+
+    def _committed(self, path: str, header: Header | None) -> None:
+        old = self.headers.get(path)
+        if header is None or header == old:
+            return  # nothing, or the rest of a torn record
+        self._check_follows(path, old, header)
+        self.headers[path] = header
+        # sources go with the commit of their target
+        sources = [
+            one
+            for one, other in self.headers.items()
+            if other.merge is not None and names.find(names.parent(one), other.merge.target) == path
+        ]
+        self._look([path, *(one for one in sources if one != path)])
+
+    @staticmethod
+    def _check_follows(path: str, old: Header | None, new: Header) -> None:
+        if old is None:
+            return
+        if new.version != old.version + 1:
+            raise Violation(f"{path}: version {new.version} follows {old.version}, by {running.get()}")
+        if new.segment != old.segment or new.deleted or old.deleted:
+            return
+        if new.modified_ms < old.modified_ms:
+            raise Violation(f"{path}: time went back from {old.modified_ms} to {new.modified_ms}, by {running.get()}")
+        if new.start < old.start or new.epoch < old.epoch:
+            raise Violation(f"{path}: start or epoch went back, by {running.get()}")
+
+    def _look(self, paths: list[str]) -> None:
+        changes = {path: self._visible(path) for path in paths if path in self.paths}
+        for path in paths:
+            self._need(path, self._files(path))
+        before = self.history.state
+        if changes:
+            self.history.changed(changes)
+        for path in changes:
+            is_taken = path in self.headers and self.is_taken(path)
+            if is_taken and path in before:
+                self.history.taken(path, before[path])
+            elif not is_taken:
+                self.history.taken(path, None)
+
+    def is_taken(self, path: str) -> bool:
+        """Whether the segment is a source whose content its target has."""
+        merge = self.headers[path].merge
+        target = None if merge is None else names.find(names.parent(path), merge.target)
+        header = self.headers.get(target) if target is not None else None
+        return merge is not None and header is not None and merging.has_merged(header, merge)
+
+    def _is_live(self, path: str) -> bool:
+        header = self.headers.get(path)
+        return header is not None and not header.deleted and not self.is_taken(path)
+
+    def _visible(self, path: str) -> Seg | None:
+        header = self.headers.get(path)
+        if header is None or header.deleted:
+            content = self.store.content(path)
+            if content is None or is_shadowed(header, drive(self.store.stat(path))):
+                return None
+            return Seg(content)
+        if self.is_taken(path):
+            return None
+        data = self._content(path, header)
+        return Seg(
+            data,
+            header.start,
+            header.sealed,
+            dict(header.attrs),
+            header.owner,
+            header.segment,
+            header.root,
+            header.epoch,
+        )
+
+    def _content(self, path: str, header: Header) -> bytes:
+        key = (header.entries, header.start)
+        before = self._before.get(path)
+        if before is None or before[0] != key:
+            before = self._before[path] = (key, b"".join(self._pieces(path, header)))
+        return before[1] + header.tail
+
+    def _pieces(self, path: str, header: Header) -> Iterable[bytes]:
+        for chunk in self.chunks(path, header):
+            file = names.locate(path, chunk.file, chunk.tier)
+            whole = self._verified.get(file)
+            if whole is None:
+                found = self.store.content(file)
+                if found is None or len(found) != chunk.size or chunk.crc32c not in (None, crc32c(found)):
+                    held = "is missing" if found is None else f"has other bytes than {chunk}"
+                    raise Violation(f"{path}: {file} {held}, by {running.get()}")
+                whole = self._verified[file] = found
+            yield whole[chunk.offset + max(header.start - chunk.start, 0) : chunk.offset + chunk.length]
+
+    def chunks(self, path: str, header: Header) -> list[Chunk]:
+        """The chunks with retained bytes."""
+        entries = header.entries
+        if any(type(entry) is Page for entry in entries):
+            entries = tuple(drive(self.reader.pages.unfold(path, entries)))
+        return [chunk for chunk in entries if chunk.end > header.start]  # type: ignore[misc]
+
+    def _files(self, path: str) -> frozenset[str]:
+        if not self._is_live(path):
+            return frozenset()
+        header = self.headers[path]
+        files = {names.locate(path, chunk.file, chunk.tier) for chunk in self.chunks(path, header)}
+        pages = {names.resolve(path, entry.file) for entry in header.entries if isinstance(entry, Page)}
+        return frozenset(files | pages)
+
+    def _need(self, path: str, files: frozenset[str]) -> None:
+        before = self.files_of.get(path, frozenset())
+        if before is not files:
+            self._needed.subtract(before - files)
+            self._needed.update(files - before)
+            self.ever_needed |= files
+            self.files_of[path] = files

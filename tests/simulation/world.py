@@ -1,0 +1,331 @@
+"""One world: clients with clocks of their own on one store, and a list of drawn operations that they run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import hashlib
+import itertools
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import rollingfs.client
+from rollingfs.backend import memory
+from rollingfs.client import Client
+from rollingfs.commit.chunk_files import Staged
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
+from rollingfs.format import placement
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.maintenance.erased import Erased
+from rollingfs.policy import RollingPolicy
+from rollingfs.write import ingest
+from tests.simulation import checks, model
+from tests.simulation.clock import Wall, simulated_time
+from tests.simulation.faults import Crashed, Fault, Way
+from tests.simulation.history import Doing, History, Violation, running
+from tests.simulation.store import KINDS, Store
+from tests.simulation.threads import SimulatedThreads
+from tests.simulation.verbs import NAMES, Handle, Op, Verbs
+from tests.simulation.witness import Witness
+from tests.support.sharing import share_at_random
+
+PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
+OUTSIDE = {"/top/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
+COMMIT_TIMEOUT_S = 6.0
+STEPS = 150
+SMALL_BYTES_MAX = 16
+"""More than a few bytes count as large: then chunks are uploaded piece by piece."""
+COMMIT_IS_LAST = {
+    model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
+}  # fmt: skip
+"""Verbs that do nothing after their commit: after an error of the store they did not take effect."""
+CROWD_SHARE = 0.3
+SMALL_PAGES_SHARE = 0.3
+SHARING_AT_RANDOM_SHARE = 0.8
+"""Of the worlds: in the others, writers ask as they do in earnest."""
+QUIET_S = 30.0
+"""A pause before and after an erase: all bytes are looked at if nothing else went on."""
+FAULTY_SHARES = (*[0.0] * 30, *[0.04] * 6, *[0.15] * 6, *[0.4] * 2, 1.0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A drawn operation: when it begins after the one before, on which client, and the seed of its arguments."""
+
+    pause_s: float
+    client: int
+    verb: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A world as it is drawn. A shorter list of steps is a world, too."""
+
+    seed: int
+    clients: int
+    paths: int
+    """The number of segments: few, and many appends, so that writers share commits."""
+    steps: Sequence[Step]
+
+
+def plan_of(seed: int, count: int = STEPS) -> Plan:
+    chance = random.Random(seed)
+    clients, is_crowd = chance.randint(1, 8), chance.random() < CROWD_SHARE
+    haste_s = chance.choice((0.002, 0.01, 0.05))
+    steps: list[Step] = []
+    for _ in range(count):
+        verb, pause_s = chance.choice(NAMES), _pause_s(chance, haste_s)
+        if is_crowd and chance.random() < 0.6:
+            verb, pause_s = "append", chance.random() * haste_s
+        if "erase" in (verb, steps[-1].verb if steps else None) and chance.random() < 0.8:
+            pause_s += QUIET_S
+        steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
+    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else len(PATHS), steps)
+
+
+def _pause_s(chance: random.Random, haste_s: float) -> float:
+    kind = chance.random()
+    if kind < 0.8:
+        return chance.expovariate(1) * haste_s
+    if kind < 0.93:
+        return chance.random() * 2
+    if kind < 0.98:
+        return chance.random() * 600
+    return (AGE_S_MAX if kind < 0.992 else GRACE_S) * (1 + chance.random())
+
+
+class World:
+    """Runs a plan, and checks it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.chance = random.Random(plan.seed ^ 0x5EED)
+        self.paths, self.folders = PATHS[: plan.paths], ("/top", "/top/sub", "/other")
+        self.failure: Violation | None = None
+        self.counts: Counter[str] = Counter()
+        self.faults: Counter[Fault] = Counter()
+        self.tokens = 1
+        self.handles: list[Handle] = []
+        self.opened: list[tuple[str, str]] = []
+        self.receipts: list[tuple[Staged, bytes, float]] = []
+        self.doings: dict[asyncio.Task[None], Doing] = {}
+        self._numbers = itertools.count(1)
+        self.history = History()
+        self.witness = Witness(self.history, PATHS, self.fail)
+        self.policy = self.another_policy(self.chance)
+
+    def another_policy(self, chance: random.Random) -> RollingPolicy:
+        return RollingPolicy(
+            max_bytes=chance.choice((8, 20, 64, 64, 200)), inline_bytes=chance.choice((0, 16, 64, 200))
+        )
+
+    def new_number(self) -> int:
+        return next(self._numbers)
+
+    @property
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def fail(self, violation: Violation) -> None:
+        """Keep the first broken rule: what comes after it may follow from it."""
+        self.failure = self.failure or violation
+
+    def digest(self) -> str:
+        """A checksum of all that has happened, and of all files."""
+        return hashlib.sha256(repr((self.history.trace(), self.store.snapshot())).encode()).hexdigest()
+
+    # -- clients -----------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        self.store: Store = self.chance.choice(KINDS)(Wall(self.chance), self.witness)
+        self.witness.watch(self.store)
+        for path, data in OUTSIDE.items():
+            self.store.put_silently(path, data)
+        self.outside, self.witness.outside = OUTSIDE, set(OUTSIDE)
+        count = self.plan.clients
+        self.walls = [Wall(self.chance) for _ in range(count)]
+        self.kinds = [self.chance.random() < 0.6 for _ in range(count)]
+        self.shares = self.chance.random() < 0.6
+        self.ways: list[Way] = []
+        self.past: list[tuple[Way, Client]] = []
+        self.clients = [self._client(index) for index in range(count)]
+
+    def _client(self, index: int) -> Client:
+        way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
+        self.ways[index:] = [way, *self.ways[index + 1 :]]
+        threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
+        with mock.patch.object(rollingfs.client, "SyncRuntime", threads):
+            client = Client(
+                way,
+                self.policy,
+                commit_timeout_s=COMMIT_TIMEOUT_S,
+                share_commits=self.shares and index % 3 < 2,
+                clock=self.walls[index],
+            )
+        self.past.append((way, client))
+        return client
+
+    def crash(self, chance: random.Random) -> None:
+        """Kill a process; another takes its place."""
+        index = chance.randrange(len(self.clients))
+        self.ways[index].is_dead = True
+        self.clients[index] = self._client(index)
+
+    def is_busy(self, path: str) -> bool:
+        """Whether an operation works there, or a request may still land anywhere."""
+        return self.is_waiting or any(path in doing.call.paths for doing in self.doings.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is on its way for which nobody waits."""
+        return any(way.late or (way.is_dead and way.pending) for way, _ in self.past)
+
+    def cancel(self, chance: random.Random) -> None:
+        """Cancel a call of an async client."""
+        tasks = [task for task, doing in self.doings.items() if self.kinds[doing.client]]
+        if tasks:
+            chance.choice(tasks).cancel()
+
+    # -- operations --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        await self.begin()
+        for number, step in enumerate(self.plan.steps):
+            await asyncio.sleep(step.pause_s)
+            if self.failure is not None:
+                raise self.failure
+            self._start(number, step)
+        while self.doings:
+            await asyncio.wait(list(self.doings))
+        await self.end()
+
+    def _start(self, number: int, step: Step) -> None:
+        index = step.client
+        if self.ways[index].is_dead:
+            self.clients[index] = self._client(index)
+        chance = random.Random(step.seed)
+        verbs = Verbs(self, chance)
+        verb = "create" if len(self.history.state) < min(2, self.plan.paths) and chance.random() < 0.6 else step.verb
+        op: Op | None = getattr(verbs, verb)()
+        if op is None:
+            return
+        self.counts["operations"] += 1
+        doing = self.history.begin(number, op.call, index)
+        for other in self.doings.values():
+            other.is_alone = doing.is_alone = False
+        task = asyncio.ensure_future(self._do(op, doing, self.clients[index], chance))
+        self.doings[task] = doing
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        doing = self.doings.pop(task)
+        if task.cancelled():
+            self._end(doing, "unknown")
+        elif (error := task.exception()) is not None:
+            self.fail(error if isinstance(error, Violation) else _unexpected(doing, error))
+
+    async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
+        running.set(doing)
+        Way.chances.set((chance, chance.choice(FAULTY_SHARES) if op.call.verb is not model.drop_in else 0.0))
+        try:
+            value = await op.start(client)
+        except (Crashed, AppendOutcomeUnknown, asyncio.CancelledError):
+            self._end(doing, "unknown")
+        except CommitTimeoutError as error:
+            self._end(doing, "not done", error)
+        except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
+            if isinstance(error, TierFailedError) and "injected" in str(error):
+                self._end(doing, "unknown")  # it only says whose error it was
+            else:
+                self._end(doing, "error", type(error))
+        except (OSError, TimeoutError) as error:
+            is_expected = "injected" in str(error) or isinstance(error, TimeoutError)
+            if op.call.verb in COMMIT_IS_LAST and not is_expected:
+                raise
+            self._end(doing, "not done" if op.call.verb in COMMIT_IS_LAST else "unknown", error)
+        else:
+            self._end(doing, "ok", value)
+            if op.done is not None:
+                op.done(value, doing)
+
+    def _end(self, doing: Doing, told: str, value: Any = None) -> None:
+        self.counts[told] += 1
+        try:
+            self.history.ended(doing, told, value)
+        except Violation as violation:
+            self.fail(violation)
+
+    def erased(self, did: Erased, doing: Doing) -> None:
+        """An erase has ended: look at all bytes, if nothing else went on."""
+        if doing.is_alone and not self.is_waiting:
+            self.counts["erases seen"] += 1
+            checks.check_erased(self, did, doing)
+
+    def listed(self, found: Any, doing: Doing) -> None:
+        """A listing has ended: compare it with the headers."""
+        checks.check_listed(self, found, doing)
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    async def end(self) -> None:
+        await asyncio.sleep(2 * GRACE_S)  # all late requests have landed
+        if self.failure is None:
+            await checks.check_end(self)
+        if self.failure is not None:
+            raise self.failure
+
+
+def _unexpected(doing: Doing, error: BaseException) -> Violation:
+    violation = Violation(f"an error that users do not expect: {error!r}, of {doing}")
+    violation.__cause__ = error
+    return violation
+
+
+def run_world(plan: Plan) -> World:
+    """Run one world; a broken rule is raised."""
+    logging.getLogger("rollingfs").setLevel(logging.CRITICAL)
+    with (
+        simulated_time(plan.seed) as loop,
+        mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
+        mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        kind = random.Random(plan.seed + 1)
+        if kind.random() < SMALL_PAGES_SHARE:
+            _shrink_pages(patch)
+        if kind.random() < SHARING_AT_RANDOM_SHARE:
+            share_at_random(patch)
+        loop.set_exception_handler(lambda *_: None)  # tasks of the dead
+        world = World(plan)
+        gc.disable()
+        try:
+            loop.run_until_complete(world.run())
+        finally:
+            _drain(loop)
+            gc.enable()
+        return world
+
+
+def _shrink_pages(patch: pytest.MonkeyPatch) -> None:
+    """Fold sooner than the format demands, so that there are many index pages."""
+    patch.setattr(placement, "PAGE_CHUNKS", 3)
+    patch.setattr(placement, "PAGES_JOINED", 3)
+    patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
+    patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=4))
+
+
+def _drain(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with contextlib.suppress(BaseException):
+            loop.run_until_complete(task)
