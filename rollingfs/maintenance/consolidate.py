@@ -126,9 +126,8 @@ class Consolidator:
                 head = runs[0][0]
                 runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
                 for swap in await rewriter.rewrite(header, [(run, _store(run)) for run in runs], steps):
-                    size, is_joined = swap.stored.size, rewriter.is_by_server(swap.run, swap.stored.file)
-                    did = Consolidated(len(swap.run), 1, size * is_joined, size * (not is_joined))
-                    result = result.plus(did)
+                    joined = rewriter.server_bytes(swap.run, swap.stored.file)
+                    result = result.plus(Consolidated(len(swap.run), 1, joined, swap.stored.size - joined))
                 known = None
             steps.reach(position - start)
         steps.reach(steps.total)

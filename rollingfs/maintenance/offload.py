@@ -222,7 +222,7 @@ class Offloader:
             while batch := [(run, tier) for run in islice(waiting, FILES_MAX)]:
                 for swap in await rewriter.rewrite(header, batch, steps):
                     size = swap.stored.size
-                    by_server = size * rewriter.is_by_server(swap.run, swap.stored.file)
+                    by_server = rewriter.server_bytes(swap.run, swap.stored.file)
                     result = result.plus(Offloaded(len(swap.run), 1, size, by_server))
             known = None if runs else header
             steps.reach(position - start)

@@ -123,9 +123,9 @@ class Rewriter:
             return []
         return await uploads.settle(self._swapper(tiers=tuple(lines.values())).commit(swaps, uploads))
 
-    def is_by_server(self, run: Sequence[Chunk], target: str) -> bool:
-        """Whether all stores concerned are one, which copies and joins all bytes of a run itself."""
-        return all(piece.chunk is not None for piece in self._plan(run, target))
+    def server_bytes(self, run: Sequence[Chunk], target: str) -> int:
+        """The bytes of a run that the store copies or joins itself; the others pass through this client."""
+        return sum(piece.size for piece in self._plan(run, target) if piece.chunk is not None)
 
     # -- one run -------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Rewriter:
         crc = _whole(pieces)
         label = Label(header.segment, run[0].start, crc, end=run[-1].end, name=self.path)
         try:
-            if len(run) == 1 and run[0].length == run[0].size and self.is_by_server(run, stored.file):
+            if len(run) == 1 and run[0].length == run[0].size and self.server_bytes(run, stored.file):
                 await self.backend.copy(self._file(run[0]), stored.file, None, label.metadata())
                 steps.add(stored.size)
             else:

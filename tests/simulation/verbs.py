@@ -270,14 +270,18 @@ class Verbs:
         path, tier, lag_s = self._long(), self.chance.choice(("cold", "warm")), self._lag_s()
         chosen = Chosen(self._upto(path))
         return self._upkeep(
-            path, lambda client: Offloader(client.commits).offload(path, tier, chosen, lag_s=lag_s), BadOffsetError
+            path,
+            lambda client: Offloader(client.commits, client.fetcher).offload(path, tier, chosen, lag_s=lag_s),
+            BadOffsetError,
         )
 
     def onload(self) -> Op:
         path, lag_s = self._long(), self._lag_s()
         chosen = Chosen(self._upto(path))
         return self._upkeep(
-            path, lambda client: Offloader(client.commits).onload(path, None, chosen, lag_s=lag_s), BadOffsetError
+            path,
+            lambda client: Offloader(client.commits, client.fetcher).onload(path, None, chosen, lag_s=lag_s),
+            BadOffsetError,
         )
 
     def _lag_s(self) -> float:

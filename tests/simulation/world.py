@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -291,10 +291,22 @@ def _unexpected(doing: Doing, error: BaseException) -> Violation:
     return violation
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the log of the library quiet: faults are the point here."""
+    logger = logging.getLogger("rollingfs")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def run_world(plan: Plan) -> World:
     """Run one world; a broken rule is raised."""
-    logging.getLogger("rollingfs").setLevel(logging.CRITICAL)
     with (
+        _silence(),
         simulated_time(plan.seed) as loop,
         mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
         mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written

@@ -45,8 +45,8 @@ def test_chunks_large_enough_are_joined_by_the_store_and_read_back_once(fs, buck
     segment.seal()
     fs._backend.clear()
     done = segment.consolidate(grace=0)
-    assert (done.joined_bytes, done.copied_bytes) == (0, 5 * MIB + 4000)
-    assert fs._backend.moved.total() == 3 * done.copied_bytes  # read, written, read back
+    assert (done.joined_bytes, done.copied_bytes) == (5 * MIB, 4000)
+    assert fs._backend.moved.total() == 3 * 4000 + 5 * MIB  # read, written, and all of it read back
     assert len(segment.chunks) == 2
     assert all(row.ok and row.crc32c is not None for row in segment.verify())
     assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
