@@ -174,11 +174,11 @@ class Commits:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
-                if self.store.backend.has_turns:
-                    self.store.backend.end_turn(names.header_path(change.path))
+                self._end_turn(change.path)
                 if attempt.files.own is not None:
                     await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
+            self._end_turn(change.path)  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt
         except OSError as error:
             if attempt.count or isinstance(error, TELLING):
@@ -186,6 +186,11 @@ class Commits:
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await after_error(attempt, error)
+
+    def _end_turn(self, path: str) -> None:
+        """Let others change a header, if this commit's turn still keeps them out."""
+        if self.store.backend.has_turns:
+            self.store.backend.end_turn(names.header_path(path))
 
     async def _for_good(self, attempt: Attempt, call: Awaitable[Committed]) -> Committed:
         """The result of the loop, once nobody can carry the bytes of the append any more."""
@@ -309,7 +314,7 @@ class Commits:
         if attempt.has_turns:
             base = await self._ahead(base, attempt)
         while turns.is_claimed(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
-            self.store.backend.end_turn(names.header_path(attempt.path))
+            self._end_turn(attempt.path)
             await sleep(turns.claimed_pause_s)
             base, attempt.fresh = await attempt.load(), True
             if attempt.has_turns:

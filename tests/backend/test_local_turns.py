@@ -232,6 +232,39 @@ def test_a_step_that_breaks_off_gives_the_turn_up(
     assert fs.cat_file(log) == b"first second"
 
 
+@pytest.mark.parametrize("verb", ["end_turn", "release", "_close"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(
+    log: str, racing: None, monkeypatch: pytest.MonkeyPatch, verb: str, moment: str
+) -> None:
+    fs, owner = new_fs(), LocalBackend if verb == "end_turn" else record_lock.record_lock
+    fs.append(log, b"first")
+    ends = getattr(owner, verb)
+
+    def interrupted(*args: Any) -> None:
+        monkeypatch.setattr(owner, verb, ends)
+        if moment == "after":
+            ends(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, verb, interrupted)
+    with pytest.raises(AppendInterrupted) as caught:
+        fs.append(log, b"")
+    assert caught.value.outcome == "not committed"
+    assert is_free(log)
+    assert not locked(header_path(log))
+
+
+def test_a_turn_that_was_released_and_not_forgotten_is_none(log: str) -> None:
+    lock = record_lock.record_lock(lock_path(header_path(log)))
+    lock.acquire()
+    lock.is_turn = True
+    lock._close()
+    assert record_lock.turn_of_thread(lock.path) is None
+    record_lock.end_turn_of_thread(lock.path)
+    assert not locked(header_path(log))
+
+
 def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
     log: str, racing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

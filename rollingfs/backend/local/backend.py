@@ -18,6 +18,7 @@ from rollingfs.backend.local.record_lock import (
     HAS_RECORD_LOCKS,
     HAS_TURNS,
     Close,
+    end_turn_of_thread,
     gives_locks_back,
     record_lock,
     turn_of_thread,
@@ -162,8 +163,7 @@ class LocalBackend(Backend):
             lock.is_turn = os.path.lexists(path)
 
     def end_turn(self, path: str) -> None:
-        if (lock := turn_of_thread(names.lock_path(path))) is not None:
-            lock.release()
+        end_turn_of_thread(names.lock_path(path))
 
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str) -> str | None:

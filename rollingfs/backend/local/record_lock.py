@@ -94,11 +94,21 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 def turn_of_thread(path: str) -> record_lock | None:
     """The lock at `path` that this thread keeps as a turn; from now on it is the caller's. None if it keeps none."""
-    for lock in _locks_of_thread():
-        if lock.is_turn and lock.path == path:
+    for lock in _turns_of_thread(path):
+        if lock.is_held:  # Ctrl-C may have come before a released turn was forgotten
             lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
             return lock
     return None
+
+
+def end_turn_of_thread(path: str) -> None:
+    """Release the lock at `path` that this thread keeps as a turn; after Ctrl-C within, another call goes on."""
+    for lock in _turns_of_thread(path):
+        lock.release()  # it stays a turn until it is released: the other call must find it
+
+
+def _turns_of_thread(path: str) -> list[record_lock]:
+    return [lock for lock in _locks_of_thread() if lock.is_turn and lock.path == path]
 
 
 class _Wait:
@@ -183,6 +193,10 @@ class record_lock:  # noqa: N801 - used as a function
         self._descriptor: int | None = None
         self._mutex: threading.Lock | None = None
         self._locks = _locks_of_thread()
+
+    @property
+    def is_held(self) -> bool:
+        return self._descriptor is not None
 
     def __enter__(self) -> None:
         self.acquire()
