@@ -35,6 +35,7 @@ from rollingfs.errors import (
     CommitTimeoutError,
     CorruptHeaderError,
     RollingError,
+    UnflushedError,
     if_interrupted,
     not_committed,
 )
@@ -180,6 +181,8 @@ class Commits:
         except KeyboardInterrupt as interrupt:
             self._end_turn(change.path)  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt
+        except UnflushedError as error:  # of what a look has shown: that of an own record is judged
+            raise not_committed(error, change.path) from error
         except OSError as error:
             if attempt.count or isinstance(error, TELLING):
                 raise

@@ -321,7 +321,6 @@ class _Group:
         self._attempt: Attempt | None = None
         self._offsets: dict[Append, int] = {}
         self._refused: dict[Append, Exception] = {}
-        self._refused_behind: set[Append] = set()
 
     def add(self, append: Append) -> None:
         """Take an append in, which still is in the queue."""
@@ -377,10 +376,9 @@ class _Group:
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that did not take place or whose outcome is unknown.
 
-        A refusal because of others in the group does not count: it rests on what was not committed.
+        No refusal counts: it rests on what was not committed, or on a header that was not made durable since.
         """
-        refused = {append: why for append, why in self._refused.items() if append not in self._refused_behind}
-        waiting = set(self._refused_behind)
+        waiting = set(self._refused) if self._offsets else set()  # they are judged again, without the others
         if isinstance(error, CommitTimeoutError):
             # nothing was written, and those that came later have time left
             now_s = time.monotonic()
@@ -393,16 +391,16 @@ class _Group:
             return self._written(self._attempt.sent.wanted)
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
-                return refused
+                return {}
             error = _unknown(self.path, error)
-        return {append: error for append in self.members if append not in waiting} | refused
+        return {append: error for append in self.members if append not in waiting}
 
     async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
         """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
         self._attempt = attempt
-        self._offsets, self._refused, self._refused_behind = {}, {}, set()
+        self._offsets, self._refused = {}, {}
         offset = header.length if header else 0
         for append in self.members:
             try:
@@ -417,8 +415,6 @@ class _Group:
                 if not attempt.fresh:
                     raise
                 self._refused[append] = error
-                if self._offsets:
-                    self._refused_behind.add(append)
                 continue
             header = admitted
             self._offsets[append] = offset

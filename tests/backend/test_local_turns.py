@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -21,7 +22,14 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.errors import AppendInterrupted, CommitTimeoutError, LockedError, SegmentSealedError
+from rollingfs.errors import (
+    AppendInterrupted,
+    BadOffsetError,
+    CommitTimeoutError,
+    LockedError,
+    RollingError,
+    SegmentSealedError,
+)
 from rollingfs.format.header import Header
 from rollingfs.format.names import header_path, lock_path
 from rollingfs.runtime.concurrency import SyncRuntime, drive
@@ -307,6 +315,28 @@ def test_a_failing_flush_within_a_turn_puts_a_new_file_in_place(
     assert os.stat(header_path(log)).st_ino != inode
     assert is_free(log)
     assert new_fs().cat_file(log) == b"first second"
+
+
+@pytest.mark.parametrize("options", [{"data": b""}, {"data": b"again", "expected_offset": 0}])
+def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
+    log: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """A wrong offset tells a caller who repeats an append that it is there: a loss of power must not undo that."""
+    new_fs().append(log, b"first")
+    fs = new_fs()
+
+    def broken(descriptor: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(disk, "flush", broken)
+    with pytest.raises(OSError, match="nothing was committed") as caught:
+        fs.append(log, **options)
+    assert not isinstance(caught.value, RollingError)
+    monkeypatch.undo()
+    if options["data"]:
+        with pytest.raises(BadOffsetError):
+            fs.append(log, **options)
+    assert fs.cat_file(log) == b"first"
 
 
 def test_the_flush_is_outside_the_lock(log: str, racing: None, monkeypatch: pytest.MonkeyPatch) -> None:
