@@ -282,6 +282,7 @@ class Follower:
                 await self._bridge.arun(one.glance())
             return min(one.poll_s_max, left_s)
         self._retry_s.pop(one.path, None)
+        listed = self._following.listed(one.path)
         async with looks:
             now: Wait | Move = await self._bridge.arun(one.look())
             if one.is_missing and await self._bridge.arun(self._following.is_folder(one.path)):
@@ -290,13 +291,13 @@ class Follower:
         if isinstance(now, Move):
             now = await self._moved(one, now, moves)
         self._tell(one)
-        return self._pause_s(one, now)
+        return self._pause_s(one, now, listed)
 
-    def _pause_s(self, one: Followed, now: Wait) -> float:
+    def _pause_s(self, one: Followed, now: Wait, listed: str | None) -> float:
         is_named = self._following.is_named(one.path)
         has_no_policy = one.tier is None and one.status.last_error is None
         if now.is_over or (not is_named and (one.is_missing or has_no_policy)):
-            self._following.end(one)
+            self._following.end(one, listed)
             return math.inf
         self._poll_s = min(self._poll_s, one.poll_s_max)
         if one.status.last_error is not None and not one.is_moving:

@@ -117,6 +117,7 @@ class Followed:
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
+            self._is_missing = isinstance(error, FileNotFoundError)
             return self._failed(error)
         assert self._hot is not None
         if self._asked is None:
@@ -146,7 +147,7 @@ class Followed:
         self._block = (self._hot.length if block.upto is None else block.upto), self._store.now_ms() / 1000
         try:
             count = (await self._move(block)).chunks
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - as above; the next look shows whether the segment is missing
             return self._failed(error)
         finally:
             self._moving_s = None
@@ -198,8 +199,8 @@ class Followed:
     async def _found(self, header: Header, before: Hot | None) -> Hot:
         """The hot bytes, up to the first full block; what was in a tier once is not looked at again."""
         self._asked = asked = await self._ask(self.path, header)
-        if asked is None:
-            return blocks.look(header, self._store.now_ms())
+        if asked is None:  # no chunk is looked at, so the next look begins at the first one
+            return replace(blocks.look(header, self._store.now_ms()), start=header.start)
         check_tier(self._client.backend, asked.tier, self.path)
         delay_s = MAX_DELAY_S if asked.max_delay_s is None else asked.max_delay_s
         self._rule = rule = BlockRule(asked.block_bytes, delay_s, asked.chosen)
@@ -238,8 +239,7 @@ class Followed:
         self._failures, self._error, self._is_missing = 0, None, False
 
     def _failed(self, error: Exception) -> Wait:
-        self._is_missing = isinstance(error, FileNotFoundError)
-        if self._is_missing:
+        if isinstance(error, FileNotFoundError):
             self.token = None  # deleted, or another incarnation: the next look shows it
         text = str(error) or repr(error)
         if self._error is None:

@@ -89,10 +89,20 @@ class Following:
             return True
         return False
 
-    def end(self, one: Followed) -> None:
-        """Follow a segment no more, until its header is another."""
+    def listed(self, path: str) -> str | None:
+        """The token of a header in the last look around."""
+        return self._tokens.get(path)
+
+    def end(self, one: Followed, listed: str | None) -> None:
+        """Follow a segment no more, until its header is another.
+
+        Parameters
+        ----------
+        listed
+            What `listed` said before the segment was looked at; a later token may be that of a new segment.
+        """
         if one.path not in self._named:
-            self._ended[one.path] = one.token or self._tokens.get(one.path)
+            self._ended[one.path] = one.token or listed
             self.followed.pop(one.path, None)
 
     async def look_around(self) -> list[Followed]:

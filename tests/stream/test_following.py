@@ -12,6 +12,7 @@ import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.blocks import Move
 from rollingfs.stream.following import Following
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
@@ -163,3 +164,40 @@ def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
     assert [verb for verb, _ in counting.calls] == ["list"] * 3
     world.append("/root/a/7", b"more")
     assert poll() == ["/root/a/7"]
+
+
+def test_a_segment_that_is_made_anew_while_the_old_one_moves_is_followed():
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=0))
+    world.create("/root/a", [DATA])
+    following = Following(world.client, OffloadPolicy("cold", block_bytes=100))
+    following.folders.add("/root")
+    [one] = drive(following.look_around())
+    listed, now = following.listed(one.path), drive(one.look())
+    assert isinstance(now, Move)
+    drive(world.client.segments.delete("/root/a"))
+    world.create("/root/a", [DATA])
+    drive(following.look_around())
+    drive(one.move(now))
+    assert one.status.last_error is not None
+    assert not one.is_missing, "only a look tells"
+    assert isinstance(drive(one.look()), Move)
+    drive(world.client.segments.delete("/root/a"))
+    drive(one.look())
+    assert one.is_missing
+    world.create("/root/a", [DATA])
+    drive(following.look_around())
+    following.end(one, listed)
+    assert [found.path for found in drive(following.look_around())] == ["/root/a"]
+
+
+def test_chunks_that_a_policy_kept_hot_move_once_it_names_a_tier(root):
+    fs = filesystem(root)
+    path = write(fs, f"{root}/a")
+    fs.set_policy(path, OffloadPolicy("", max_delay=0.2))
+    with Follower(path, fs=filesystem(root)) as follower:
+        wait_for(lambda: follower.status()[path].last_error is None and follower.status()[path].tier is None)
+        time.sleep(0.2)
+        assert follower.status()[path].cold_end == 0
+        fs.set_policy(path, OffloadPolicy("cold", max_delay=0.2))
+        wait_for(lambda: tiers(fs, path) == {"cold"})
+        wait_for(lambda: follower.status()[path].cold_end == 304)
