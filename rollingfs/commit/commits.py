@@ -175,7 +175,8 @@ class Commits:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
-                self._end_turn(change.path)
+                if attempt.has_turns:
+                    self._end_turn(change.path)
                 if attempt.files.own is not None:
                     await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
