@@ -193,8 +193,7 @@ class Commits:
 
     def _end_turn(self, path: str) -> None:
         """Let others change a header, if this commit's turn still keeps them out."""
-        if self.store.backend.has_turns:
-            self.store.backend.end_turn(names.header_path(path))
+        self.store.backend.end_turn(names.header_path(path))
 
     async def _for_good(self, attempt: Attempt, call: Awaitable[Committed]) -> Committed:
         """The result of the loop, once nobody can carry the bytes of the append any more."""

@@ -12,7 +12,7 @@ from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.rewrite import Rewriter
 from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, may_join, plan
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import clipped, live, window
+from rollingfs.maintenance.swaps import live, window
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
@@ -123,8 +123,6 @@ class Consolidator:
                 found.chunks, max_bytes, is_last=is_last, sealed=header.sealed, rule=rule, stores=stores
             )
             if runs:
-                head = runs[0][0]
-                runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
                 for swap in await rewriter.rewrite(header, [(run, _store(run)) for run in runs], steps):
                     joined = rewriter.server_bytes(swap.run, swap.stored.file)
                     result = result.plus(Consolidated(len(swap.run), 1, joined, swap.stored.size - joined))

@@ -21,7 +21,7 @@ from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.rewrite import Rewriter
 from rollingfs.maintenance.runs import blocks
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import clipped, live, window
+from rollingfs.maintenance.swaps import live, window
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.read.ranges import Fetcher
 
@@ -215,9 +215,6 @@ class Offloader:
             is_last = found.is_last or (chosen.upto is not None and end >= chosen.upto)
             wanted = {c for c in found.chunks if is_wanted(c) and chosen.has(c, header, now_ms)}
             position, runs = blocks(found.chunks, wanted.__contains__, block_bytes, is_last=is_last)
-            if runs:
-                head = runs[0][0]
-                runs[0] = (clipped(head, max(head.start, header.start)), *runs[0][1:])
             waiting = iter(runs)
             while batch := [(run, tier) for run in islice(waiting, FILES_MAX)]:
                 for swap in await rewriter.rewrite(header, batch, steps):

@@ -29,7 +29,7 @@ from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.pieces import Piece, plan_pieces
 from rollingfs.maintenance.runs import size_of
 from rollingfs.maintenance.steps import Steps
-from rollingfs.maintenance.swaps import Swap, Swapper, is_there
+from rollingfs.maintenance.swaps import Swap, Swapper, clipped, is_there
 from rollingfs.maintenance.tier_failures import failing
 from rollingfs.maintenance.tier_lines import young_line
 from rollingfs.read.piece_checks import PieceChecks
@@ -87,6 +87,8 @@ class Rewriter:
     async def rewrite(self, header: Header, runs: Sequence[Run], steps: Steps) -> list[Swap]:
         """Write the runs anew in one commit; returns the swaps that took place.
 
+        Of the first chunk, only what the header retains is written.
+
         Raises
         ------
         TierFailedError
@@ -95,6 +97,8 @@ class Rewriter:
             New files are gone before the commit, again and again.
         """
         await self.store.abilities(self.path)
+        (head, *others), tier = runs[0]
+        runs = [((clipped(head, max(head.start, header.start)), *others), tier), *runs[1:]]
         for _ in range(TRIES_MAX):
             try:
                 return await self._once(header, runs, steps)

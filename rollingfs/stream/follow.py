@@ -47,7 +47,7 @@ class Followed:
     Parameters
     ----------
     ask
-        Asked at each new header, and before a block moves.
+        Asked at each new header.
 
     Raises
     ------

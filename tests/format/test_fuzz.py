@@ -52,14 +52,6 @@ def test_a_page_whose_chunks_end_beyond_the_largest_offset_is_refused() -> None:
         parse_page(format_page([*CHUNKS, Chunk(45, OFFSET_MAX, "x", 7, 0)]), None, "x")
 
 
-def page(data: bytes) -> object:
-    return list(parse_page(data, None, "x"))
-
-
-def sealed(text: bytes) -> bytes:
-    return seal_text(text)
-
-
 def greedy_ledger() -> bytes:
     """3,000 segments in 3,000 cuts, of which each differs little from the last."""
     names = [[f"{number}", UUID] for number in range(3000)]
@@ -77,13 +69,13 @@ GREEDY: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
     "a deep ledger": (lambda: b"[" * 10**6, lambda data: parse_ledger(data, "x")),
     "packed zeros": (lambda: zlib.compress(b"0" * 2**26), parse_rows),
     "packed lists": (lambda: zlib.compress(b'{"rollingfs-listing":1,"rows":[' + b"[]," * 2**23), parse_rows),
-    "a page 700 times": (lambda: sealed(HEAD + PAGES), lambda data: parse_header(data, "x")),
+    "a page 700 times": (lambda: seal_text(HEAD + PAGES), lambda data: parse_header(data, "x")),
     "a large header": (lambda: HEAD + bytes(2**22), lambda data: parse_header(data, "x")),
     "a page of many chunks": (
-        lambda: sealed(b"rollingfs-index 1\n" + b"".join(b"Chunk %d 1 x\n" % at for at in range(5000))),
-        page,
+        lambda: seal_text(b"rollingfs-index 1\n" + b"".join(b"Chunk %d 1 x\n" % at for at in range(5000))),
+        KINDS["page"].parse,
     ),
-    "a large page": (lambda: bytes(PAGE_BYTES_MAX + 1), page),
+    "a large page": (lambda: bytes(PAGE_BYTES_MAX + 1), KINDS["page"].parse),
     "a large pin": (lambda: bytes(2**17), KINDS["pin"].parse),
     "a large ask": (lambda: bytes(2 * ASK_BYTES_MAX), KINDS["ask"].parse),
 }

@@ -15,7 +15,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -313,7 +313,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
         return parse(data)
 
-    KINDS[name] = Kind(kind.samples, kind.mutations, timed, kind.errors)
+    KINDS[name] = replace(kind, parse=timed)
     print(try_many(name, int(count), int(seed)))
 
 

@@ -72,6 +72,12 @@ class Store:
         text = format_header(Header(VICTIM, 3)).split(b"\nend crc32c=")[0] + b"\n" + line.encode() + b"\n"
         self.put(f"{self.mallory}/{name}$header", seal_text(text))
 
+    def keep(self) -> None:
+        """One round of upkeep in the hostile folder."""
+        run, upkeep = self.fs._bridge.run, Upkeep(self.fs._client, grace_s=0)
+        for folder in run(upkeep.folders(self.mallory, {})):
+            run(upkeep.keep(folder))
+
     def bytes_of_others(self) -> dict[str, bytes]:
         """All files that are not below the hostile folder."""
         found = self.backend.fs.find(self.root)
@@ -161,9 +167,7 @@ def work(store: Store) -> None:
     """All that somebody with all rights does in the hostile folder."""
     fs, path = store.fs, f"{store.mallory}/s"
     fs.collect(store.mallory, recursive=True, grace=0)
-    upkeep = Upkeep(fs._client, grace_s=0)
-    for folder in fs._bridge.run(upkeep.folders(store.mallory, {})):
-        fs._bridge.run(upkeep.keep(folder))
+    store.keep()
     for verb in (
         lambda: fs.append(path, b"more"),
         lambda: fs.collect(path, grace=0),
@@ -205,9 +209,7 @@ def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(kind: str) ->
     fs.collect(store.mallory, recursive=True, grace=0)
     assert not store.backend.fs.exists(f"{chunks}/00000000000000000000-5f3a9c21e0b4")
     store.put(f"{chunks}/00000000000000000001-5f3a9c21e0b4", b"garbage")
-    upkeep = Upkeep(fs._client, grace_s=0)
-    for folder in fs._bridge.run(upkeep.folders(store.mallory, {})):
-        fs._bridge.run(upkeep.keep(folder))
+    store.keep()
     assert not store.backend.fs.exists(f"{chunks}/00000000000000000001-5f3a9c21e0b4")
 
 

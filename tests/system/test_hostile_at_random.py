@@ -15,7 +15,6 @@ from rollingfs.errors import RollingError
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.format.pin_codec import pin_path
-from rollingfs.stream.upkeep import Upkeep
 from tests.support.examples import MANY, nightly, slowly
 from tests.support.mutants import KINDS, UUID, mutant
 from tests.system.test_hostile import TXN, Store
@@ -65,11 +64,6 @@ class Course:
             name = "$stream" if kind == "ledger" else "$listing"
             put(f"{self.folder}/{name}$header", format_header(Header(UUID, 3, tail=data)))
 
-    def upkeep(self) -> None:
-        run, upkeep = self.fs._bridge.run, Upkeep(self.fs._client, grace_s=0)
-        for folder in run(upkeep.folders(self.folder, {})):
-            run(upkeep.keep(folder))
-
     def work(self) -> None:
         """One operation; its error, if there is one, is of ours."""
         try:
@@ -114,7 +108,7 @@ class Course:
             lambda: fs.stream(folder).cuts(),
             lambda: fs.stream(folder).subscribers(),
             lambda: fs.stream(folder).retain(),
-            self.upkeep,
+            self.store.keep,
         ]
 
     def check(self) -> None:
