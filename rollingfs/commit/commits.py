@@ -391,7 +391,7 @@ class Commits:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
         now_ms, carry = self.store.now_ms(), attempt.carry
         room = transitions.STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
-        is_short = placement.plan_fold(wanted.entries) is None and is_surely_short(wanted, room)
+        is_short = not (wanted.entries and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
             wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.pages, now_ms, room)
         number, writer = attempt.operation.number, attempt.operation.writer
@@ -425,7 +425,7 @@ class Commits:
 
     async def _send(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
         """Send the request; note how long it took alone: what goes on beside it may take longer."""
-        path, backend, limit = names.header_path(attempt.path), self.store.backend, self.store.runtime.limit
+        path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
         began_s, token = time.monotonic(), None
         if attempt.record is not None and base.header is not None and base.token is not None:
             record = attempt.record.encode(base.header.segment)

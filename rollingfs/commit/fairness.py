@@ -197,7 +197,7 @@ class Turns:
         """
         if header is None:
             return None
-        is_stale = not fresh and self.is_stale(header)
+        is_stale = not fresh and self._others_per_s > 0 and self.is_stale(header)
         others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
         if others:
             mine = header.commit_of(self.writer)

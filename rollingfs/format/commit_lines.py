@@ -6,38 +6,32 @@ A writer recognises its operation by its line, whoever committed it. Specified i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, VERSION, WRITER, Commit, Header
-
-
-class Lines(NamedTuple):
-    """The lines of a header, and the newest version among those that had to go."""
-
-    commits: tuple[Commit, ...]
-    evicted: int
+from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, VERSION, WRITER, Commit
 
 
-def following(base: Header | Lines | None, own: Commit, carried: Sequence[Commit]) -> Lines:
-    """The commit lines of a header that replaces `base`, and its `evicted`.
+def following(
+    before: Sequence[Commit], evicted: int, own: Commit, carried: Sequence[Commit]
+) -> tuple[tuple[Commit, ...], int]:
+    """The commit lines of a header that replaces another, and the newest version among those that had to go.
 
     Parameters
     ----------
+    before, evicted
+        Those of the header that is replaced.
     own
         The line of the writer that commits.
     carried
         Those of the asks that it carries.
     """
-    if base is None:
-        return Lines((own, *carried), 0)
     writers = {own.writer, *map(WRITER, carried)}
-    stay = [line for line in base.commits if line.writer not in writers]
+    stay = [line for line in before if line.writer not in writers]
     excess = len(stay) + 1 + len(carried) - COMMITS_MAX
     too_many = excess - CARRIED_LINES_MAX
     old = sum(line.version <= own.version - COMMITS_MAX for line in stay) if excess > 0 else 0
     count = max(0, too_many, min(old, excess))
-    kept, evicted = without_oldest(stay, count) if count else (stay, 0)
-    return Lines((*kept, own, *carried), max(base.evicted, evicted))
+    kept, gone = without_oldest(stay, count) if count else (stay, 0)
+    return (*kept, own, *carried), max(evicted, gone)
 
 
 def without_oldest(lines: Sequence[Commit], count: int) -> tuple[list[Commit], int]:

@@ -74,7 +74,10 @@ def _map_problem(header: Header) -> str | None:
             how = "overlap" if before.end > after.start else "leave a gap"
             return f"entries {how} at offset {min(before.end, after.start)}"
     pages = [entry.file for entry in entries if isinstance(entry, Page)]
-    return "an index page is named twice" if len(set(pages)) != len(pages) else None
+    if len(set(pages)) != len(pages):
+        return "an index page is named twice"
+    loose = len(entries) - len(pages)
+    return f"{loose} loose chunks, but at most {LOOSE_CHUNKS_MAX} are allowed" if loose > LOOSE_CHUNKS_MAX else None
 
 
 def _tier_problem(header: Header) -> str | None:
@@ -93,7 +96,6 @@ def _limit_problem(header: Header) -> str | None:
     for key, value in header.attrs.items():
         attrs_bytes += len(key.encode()) + len(value.encode())
     for what, count, limit in (
-        ("loose chunks", header.loose_count, LOOSE_CHUNKS_MAX),
         ("bytes of inline tail", len(header.tail), TAIL_BYTES_MAX),
         ("drop lines", len(header.drops), DROPS_MAX),
         ("tiers", len(header.tiers), TIERS_MAX),

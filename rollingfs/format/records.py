@@ -60,7 +60,7 @@ class Record:
         """The record's line and bytes, for a header of this incarnation."""
         words = f"Record {self.version} {tokens.quote(self.writer)} {self.number} {len(self.data)}"
         line = f"{words} {tokens.format_time(self.at_ms)} {crc32c(self.data):08x} ".encode()
-        return b"%s%08x\n%s" % (line, crc32c(line, crc32c(segment.encode())), self.data)
+        return b"%s%08x\n%s" % (line, crc32c(line, _seed(segment)), self.data)
 
 
 _Scan = tuple[list[re.Match[bytes]], int]
@@ -74,7 +74,7 @@ def _scan(data: bytes, start: int, segment: str) -> _Scan:
     last = _last
     if last[0] is data and last[1:3] == (start, segment):
         return last[3]
-    found, at, seed = [], start, crc32c(segment.encode())
+    found, at, seed = [], start, _seed(segment)
     while (line := _LINE.match(data, at)) is not None:
         end = line.end() + int(line[4])
         if end > len(data) or int(line[7], 16) != crc32c(data[at : line.start(7)], seed):
@@ -104,6 +104,12 @@ def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
         writer, at_ms = _unquoted(line[2]), tokens.parse_time(line[5].decode())
         found.append(Record(version, writer, number, at_ms, data[first : first + int(line[4])]))
     return found, at
+
+
+@lru_cache(maxsize=tokens.WORDS_KEPT_MAX)
+def _seed(segment: str) -> int:
+    """What the checksum of a record's line goes on from: a record of another incarnation does not fit."""
+    return crc32c(segment.encode())
 
 
 @lru_cache(maxsize=tokens.WORDS_KEPT_MAX)
@@ -140,7 +146,7 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
         if len(lines) < COMMITS_MAX:
             lines[record.writer] = own
             continue
-        commits, evicted = commit_lines.following(commit_lines.Lines((*lines.values(),), evicted), own, ())
+        commits, evicted = commit_lines.following((*lines.values(),), evicted, own, ())
         lines = {line.writer: line for line in commits}
     if tail is None:
         tail = b"".join([header.tail, *(record.data for record in found)])
@@ -173,8 +179,8 @@ def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
     size = len(base.tail)
     if base.phase is not Phase.OPEN or len(wanted.tail) <= size or wanted.entries is not base.entries:
         return None
-    at_ms = wanted.written_ms
-    if own.version != wanted.version or not wanted.tail.startswith(base.tail) or at_ms is None:
+    at_ms = wanted.tail_until_ms or wanted.tail_at_ms
+    if own.version != wanted.version or not wanted.tail.startswith(base.tail):
         return None
     if len(tokens.quote(own.writer).encode()) > WRITER_BYTES_MAX:
         return None

@@ -94,7 +94,8 @@ def stamp(
     Unless the text surely `is_short` enough for the stamp, the oldest commit lines go, as many as it is too long.
     """
     version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
-    commits, evicted = commit_lines.following(base, Commit(writer, number, version), lines)
+    before, gone = (base.commits, base.evicted) if base is not None else ((), 0)
+    commits, evicted = commit_lines.following(before, gone, Commit(writer, number, version), lines)
     is_short = is_short and (base is None or header.commits is base.commits)  # those of the base may be longer
     stamped = changed(
         header,

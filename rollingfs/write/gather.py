@@ -142,9 +142,13 @@ class Appender:
                     append.gate.acquire()
             if waits:
                 append.gate.acquire(timeout=WAKE_S_MAX)
-            while (outcome := append.outcome) is None:
+            outcome = append.outcome if waits else None
+            while outcome is None:
                 await self._lead(path, slot, append)
-            return _told(outcome)
+                outcome = append.outcome
+            if isinstance(outcome, Written):
+                return outcome
+            raise outcome
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(path, append, error)
 
@@ -175,10 +179,10 @@ class Appender:
             self._call_next(path)
         if isinstance(error, KeyboardInterrupt):
             raise interrupted(path, _verdict(outcome, is_waiting)) from error
-        if outcome is not None:
-            return _told(outcome)
-        if is_waiting and isinstance(error, Exception):
-            raise error
+        if isinstance(outcome, Written):
+            return outcome
+        if outcome is not None or (is_waiting and isinstance(error, Exception)):
+            raise outcome or error
         raise _unknown(path, error) from error
 
     def _call_next(self, path: str) -> None:
@@ -275,13 +279,6 @@ class Appender:
                 self._queues.setdefault(path, deque()).appendleft(append)
 
 
-def _told(outcome: Outcome) -> Written:
-    """An outcome, returned or raised."""
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
 def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
     why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
     return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
@@ -364,13 +361,10 @@ class _Group:
         """The outcomes of a commit that took place, or that had nothing to do."""
         if committed.offset is not None:
             return self._carried(committed)
-        return self._written(committed.header)
-
-    def _written(self, header: Header | None) -> dict[Append, Outcome]:
         outcomes: dict[Append, Outcome] = dict(self._refused)
         for append, offset in self._offsets.items():
-            assert header is not None
-            outcomes[append] = Written(offset, header)
+            assert committed.header is not None
+            outcomes[append] = Written(offset, committed.header)
         return outcomes
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
@@ -386,9 +380,9 @@ class _Group:
             waiting.discard(self.leader)
         elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
             assert self._attempt is not None
-            if self._attempt.done is not None and self._attempt.done.offset is not None:
-                return self._carried(self._attempt.done)
-            return self._written(self._attempt.sent.wanted)
+            done, sent = self._attempt.done, self._attempt.sent
+            is_carried = done is not None and done.offset is not None
+            return self.succeeded(done if done is not None and is_carried else Committed(None, sent.wanted))
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return {}

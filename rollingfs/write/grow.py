@@ -47,7 +47,7 @@ async def grow(
     """
     now_ms = files.store.now_ms()
     policy = header.policy
-    spill_all = spill_all or is_aged(header, now_ms)
+    spill_all = spill_all or (policy.max_age is not None and is_aged(header, now_ms))
     placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
