@@ -391,7 +391,8 @@ class Commits:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
         now_ms, carry = self.store.now_ms(), attempt.carry
         room = transitions.STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
-        is_short = not (wanted.entries and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
+        is_grown = base.header is None or wanted.entries is not base.header.entries
+        is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
             wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.pages, now_ms, room)
         number, writer = attempt.operation.number, attempt.operation.writer
