@@ -61,6 +61,7 @@ ELSEWHERE = {
     "format/parquet_footer": "spark/test_source_pure",
     "format/thrift": "spark/test_source_pure",
     "folders/folders": "fs/test_filesystem",
+    "folders/info": "fs/test_filesystem",
     "folders/listing": "fs/test_filesystem",
     "backend/local/extending": "backend/test_local_in_place",
     "format/commit_lines": "format/test_asks",

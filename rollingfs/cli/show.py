@@ -18,7 +18,7 @@ from rollingfs.cli.output import date_text
 from rollingfs.cli.policy import policy_text
 from rollingfs.cli.session import Session
 from rollingfs.errors import visible
-from rollingfs.folders.listing import Info
+from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.show.readable import size_text
 from rollingfs.show.segment_map import Leftovers, outline

@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.info import Info, info_of, info_of_folder, info_of_row, info_of_unreadable
 from rollingfs.folders.listing_rows import ListingRows
 from rollingfs.format import names
-from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
-
-Info = dict[str, Any]
-"""What fsspec calls a file's or folder's info."""
 
 OnError = Literal["raise", "report"]
 """What a listing does about an entry that cannot be read: fail, or show it with its error."""
@@ -50,62 +47,6 @@ def check_on_error(on_error: str) -> OnError:
     if on_error == REPORT:
         return REPORT
     raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
-
-
-def info_of(view: Snapshot, chunks: int | None = None) -> Info:
-    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
-
-    Parameters
-    ----------
-    chunks
-        `Pages.count`; without it, index pages that a truncation has cut count whole.
-    """
-    header = view.header
-    if header is not None:
-        return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
-    plain = view.plain
-    assert plain is not None
-    dates = (plain.modified, plain.modified)
-    return _info(view.path, 0, plain.size, False, int(plain.size > 0), 0, dates, f"{plain.size}-{plain.modified}")
-
-
-def info_of_row(path: str, row: Row) -> Info:
-    """The info of a segment, by its row."""
-    return _info_of_header(path, row, row.chunk_count)
-
-
-def _info_of_header(path: str, said: Header | Row, chunks: int) -> Info:
-    """The info of a segment, by its header or by the row that says the same."""
-    dates, version = (said.created_ms / 1000, said.modified_ms / 1000), said.version
-    return _info(path, said.start, said.length, said.sealed, chunks, version, dates, f"{said.segment}-{version}")
-
-
-def _info(
-    path: str, start: int, length: int, sealed: bool, chunks: int, version: int, dates: tuple[float, float], tag: str
-) -> Info:
-    return {
-        "name": path,
-        "size": length - start,
-        "type": "file",
-        "start_offset": start,
-        "length": length,
-        "sealed": sealed,
-        "chunks": chunks,
-        "version": version,
-        "created": dates[0],
-        "mtime": dates[1],
-        "ETag": tag,  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
-    }
-
-
-def info_of_folder(path: str) -> Info:
-    """The info of a folder."""
-    return {"name": path, "size": 0, "type": "directory"}
-
-
-def info_of_unreadable(path: str, error: OSError) -> Info:
-    """The info of a segment or plain file that cannot be read."""
-    return {"name": path, "size": None, "type": "file", "error": str(error)}
 
 
 @dataclass(frozen=True, slots=True)

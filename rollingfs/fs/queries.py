@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.utils import stringify_path
 
-from rollingfs.folders.listing import RAISE, REPORT, Info, Listings, check_on_error
+from rollingfs.folders.info import Info
+from rollingfs.folders.listing import RAISE, REPORT, Listings, check_on_error
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core

@@ -13,7 +13,7 @@ from typing import Any
 from fsspec.caching import BaseCache, caches
 
 from rollingfs.client import Client
-from rollingfs.folders.listing import info_of
+from rollingfs.folders.info import info_of
 from rollingfs.fs.file_caches import cached, check_cache_type, prepared
 from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer

@@ -10,7 +10,8 @@ from typing import Any
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
-from rollingfs.folders.listing import REPORT, Info, Listings, OnError, info_of_row, info_of_unreadable
+from rollingfs.folders.info import Info, info_of_row, info_of_unreadable
+from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy

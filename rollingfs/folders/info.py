@@ -1,0 +1,68 @@
+"""What fsspec calls the info of a file or folder: of segments, plain files and folders. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rollingfs.format.header import Header
+from rollingfs.format.listing_codec import Row
+from rollingfs.read.snapshot import Snapshot
+
+Info = dict[str, Any]
+"""An info, as fsspec has it."""
+
+
+def info_of(view: Snapshot, chunks: int | None = None) -> Info:
+    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
+
+    Parameters
+    ----------
+    chunks
+        `Pages.count`; without it, index pages that a truncation has cut count whole.
+    """
+    header = view.header
+    if header is not None:
+        return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
+    plain = view.plain
+    assert plain is not None
+    dates = (plain.modified, plain.modified)
+    return _info(view.path, 0, plain.size, False, int(plain.size > 0), 0, dates, f"{plain.size}-{plain.modified}")
+
+
+def info_of_row(path: str, row: Row) -> Info:
+    """The info of a segment, by its row."""
+    return _info_of_header(path, row, row.chunk_count)
+
+
+def _info_of_header(path: str, said: Header | Row, chunks: int) -> Info:
+    """The info of a segment, by its header or by the row that says the same."""
+    dates, version = (said.created_ms / 1000, said.modified_ms / 1000), said.version
+    return _info(path, said.start, said.length, said.sealed, chunks, version, dates, f"{said.segment}-{version}")
+
+
+def _info(
+    path: str, start: int, length: int, sealed: bool, chunks: int, version: int, dates: tuple[float, float], tag: str
+) -> Info:
+    return {
+        "name": path,
+        "size": length - start,
+        "type": "file",
+        "start_offset": start,
+        "length": length,
+        "sealed": sealed,
+        "chunks": chunks,
+        "version": version,
+        "created": dates[0],
+        "mtime": dates[1],
+        "ETag": tag,  # the key by which caches (of Hugging Face's datasets, for one) see that a file changed
+    }
+
+
+def info_of_folder(path: str) -> Info:
+    """The info of a folder."""
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+def info_of_unreadable(path: str, error: OSError) -> Info:
+    """The info of a segment or plain file that cannot be read."""
+    return {"name": path, "size": None, "type": "file", "error": str(error)}
