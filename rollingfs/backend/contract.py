@@ -9,6 +9,7 @@ import abc
 import inspect
 from collections.abc import Mapping, Sequence
 
+from rollingfs.backend.values import Adapt as Adapt
 from rollingfs.backend.values import Blob as Blob
 from rollingfs.backend.values import Buffer as Buffer
 from rollingfs.backend.values import FileInfo as FileInfo
@@ -215,10 +216,16 @@ class Backend(abc.ABC):
             request may have done that.
         """
 
-    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+    async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         """Put a record behind a header that still has `token`, atomically and durably; return the new token.
 
         None: the header cannot be extended in place, and nothing was written; `replace` can write it.
+
+        Parameters
+        ----------
+        adapt
+            A store with a lock may call it with what was put behind the header since it had `token`. It returns the
+            record to put there in the place of `data`, or None to have the header taken for another.
 
         Raises
         ------

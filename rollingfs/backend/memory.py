@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.format.sizes import read_bytes_max
 
 # one lock for all instances, because they share the global store; held for dictionary work only
@@ -121,10 +121,18 @@ class MemoryBackend(Backend):
             self._expect(path, token)
             return self._put(path, content)
 
-    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+    async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         with _lock:
+            file = self.fs.store.get(path)
+            known: dict[str, int] = getattr(file, "_rollingfs_known", {})
+            if file is not None and adapt is not None and token in known:
+                adapted = adapt(file.getvalue()[known[token] :])
+                data, token = (data, token) if adapted is None else (adapted, _token(file))
+            content = self._expect(path, token).getvalue()
             # a new file: whoever has opened the old one goes on reading it at its own place
-            return self._put(path, b"".join([self._expect(path, token).getvalue(), data]))
+            made = self._put(path, b"".join([content, data]))
+            self.fs.store[path]._rollingfs_known = {**known, token: len(content)}
+            return made
 
     async def delete_if(self, path: str, token: str) -> bool:
         with _lock:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 Buffer = bytes | bytearray | memoryview
+Adapt = Callable[[bytes], bytes | None]
+"""Makes a record that may follow on others; None if none may."""
 Metadata = Mapping[str, str] | None
 """What a store keeps with a new file, if it can."""
 

@@ -16,7 +16,7 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError
 from rollingfs.format import invariants, records
 from rollingfs.format.asks import Ask, Carry
-from rollingfs.format.codec import format_header
+from rollingfs.format.codec import format_header, parse_more
 from rollingfs.format.header import AGE_S_MAX, Header
 from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict
@@ -61,6 +61,8 @@ class Change:
     """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
     plain: Plain | None = None
     """For an append without conditions, by a client that shares commits."""
+    anywhere: Callable[[], int] | None = None
+    """For an append without conditions, which may follow on bytes that its writer does not know of: gives its size."""
 
 
 class Shared(Protocol):
@@ -104,6 +106,10 @@ class Attempt:
     """What the next attempt adds to its header as a plain append; None for any other commit."""
     record: Record | None = None
     """What the next attempt puts behind its base in place; None if it replaces the header."""
+    anywhere: Callable[[], int] | None = None
+    """Where the record may follow on records that were put behind its base since: gives the size of its bytes."""
+    adapted: tuple[bytes, Record] | None = None
+    """These records, and the one that was put behind them."""
     has_turns: bool = False
     """Whether the store lets it look and change the header before anybody else changes that."""
     count: int = 0
@@ -147,6 +153,31 @@ class Attempt:
         invariants.check(wanted)
         return wanted, None
 
+    def fits(self, base: Loaded) -> bool:
+        """Whether it surely needs no more than a record behind `base`, or behind others there."""
+        return self.anywhere is not None and base.room > 0 and self.anywhere() <= _tail_bytes_left(base.header)
+
+    def adapt(self, base: Loaded, others: bytes) -> bytes | None:
+        """The record, behind others that were put behind `base` since; None if the step must judge it anew."""
+        header = base.header
+        assert header is not None
+        assert self.record is not None
+        if header.policy.max_age is not None and not header.tail:
+            return None  # the tail that others have begun may be too old
+        adapted = records.behind(self.record, others, header.segment, base.room, _tail_bytes_left(header))
+        if adapted is None:
+            return None
+        self.adapted = others, adapted
+        return adapted.encode(header.segment)
+
+    def made(self, base: Loaded, wanted: Header) -> tuple[Loaded, Header]:
+        """What the newest attempt made, and of what; others' records before its own belong to the base."""
+        if self.adapted is None or base.header is None:
+            return base, wanted
+        others, record = self.adapted
+        header, room = parse_more(base.header, base.room, others, self.path)
+        return Loaded(header, base.token, room), records.fold(header, [record])
+
     def left_s(self) -> float:
         """The seconds that are left for the commit."""
         if self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
@@ -172,6 +203,13 @@ class Attempt:
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
 """Makes the wanted header (not stamped) from the present one; None if the present header is as wanted already."""
+
+
+def _tail_bytes_left(header: Header | None) -> int:
+    """Bytes that still fit the inline tail."""
+    if header is None:
+        return 0
+    return min(header.policy.inline_bytes, header.policy.max_bytes) - len(header.tail)
 
 
 def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:

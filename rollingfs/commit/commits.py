@@ -230,6 +230,7 @@ class Commits:
         files = NewFiles(self.store, path, change.uploads)
         attempt = Attempt(operation, self.store, files, turns, self.timeout_s, change.prompt)
         attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
+        attempt.anywhere = change.anywhere
         if self.sharing is not None and change.plain is not None:
             attempt.shared = self.sharing.of(attempt, change.plain)
             change.plain.begin(attempt)
@@ -341,7 +342,7 @@ class Commits:
         A commit that ends without a change gives its turn up in `commit_held`.
         """
         turns, store = attempt.turns, self.store
-        if not (attempt.count or turns.is_racing or turns.is_stale(base.header)):
+        if not attempt.count and (not (turns.is_racing or turns.is_stale(base.header)) or attempt.fits(base)):
             return base
         began = time.monotonic()
         try:
@@ -417,8 +418,11 @@ class Commits:
                     return done or Committed(base.header, wanted)
                 if verdict is Verdict.MINE:
                     # the result is what this commit made: others may have gone on from it before the look
-                    return Committed(base.header, wanted)
+                    found, made = attempt.made(base, wanted)
+                    return Committed(found.header, made)
             else:
+                if attempt.adapted is not None:
+                    base, wanted = attempt.made(base, wanted)
                 attempt.turns.took(attempt.request_s, wanted)
                 room = RECORDS_MAX if attempt.record is None else base.room - 1
                 headers.keep(attempt.operation.path, Loaded(wanted, token, room), began, is_own=True)
@@ -429,10 +433,12 @@ class Commits:
         path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
         began_s, token = time.monotonic(), None
         if attempt.record is not None and base.header is not None and base.token is not None:
-            record = attempt.record.encode(base.header.segment)
-            token = await limit(backend.extend(path, record, base.token), attempt.share_s())
+            record, attempt.adapted = attempt.record.encode(base.header.segment), None
+            call = backend.extend(path, record, base.token, partial(attempt.adapt, base) if attempt.anywhere else None)
+            token = await limit(call, attempt.share_s())
             attempt.record = attempt.record if token is not None else None
         if token is None:
+            attempt.adapted = None
             data = format_header(wanted) if data is None else data
             call = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
             token = await limit(call, attempt.share_s())

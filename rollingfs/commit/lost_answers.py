@@ -184,7 +184,9 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if attempt.done is not None:
         return attempt.done
     assert attempt.sent.base is not None
-    return Committed(attempt.sent.base.header, attempt.sent.wanted)
+    assert attempt.sent.wanted is not None
+    base, wanted = attempt.made(attempt.sent.base, attempt.sent.wanted)
+    return Committed(base.header, wanted)
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:

@@ -189,6 +189,28 @@ def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
     return (record, folded) if _SAME(folded) == _SAME(wanted) else None
 
 
+def behind(record: Record, others: bytes, segment: str, room: int, size_max: int) -> Record | None:
+    """The record as it must be behind others that its writer did not know of; None if it does not fit there.
+
+    Parameters
+    ----------
+    others
+        What was put behind the header since the writer has read it.
+    room
+        Records that the file could take then.
+    size_max
+        Bytes of records that the inline tail could take then.
+    """
+    lines, end = _scan(others, 0, segment)
+    if end != len(others) or not 0 < len(lines) < room:
+        return None
+    if sum(int(line[4]) for line in lines) + len(record.data) > size_max:
+        return None
+    if any(_unquoted(line[2]) == record.writer for line in lines):
+        return None  # it may be this very append
+    return replace(record, version=int(lines[-1][1]) + 1)
+
+
 # -- what names one state of a header file ---------------------------------------------------------------------
 
 

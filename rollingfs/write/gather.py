@@ -217,7 +217,8 @@ class Appender:
         try:
             self._take(path, slot, group)
             plain, deadline_s, uploads = group.plain if self._shares else None, leader.deadline_s, group.uploads
-            change = Change(path, group.step, deadline_s, group.is_large, None, uploads, False, group.is_prompt, plain)
+            large, prompt, anywhere = group.is_large, group.is_prompt, group.size if group.is_plain else None
+            change = Change(path, group.step, deadline_s, large, None, uploads, False, prompt, plain, anywhere)
             committed = await self._commits.commit_held(slot, change)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
@@ -260,7 +261,8 @@ class Appender:
         with self._lock:
             group.outcomes = outcomes
             for append in outcomes:
-                append.let_on()
+                if append is not group.leader:  # its thread is here
+                    append.let_on()
             if len(outcomes) == len(group.members):
                 return
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
@@ -314,10 +316,14 @@ class _Group:
         append, no attempt has named the files, and they can go; beside an upload the request is cheap."""
         self.is_prompt = False
         """Whether one of its appends is meant for one offset, which others reach meanwhile."""
+        self.is_plain = True
+        """Whether no append has a condition or attributes."""
         self.outcomes: Mapping[Append, Outcome] | None = None
         self._attempt: Attempt | None = None
         self._offsets: dict[Append, int] = {}
         self._refused: dict[Append, Exception] = {}
+        self._base: Header | None = None
+        """The base that the offsets are meant for."""
 
     def add(self, append: Append) -> None:
         """Take an append in, which still is in the queue."""
@@ -325,13 +331,18 @@ class _Group:
         append.group = self
         self.is_large = self.is_large or Stored in map(type, append.data)
         self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
+        self.is_plain = self.is_plain and append.is_plain
         if append.uploads:
             self.uploads.append(append.uploads)
+
+    def size(self) -> int:
+        """Bytes of its appends, without those in chunk files."""
+        return sum(append.inline_size for append in self.members)
 
     @property
     def plain(self) -> Plain | None:
         """What others may know of the group; None if one of its appends has a condition or attributes."""
-        if not all(append.is_plain for append in self.members):
+        if not self.is_plain:
             return None
         items = [item for append in self.members for item in append.data]
         data = b"".join(item for item in items if isinstance(item, bytes))
@@ -362,9 +373,12 @@ class _Group:
         if committed.offset is not None:
             return self._carried(committed)
         outcomes: dict[Append, Outcome] = dict(self._refused)
+        moved = 0
+        if committed.base is not None and self._base is not None and committed.base is not self._base:
+            moved = committed.base.length - self._base.length  # others' records, which came before
         for append, offset in self._offsets.items():
             assert committed.header is not None
-            outcomes[append] = Written(offset, committed.header)
+            outcomes[append] = Written(offset + moved, committed.header)
         return outcomes
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
@@ -381,8 +395,12 @@ class _Group:
         elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
             assert self._attempt is not None
             done, sent = self._attempt.done, self._attempt.sent
-            is_carried = done is not None and done.offset is not None
-            return self.succeeded(done if done is not None and is_carried else Committed(None, sent.wanted))
+            if done is not None and done.offset is not None:
+                return self._carried(done)
+            assert sent.base is not None
+            assert sent.wanted is not None
+            base, wanted = self._attempt.made(sent.base, sent.wanted)
+            return self.succeeded(Committed(base.header, wanted))
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return {}
@@ -395,7 +413,7 @@ class _Group:
         items: list[Item] = []
         self._attempt = attempt
         self._offsets, self._refused = {}, {}
-        offset = header.length if header else 0
+        self._base, offset = header, header.length if header else 0
         for append in self.members:
             try:
                 admitted = transitions.check(header, append.guard, self.path, length=offset)
@@ -409,6 +427,7 @@ class _Group:
                 if not attempt.fresh:
                     raise
                 self._refused[append] = error
+                attempt.anywhere = None  # a refusal holds for this base
                 continue
             header = admitted
             self._offsets[append] = offset

@@ -157,7 +157,10 @@ def test_beside_another_only_the_first_append_meets_a_conflict(log: str, monkeyp
 def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
     tmp_path: Path, racing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The full tail becomes a chunk within the turn: no process writes a chunk that loses."""
+    """The full tail becomes a chunk within the turn: no process writes a chunk that loses.
+
+    A record that fits is sent without a turn. It meets a conflict only where another has just made the tail a chunk.
+    """
     log = f"{tmp_path}/small"
     new_fs().create(log, policy=RollingPolicy(inline_bytes=64, max_bytes=64))
     files, count, each = [new_fs() for _ in range(4)], 4, 20
@@ -179,11 +182,11 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(map(conflicts, files)) == 0
     fs = new_fs()
     assert fs.cat_file(log) == b"0123456789" * count * each
     chunks = [name for name in os.listdir(f"{log}$chunks") if name != "lock"]
     assert len(written) == len(set(written)) == len(chunks)
+    assert sum(map(conflicts, files)) <= len(chunks) * (count - 1)
 
 
 def _sealed(fs: RollingFileSystem, log: str) -> None:
@@ -232,7 +235,7 @@ def test_a_step_that_breaks_off_gives_the_turn_up(
 
     monkeypatch.setattr(gather, "grow", broken)
     with pytest.raises((error, AppendInterrupted)):
-        fs.append(log, b"never")
+        fs.append(log, b"never", attrs={"a": "b"})
     monkeypatch.undo()
     gc.collect()
     assert is_free(log)
@@ -257,7 +260,7 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(
 
     monkeypatch.setattr(owner, verb, interrupted)
     with pytest.raises(AppendInterrupted) as caught:
-        fs.append(log, b"")
+        fs.append(log, b"", attrs={"a": None})
     assert caught.value.outcome == "not committed"
     assert is_free(log)
     assert not locked(header_path(log))
@@ -283,7 +286,7 @@ def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
         raise PageGoneError(2, "The index page is gone", "page")
 
     monkeypatch.setattr(gather, "grow", gone_once)
-    fs.append(log, b"bytes")
+    fs.append(log, b"bytes", attrs={"a": "b"})
     assert fs.cat_file(log) == b"bytes"
     assert is_free(log)
 

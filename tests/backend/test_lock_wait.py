@@ -145,7 +145,7 @@ def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monk
     real = LocalBackend.extend
     tries: list[str] = []
 
-    async def extend(self: LocalBackend, path: str, data: Any, token: str) -> str | None:
+    async def extend(self: LocalBackend, path: str, data: Any, token: str, adapt: Any = None) -> str | None:
         if path == names.header_path(log):  # not the probe's file
             tries.append(path)
         if tries == [path]:

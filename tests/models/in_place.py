@@ -42,6 +42,10 @@ class Rules:
     """It flushes the folder, also where another was faster with a new file."""
     holds_file: bool = True
     """The file is open from before the write until after the flush."""
+    adapts_same_file: bool = True
+    """A record follows unseen on records of the file that its writer has looked at, and on nothing else."""
+    numbers_anew: bool = True
+    """It gets the version behind the last of them."""
     judges_durable: bool = True
     """A look that says that the append took place is flushed before it counts."""
 
@@ -173,9 +177,14 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
         yield replace(world, lock=name).with_party(name, state="locked")
     elif me.state == "locked":
         file = world.files[world.now]
-        if rules.compares_under_lock and token(world, rules) != me.token:
+        is_other = token(world, rules) != me.token
+        if rules.compares_under_lock and is_other and not follows(world, me, rules):
             again = me.tries + 1
             yield free.with_party(name, state="idle" if again < TRIES_MAX else "over", tries=again)
+        elif is_other and REPLACER in set(file.records) - set(me.value):
+            yield replace(world, fault=f"{name} follows on a change that it has not seen")
+        elif is_other and rules.compares_under_lock and not rules.numbers_anew:
+            yield replace(world, fault=f"two records make one version: that of {name}, and another")
         elif file.torn and rules.spares_torn:
             yield from renewed(world, name, (*file.records, name), "naming", rules)
         else:
@@ -217,6 +226,13 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
         else:  # another has put a new file in place, and may have died before it flushed the folder
             names = world.names[-1:] if rules.repairs_name else world.names
             yield replace(world, names=names).with_party(name, state="over")
+
+
+def follows(world: World, me: Party, rules: Rules) -> bool:
+    """Whether a record may follow, although others have come since the look."""
+    file = world.files[world.now]
+    is_same = me.file == world.now or not rules.adapts_same_file
+    return is_same and not file.torn and file.records[: len(me.value)] == me.value
 
 
 def flushing(world: World, name: str, rules: Rules, *, judges: bool = False) -> Iterator[World]:

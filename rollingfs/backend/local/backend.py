@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.backend.local import disk, extending, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, list_folder, now_at
@@ -166,7 +166,7 @@ class LocalBackend(Backend):
         end_turn_of_thread(names.lock_path(path))
 
     @gives_locks_back
-    async def extend(self, path: str, data: Buffer, token: str) -> str | None:
+    async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         _check_conditional("extend", path)
         if not extending.is_local(os.path.dirname(path)):
             return None
@@ -180,7 +180,7 @@ class LocalBackend(Backend):
                 except PermissionError:  # a file that may not be written may still be replaced
                     extending.expect_header(path, token)
                     return None
-                new_token = extending.put(path, descriptor, status, data, token)
+                new_token = extending.put(path, descriptor, status, data, token, adapt)
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Buffer
+from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
 from rollingfs.format import names, records
@@ -196,8 +196,15 @@ class opened(disk.opened):  # noqa: N801 - used as a function
             return super().__enter__()
 
 
-def put(path: str, descriptor: int, status: os.stat_result, data: Buffer, token: str) -> str | None:
+def put(
+    path: str, descriptor: int, status: os.stat_result, data: Buffer, token: str, adapt: Adapt | None = None
+) -> str | None:
     """Put a record behind the last one of an open header that is locked, and must have `token`; return the new token.
+
+    Parameters
+    ----------
+    adapt
+        Makes the record that may follow on what was put behind the header since it had `token`.
 
     Returns
     -------
@@ -212,6 +219,11 @@ def put(path: str, descriptor: int, status: os.stat_result, data: Buffer, token:
         The disk refuses the record (it is full); what was written of it is cut off again.
     """
     mark = _still(descriptor, status, token)
+    if mark is not None and mark.end < status.st_size and adapt is not None:
+        others = disk.read_exactly(descriptor, mark.end, status.st_size)
+        adapted = adapt(others)
+        if adapted is not None:
+            mark, data = mark.followed(others), adapted
     if mark is None or mark.end != status.st_size:
         refusals.check_token(path, token_of(path, descriptor, status, token), token)
         return None  # the rest of a torn record goes with a new file
