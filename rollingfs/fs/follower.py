@@ -221,6 +221,7 @@ class Follower:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
             due = []
         self._listed_s = time.monotonic()
+        self._poll_s = min((one.poll_s_max for one in self._following.unnamed()), default=POLL_S_MAX)
         for path in self._due_s.keys() - self._following.followed.keys() - self._busy.keys():
             self._forget(path)
         for one in due:
@@ -299,7 +300,8 @@ class Follower:
         if now.is_over or (not is_named and (one.is_missing or has_no_policy)):
             self._following.end(one, listed)
             return math.inf
-        self._poll_s = min(self._poll_s, one.poll_s_max)
+        if not is_named:
+            self._poll_s = min(self._poll_s, one.poll_s_max)
         if one.status.last_error is not None and not one.is_moving:
             self._retry_s[one.path] = time.monotonic() + now.pause_s
             return min(one.poll_s_max, now.pause_s)

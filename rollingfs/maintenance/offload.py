@@ -44,7 +44,7 @@ class Chosen:
     after_age_s
         Age in seconds from which a chunk's newest byte is old enough.
     start
-        Chunks that end before this segment offset are not looked at.
+        Chunks that end by this segment offset stay.
     """
 
     upto: int | None = None
@@ -54,7 +54,7 @@ class Chosen:
 
     def has(self, chunk: Chunk, header: Header, now_ms: int) -> bool:
         """Whether a chunk of a segment is chosen."""
-        if self.upto is not None and chunk.end > self.upto:
+        if chunk.end <= self.start or (self.upto is not None and chunk.end > self.upto):
             return False
         if self.after_bytes is None and self.after_age_s is None:
             return True
@@ -85,6 +85,10 @@ class Chosen:
         for name, value in (("after_bytes", self.after_bytes), ("after_age", self.after_age_s)):
             if value is not None and value < 0:
                 raise ValueError(f"{path}: {name} is {value}: it must be at least 0; nothing was moved")
+
+
+class DamagedBlocksError(CorruptChunkError):
+    """Chunks are damaged, so their blocks were not moved; all others were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,7 @@ class Offloader:
             steps.reach(position - start)
         steps.reach(steps.total)
         if rewriter.damaged:
-            raise CorruptChunkError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
+            raise DamagedBlocksError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
         return result
 
 

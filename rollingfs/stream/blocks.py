@@ -116,6 +116,8 @@ class Hot:
     """The incarnation."""
     start: int
     """Offset of the first of them; that of the inline tail if no chunk is among them."""
+    first: int
+    """Offset of the first that may move now; that of the inline tail if no chunk may."""
     retained: int
     """Offset of the first byte of the segment."""
     length: int
@@ -155,6 +157,7 @@ def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:
     return Hot(
         header.segment,
         header.tail_start,
+        header.tail_start,
         header.start,
         header.length,
         tail_bytes,
@@ -179,7 +182,8 @@ def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: BlockRule, header: Head
             hot = replace(hot, kept_bytes=kept, kept_chunks=hot.kept_chunks + 1, next_ms=min(hot.next_ms, next_ms))
             continue
         if not hot.chunk_bytes:
-            hot = replace(hot, oldest_ms=min(chunk.at_ms + after_ms, hot.oldest_ms))
+            first = max(chunk.start, hot.retained)
+            hot = replace(hot, first=first, oldest_ms=min(chunk.at_ms + after_ms, hot.oldest_ms))
         size = hot.chunk_bytes + chunk.length
         hot = replace(hot, chunk_bytes=size, block_end=chunk.end if size >= rule.block_bytes else None, end=chunk.end)
     return hot
@@ -189,7 +193,7 @@ def since(hot: Hot, before: Hot | None) -> Hot:
     """Add what only an earlier look tells: the rate, and that the oldest byte was inline for a while."""
     if before is None or before.segment != hot.segment:
         return hot
-    if before.start == hot.start and before.hot_bytes:
+    if before.first == hot.first and before.hot_bytes:
         hot = replace(hot, oldest_ms=min(hot.oldest_ms, before.oldest_ms))
     seconds = (hot.seen_ms - before.seen_ms) / 1000
     return replace(hot, rate=max(0.0, (hot.length - before.length) / seconds) if seconds > 0 else before.rate)
@@ -224,11 +228,11 @@ def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
     A block that its chunks fill moves without a roll, which would be one more commit beside the writers.
     """
     if hot.block_end is not None:
-        return Move(hot.start, hot.block_end)
+        return Move(hot.first, hot.block_end)
     age_s = max(0.0, (now_ms - hot.oldest_ms) / 1000)
     is_due = hot.is_sealed or hot.hot_bytes >= rule.block_bytes or age_s >= rule.max_delay_s
     if hot.hot_bytes and is_due:
-        return Move(hot.start, None if hot.tail_bytes else hot.end)
+        return Move(hot.first, None if hot.tail_bytes else hot.end)
     next_s = max(rule.poll_s_min, (hot.next_ms - now_ms) / 1000)
     if not hot.hot_bytes:
         return Wait(min(rule.poll_s_max, next_s), is_over=hot.is_sealed and not hot.kept_bytes, due_s=next_s)

@@ -10,35 +10,53 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import Offloaded, Offloader, check_may_move
+from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
+from rollingfs.policy import OffloadPolicy
 from rollingfs.stream import blocks
-from rollingfs.stream.blocks import MAX_DELAY_S, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Asked, check_retention
 
 logger = logging.getLogger("rollingfs")
 
 
-Ask = Callable[[str, Header], Awaitable[Asked | None]]
-"""What is asked of a segment now: where its blocks move, and when; None if nothing is to move."""
+Ask = Callable[[str, OffloadPolicy | None, Ledger | None], Awaitable[Asked | None]]
+"""What is asked of a segment with this path and policy of its own: where its blocks move, and when; None if nothing is
+to move. The ledger is that of its folder, resolved, if it was just read."""
 
 
 def fixed(asked: Asked) -> Ask:
     """The same for all segments."""
 
-    async def ask(path: str, header: Header) -> Asked | None:
+    async def ask(path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
         return asked
 
     return ask
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    """Blocks that stay where they are, because chunks of them are damaged; what lies behind them moves."""
+
+    segment: str
+    """The incarnation."""
+    end: int
+    """Where the last of them ends."""
+    oldest_ms: int
+    """When the first byte was written."""
+    retry_s: float
+    """When all are tried again, by the monotonic clock: somebody may have mended them."""
+    text: str
 
 
 class Followed:
@@ -62,6 +80,8 @@ class Followed:
         self._store = client.store
         self._ask = ask
         self._asked: Asked | None = None
+        self._own: OffloadPolicy | None = None
+        self._damage: _Damage | None = None
         self._rule = BlockRule()
         self._block: tuple[int, float] | None = None
         """The end of the newest block, and when it was assigned."""
@@ -81,6 +101,9 @@ class Followed:
     def status(self) -> OffloadStatus:
         """How far it is, as the last look has shown; asks the store nothing."""
         hot, error, moving_s = self._hot, self._error, self._moving_s
+        damage = self._damage
+        if error is None and damage is not None:
+            error = damage.text
         took_s = 0.0 if moving_s is None else time.monotonic() - moving_s
         if took_s >= SLOW_S:
             error = (
@@ -92,7 +115,8 @@ class Followed:
         lag_bytes = hot.hot_bytes if self._rule.keeps_newest else hot.length - hot.start
         if self._asked is None:
             lag_bytes = 0
-        lag_s = max(0.0, (self._store.now_ms() - hot.oldest_ms) / 1000) if lag_bytes else 0.0
+        oldest_ms = hot.oldest_ms if damage is None else min(hot.oldest_ms, damage.oldest_ms)
+        lag_s = max(0.0, (self._store.now_ms() - oldest_ms) / 1000) if lag_bytes else 0.0
         end, assigned_s = self._block or (0, None)
         assigned = min(end, hot.length) if moving_s is not None else hot.start
         return OffloadStatus(hot.start, lag_bytes, lag_s, error, self.tier, assigned, assigned_s, self._offloaded_s)
@@ -147,6 +171,8 @@ class Followed:
         self._block = (self._hot.length if block.upto is None else block.upto), self._store.now_ms() / 1000
         try:
             count = (await self._move(block)).chunks
+        except DamagedBlocksError:
+            return Wait(0.0)
         except Exception as error:  # noqa: BLE001 - as above; the next look shows whether the segment is missing
             return self._failed(error)
         finally:
@@ -156,17 +182,26 @@ class Followed:
         return Wait(0.0 if count else self._rule.poll_s_min)
 
     async def move_all(self) -> Offloaded:
-        """Move all blocks that are full or old now; an error is raised."""
+        """Move all blocks that are full or old now; an error is raised, that of a damaged chunk after all others."""
         result, did = Offloaded(), Offloaded(chunks=1)
+        damage: DamagedBlocksError | None = None
         while did.chunks:
             await self._look()
             assert self._hot is not None
             now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
-            did = await self._move(now) if isinstance(now, Move) else Offloaded()
-            result = result.plus(did)
+            try:
+                did = await self._move(now) if isinstance(now, Move) else Offloaded()
+            except DamagedBlocksError as error:
+                damage = damage or error
+            else:
+                result = result.plus(did)
+        if damage is not None:
+            raise damage
         return result
 
     async def _look(self) -> None:
+        if self._damage is not None and time.monotonic() >= self._damage.retry_s:
+            self._damage = self.token = None
         hot = self._hot
         loaded: Loaded | None
         if hot is not None and self.token is not None:
@@ -198,12 +233,15 @@ class Followed:
 
     async def _found(self, header: Header, before: Hot | None) -> Hot:
         """The hot bytes, up to the first full block; what was in a tier once is not looked at again."""
-        self._asked = asked = await self._ask(self.path, header)
+        self._own, damage = header.offload, self._damage
+        self._asked = asked = await self._ask(self.path, self._own, None)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one
+            self._rule, self._damage = BlockRule(), None
             return replace(blocks.look(header, self._store.now_ms()), start=header.start)
         check_tier(self._client.backend, asked.tier, self.path)
         delay_s = MAX_DELAY_S if asked.max_delay_s is None else asked.max_delay_s
-        self._rule = rule = BlockRule(asked.block_bytes, delay_s, asked.chosen)
+        passed = damage.end if damage is not None and damage.segment == header.segment else 0
+        self._rule = rule = BlockRule(asked.block_bytes, delay_s, replace(asked.chosen, start=passed))
         now_ms = self._store.now_ms()
         hot = blocks.look(header, now_ms, rule)
         is_same = before is not None and before.segment == header.segment
@@ -213,25 +251,42 @@ class Followed:
             found = await window_of(self._store, self.path, header, position, rule.block_bytes)
             hot, is_last = blocks.with_chunks(hot, found.chunks, rule, header, now_ms), found.is_last
             position = found.chunks[-1].end if found.chunks else position
+        if hot.start >= passed:  # the blocks are gone, or in the tier
+            self._damage = None
         return blocks.since(hot, before)
 
     async def _move(self, block: Move) -> Offloaded:
-        hot, path, asked = self._hot, self.path, self._asked
+        hot, path = self._hot, self.path
         assert hot is not None
-        assert asked is not None
         ledger = await Ledgers(self._client).resolved(names.parent(path))
+        asked = await self._ask(path, self._own, ledger)
+        if asked != self._asked:  # a policy has changed since the look
+            self._asked, self.token = asked, None if asked else self.token
+        if asked is None:
+            return Offloaded()
         check_retention(path, asked, ledger)
         upto = block.upto
         if upto is None:
             upto = await self._roller.roll(path, hot.segment)
         chosen = replace(asked.chosen, upto=upto, start=block.start)
-        did = await self._offloader.offload(
-            path, asked.tier, chosen, segment=hot.segment, lag_s=asked.lag_s, block_bytes=asked.block_bytes
-        )
+        try:
+            did = await self._offloader.offload(
+                path, asked.tier, chosen, segment=hot.segment, lag_s=asked.lag_s, block_bytes=asked.block_bytes
+            )
+        except DamagedBlocksError as error:
+            self._pass(hot, upto, str(error))
+            raise
         seen = self._store.headers.seen(path)  # the commit's own; the next poll finds it unchanged
         if seen is not None and seen.header is not None and seen.live and seen.header.segment == hot.segment:
             self._hot, self.token = await self._found(seen.header, hot), seen.token
         return did
+
+    def _pass(self, hot: Hot, end: int, text: str) -> None:
+        """Leave damaged blocks that end by an offset, and go on behind them."""
+        first = self._damage or _Damage(hot.segment, end, hot.oldest_ms, time.monotonic() + RETRY_S_MAX, text)
+        if self._damage is None or first.text != text:
+            logger.warning("%s: a block is not offloaded now, those behind it are: %s", self.path, text)
+        self._damage, self.token = replace(first, end=end), None
 
     def _succeeded(self) -> None:
         if self._error is not None:

@@ -12,12 +12,11 @@ import time
 from rollingfs.client import Client
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
-from rollingfs.format.header import Header
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.offload_policy import Asked, Policies
 
 logger = logging.getLogger("rollingfs")
 
@@ -65,21 +64,26 @@ class Following:
             self.followed[names.check_new_name(path)] = Followed(self.client, path, self._ask)
             self._named.add(path)
 
-    async def _ask(self, path: str, header: Header) -> Asked | None:
+    async def _ask(self, path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
         if self.given.tier is not None:
             return Asked.by(self.given)
-        ledger = None if path in self._named else self._ledgers.get(names.parent(path))
+        if ledger is None and path not in self._named:
+            ledger = self._ledgers.get(names.parent(path))
         if ledger is None:
             ledger = await Ledgers(self.client).resolved(names.parent(path))
         default = self.client.offload_policy
         if path in self._named:
             named = OffloadPolicy(TIER_DEFAULT)
             default = named if default is None else default.over(named)
-        return Asked.by(self.given.over(policies_of(path, header, ledger, default).offload))
+        return Asked.by(self.given.over(Policies(None, own, ledger.offload, default).offload))
 
     def is_named(self, path: str) -> bool:
         """Whether the follower was told of this path."""
         return path in self._named
+
+    def unnamed(self) -> list[Followed]:
+        """The segments that it has found below folders."""
+        return [one for path, one in self.followed.items() if path not in self._named]
 
     async def is_folder(self, path: str) -> bool:
         """Whether a path that is no segment is a folder; its segments are followed then."""

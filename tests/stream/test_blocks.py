@@ -87,7 +87,7 @@ def test_a_second_look_knows_the_rate_and_how_long_the_first_byte_was_inline():
     assert (found.rate, found.oldest_ms) == (2.0, NOW_MS - 500_000)
     assert blocks.since(now, replace(first, segment="x" * 32)) == now
     assert blocks.since(now, None) == now
-    assert blocks.since(replace(now, start=7), first).oldest_ms == NOW_MS + 19_000
+    assert blocks.since(replace(now, first=7), first).oldest_ms == NOW_MS + 19_000
 
 
 def test_a_writer_whose_clock_is_ahead_delays_no_block_for_ever():

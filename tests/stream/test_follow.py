@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 
 import pytest
 
 from rollingfs import Follower, RetentionPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.errors import UnknownTierError
+from rollingfs.errors import CorruptChunkError, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
@@ -16,7 +17,7 @@ from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
 from tests.support.examples import slowly
@@ -100,6 +101,59 @@ def check_end(store: Store, expected: bytes) -> None:
 
 
 # -- what it does --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged() -> tuple[World, str, bytes]:
+    """A segment of two full blocks, a part of the next, and a tail; a chunk of the first block is damaged."""
+    store = TieredStore()
+    world = fill(store)
+    for piece in (b"3" * 20, b"4" * 20):
+        world.append(A, piece)
+    world.append(A, b"more")
+    file = names.resolve(A, world.header(A).entries[1].file)
+    whole = store.snapshot()[file]
+    store._put(file, b"?" * 20)
+    return world, file, whole
+
+
+def test_what_lies_behind_a_damaged_block_moves_and_the_block_does_once_it_is_mended(damaged):
+    world, file, whole = damaged
+    one, expected = followed(world), [chunk for _, chunk in chunks_of(world)]
+    for _ in range(20):
+        CLOCK.sleep(step(one).pause_s)
+    assert chunks_of(world)[:2] == [("", 20), ("", 20)], "the damaged block stays"
+    assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
+    assert sum(size for _, size in chunks_of(world)) == world.header(A).length == sum(expected) + 4
+    assert file in str(one.status.last_error)
+    assert (one.status.cold_end, one.status.lag_bytes) == (0, world.header(A).length)
+    assert one.status.lag_s > 200, "it grows, as the damaged bytes stay"
+    world.append(A, b"later")
+    for _ in range(20):
+        CLOCK.sleep(step(one).pause_s)
+    assert [tier for tier, _ in chunks_of(world)].count("") == 2
+    assert file in str(one.status.last_error), "it is said as long as it lasts"
+    world.backend.inner._put(file, whole)
+    CLOCK.sleep(RETRY_S_MAX)
+    settle(one)
+    assert {tier for tier, _ in chunks_of(world)} == {"cold"}
+
+
+def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_damage(damaged):
+    world, file, _ = damaged
+    with pytest.raises(CorruptChunkError, match=re.escape(file)):
+        drive(followed(world, rule=BlockRule(block_bytes=40, max_delay_s=0)).move_all())
+    assert chunks_of(world)[:2] == [("", 20), ("", 20)]
+    assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
+
+
+def test_a_damaged_block_is_said_no_more_once_a_truncation_takes_it(damaged):
+    world, _, _ = damaged
+    one = followed(world)
+    for _ in range(20):
+        CLOCK.sleep(step(one).pause_s)
+    drive(world.client.segments.truncate(A, 40))
+    assert settle(one).cold_end == world.header(A).length
 
 
 def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():

@@ -11,9 +11,11 @@ import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.blocks import Move
+from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.following import Following
+from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
@@ -201,3 +203,36 @@ def test_chunks_that_a_policy_kept_hot_move_once_it_names_a_tier(root):
         fs.set_policy(path, OffloadPolicy("cold", max_delay=0.2))
         wait_for(lambda: tiers(fs, path) == {"cold"})
         wait_for(lambda: follower.status()[path].cold_end == 304)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothing_moves(is_named):
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+    verbs = StreamVerbs(world.client, Listings(world.client), "/root")
+    drive(verbs.set_offload_policy(OffloadPolicy("cold", block_bytes=100)))
+    following = Following(world.client, OffloadPolicy())
+    if is_named:
+        following.add("/root/a")
+    else:
+        following.folders.add("/root")
+    drive(following.look_around())
+    [one] = following.followed.values()
+    now = drive(one.look())
+    assert isinstance(now, Move)
+    drive(verbs.set_offload_policy(OffloadPolicy("")))
+    drive(one.move(now))
+    assert not isinstance(drive(one.look()), Move)
+    assert {chunk.tier for chunk in world.header("/root/a").entries} == {""}
+
+
+def test_listings_are_as_seldom_as_before_once_no_policy_asks_for_haste(root):
+    fs = filesystem(root)
+    path = write(fs, f"{root}/a")
+    fs.set_policy(path, OffloadPolicy("cold", max_delay=0))
+    with Follower(root, fs=filesystem(root)) as follower:
+        wait_for(lambda: tiers(fs, path) == {"cold"})
+        wait_for(lambda: follower._poll_s == 0.05)
+        fs.set_policy(path, OffloadPolicy("cold", max_delay="10min"))
+        wait_for(lambda: follower._poll_s == POLL_S_MAX)
+        fs.set_policy(path, OffloadPolicy("cold", max_delay=0))
