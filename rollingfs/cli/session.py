@@ -71,16 +71,13 @@ class Session:
     """Message after Ctrl-C, where the library has none."""
     _places: list[Place] = field(default_factory=list)
     _opener: Stores | None = None
-    _stores: dict[str, RollingFileSystem] = field(default_factory=dict)
     _bar: Progress | None = None
 
     def place(self, text: str) -> Place:
         """The store and path for a path on the command line."""
         protocol, path = split(text)
-        if protocol not in self._stores:
-            self._opener = self._opener or Stores(parse_options(self.option, os.environ))
-            self._stores[protocol] = self._opener.open(protocol)
-        self._places.append(Place(self._stores[protocol], path))
+        self._opener = self._opener or Stores(parse_options(self.option, os.environ))
+        self._places.append(Place(self._opener.open(protocol, path), path))
         return self._places[-1]
 
     def each(self, texts: Sequence[str]) -> Iterator[tuple[str, Place]]:

@@ -139,9 +139,10 @@ class Stores:
     given: Sequence[GivenOption]
     _taken: dict[str, str] = field(default_factory=dict)
     """The store that got each variable that names no store, by label."""
+    _opened: dict[str, RollingFileSystem] = field(default_factory=dict)
 
-    def open(self, protocol: str) -> RollingFileSystem:
-        """The filesystem over a store.
+    def open(self, protocol: str, url: str = "") -> RollingFileSystem:
+        """The filesystem over a store, one for all URLs that name the same.
 
         Raises
         ------
@@ -150,14 +151,21 @@ class Stores:
         """
         from fsspec.registry import known_implementations, registry
 
-        from rollingfs.fs.filesystem import RollingFileSystem
-        from rollingfs.fs.store_options import accepted_by, listed, meant
-        from rollingfs.fs.target import require_client
+        from rollingfs.fs.target import options_of_url, require_client
 
         known = {*known_implementations, *registry}
         if protocol not in known:
             raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
         require_client(protocol)
+        of_url = options_of_url(protocol, url)
+        if (name := f"{protocol} {sorted(of_url.items())}") not in self._opened:
+            self._opened[name] = self._open(protocol, of_url, known)
+        return self._opened[name]
+
+    def _open(self, protocol: str, of_url: Mapping[str, Any], known: Set[str]) -> RollingFileSystem:
+        from rollingfs.fs.filesystem import RollingFileSystem
+        from rollingfs.fs.store_options import accepted_by, listed, meant
+
         accepted = accepted_by(protocol)
         own: list[tuple[tuple[str, ...], GivenOption]] = []
         target: list[tuple[tuple[str, ...], GivenOption]] = []
@@ -178,7 +186,7 @@ class Stores:
         except TypeError as error:
             raise WrongUsage(str(error)) from error
         try:
-            return RollingFileSystem(target_protocol=protocol, target_options=options, **nest(own))
+            return RollingFileSystem(target_protocol=protocol, target_options={**of_url, **options}, **nest(own))
         except (TypeError, ValueError) as error:
             labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
             raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error

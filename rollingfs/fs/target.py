@@ -76,9 +76,27 @@ def open_target(
                 options.setdefault("asynchronous", True)
             if loop is not None:
                 options.setdefault("loop", loop)
-        fs = fsspec.filesystem(protocol, **options)
+        fs = _hadoop(options) if protocol == "hdfs" else fsspec.filesystem(protocol, **options)
     assert fs is not None
     return adapt(fs, sync=sync, single_writer=single_writer, max_concurrency=max_concurrency)
+
+
+def _hadoop(options: Mapping[str, Any]) -> AbstractFileSystem:
+    """HDFS through pyarrow.
+
+    Raises
+    ------
+    ImportError
+        pyarrow or Hadoop's client is missing.
+    """
+    try:
+        return fsspec.filesystem("hdfs", **options)
+    except (ImportError, OSError) as error:
+        raise ImportError(
+            f"HDFS cannot be reached through pyarrow ({str(error).partition(chr(10))[0]}); nothing was read or "
+            "written. It needs pyarrow, Hadoop's libhdfs.so (in ARROW_LIBHDFS_DIR, or lib/native of HADOOP_HOME), "
+            "a JVM (JAVA_HOME), and in CLASSPATH what `hadoop classpath --glob` prints; or write webhdfs://HOST:PORT/..."
+        ) from error
 
 
 def open_azure_target(
@@ -99,6 +117,19 @@ def open_azure_target(
 
     own = {name: value for name, value in options.items() if name not in FSSPEC_OPTIONS}
     return open_azure(protocol, own, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)
+
+
+OF_URLS = frozenset({"host", "password", "port", "user", "username"})
+"""Options that a URL may name."""
+
+
+def options_of_url(protocol: str, url: str) -> dict[str, Any]:
+    """The options of a store that a URL names: the host of ``hdfs://name:8020/x``, an account of Azure."""
+    if goes_straight_to_azure(protocol):
+        _, at, host = url.partition("://")[2].partition("/")[0].partition("@")
+        return {"account_name": host.partition(".")[0]} if at else {}
+    found = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(url)
+    return {name: value for name, value in found.items() if name in OF_URLS}
 
 
 def require_client(protocol: str) -> None:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import BLOCK_BYTES, RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import AlreadyAppended
 from rollingfs.server.kinds import Amount, Count, Maybe, Offset, Paths, Text, Wait
@@ -303,7 +303,12 @@ async def rename(call: Call, to: Text, overwrite: bool = False) -> Any:
 
 @operation("POST", "/v1/segments/{path}:offload")
 async def offload(
-    call: Call, tier: Text = "cold", after_bytes: Maybe = None, after_age: Maybe = None, deletion_lag: Amount = "4h"
+    call: Call,
+    tier: Text = "cold",
+    after_bytes: Maybe = None,
+    after_age: Maybe = None,
+    deletion_lag: Amount = "4h",
+    block_bytes: Amount = BLOCK_BYTES,
 ) -> Any:
     """Move chunks of a segment to a tier, now.
 
@@ -317,8 +322,10 @@ async def offload(
         Move only chunks that are older.
     deletion_lag
         How long the old files stay.
+    block_bytes
+        Neighbouring chunks become one file of up to this size.
     """
-    return await call.store.fs._offload(call.place(), tier, None, after_bytes, after_age, deletion_lag)
+    return await call.store.fs._offload(call.place(), tier, None, after_bytes, after_age, deletion_lag, block_bytes)
 
 
 @operation("POST", "/v1/segments/{path}:consolidate")

@@ -116,10 +116,15 @@ async def publish(call: Call, subscriber: Text, cut: Fields) -> Any:
 
 @operation("POST", "/v1/streams/{path}:offload")
 async def offload(
-    call: Call, tier: Text | None = None, after_bytes: Maybe = None, after_age: Maybe = None, deletion_lag: Maybe = None
+    call: Call,
+    tier: Text | None = None,
+    after_bytes: Maybe = None,
+    after_age: Maybe = None,
+    deletion_lag: Maybe = None,
+    block_bytes: Maybe = None,
 ) -> Any:
     """Move chunks of all segments of a stream to a tier, now; without any field the policies decide."""
-    return await _stream(call)._offload(tier, after_bytes, after_age, deletion_lag)
+    return await _stream(call)._offload(tier, after_bytes, after_age, deletion_lag, block_bytes)
 
 
 @operation("POST", "/v1/streams/{path}:consolidate")

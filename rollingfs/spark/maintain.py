@@ -32,7 +32,7 @@ from rollingfs.spark.operations import (
 )
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
-from rollingfs.spark.stream_operations import STREAM_OPERATIONS, TRIM, Outcomes, folders_of, keep_stream
+from rollingfs.spark.stream_operations import CONCAT, STREAM_OPERATIONS, TRIM, Join, Outcomes, folders_of, keep_stream
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
@@ -43,6 +43,7 @@ ARGUMENTS = {
     "truncate": "keep= (how many bytes to keep)",
     EXPORT: "target= (the folder to write to)",
     TRIM: "cut= (where to trim to)",
+    CONCAT: "into= (the name of the segment in each folder)",
 }
 """What operations need."""
 
@@ -65,6 +66,8 @@ def maintain(
     after_bytes: int | str | None = None,
     after_age: float | str | None = None,
     deletion_lag: float | str | None = None,
+    block_bytes: int | str | None = None,
+    into: str | None = None,
     dry_run: bool = False,
     threads: int = THREADS_DEFAULT,
 ) -> Any:
@@ -78,6 +81,7 @@ def maintain(
         One or several, on one backend: segments, folders (all segments below them), patterns; and its options.
     operations
         Done in this order: ``retain``, ``trim`` (these to whole streams, whose folders must be among the URLs),
+        ``concat`` (of the sealed segments in each folder, by their names; with ``seal``, of all),
         ``info``, ``verify``, ``truncate``, ``rewrite`` (Parquet files that have grown), ``seal``, ``upkeep`` (a round
         of ``rollingfs run``, with ``retain``), ``consolidate``, ``offload``, ``export``, ``collect``.
     keep, align
@@ -87,8 +91,11 @@ def maintain(
     grace, readers_grace
         Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (by default 24 hours; less is your
         promise that nobody writes), and ``consolidate`` leaves old files to readers; so does ``upkeep``.
-    cut, tier, after_bytes, after_age, deletion_lag
-        For ``trim``, a cut of streams or its text. For ``offload``, as of `Stream.offload`; without, by the policies.
+    cut, into
+        For ``trim``, a cut of streams or its text. For ``concat``, the name in each folder of the segment that the
+        others become part of; it is made if it is missing.
+    tier, after_bytes, after_age, deletion_lag, block_bytes
+        For ``offload``, as of `Stream.offload`; without, by the policies.
     dry_run, threads
         Change nothing, but tell; streams, and without Spark segments, at a time.
 
@@ -103,8 +110,8 @@ def maintain(
         An argument is unknown or missing; two segments would become one file; nothing is at a URL without a pattern.
     """
     meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
-    asked = Asked.of(tier, after_bytes, after_age, deletion_lag)
-    wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, OFFLOAD: asked})
+    asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
+    wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
     kept = None if keep is None else Keep(parse_bytes(keep), align)
     grace_s = None if grace is None else parse_seconds(grace)
     settings = Settings(wanted, kept, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
@@ -114,6 +121,7 @@ def maintain(
     if target is not None:
         settings = replace(settings, target=_place(fs, options, paths, target, target_options, overwrite))
     of_streams = [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
+    join = None if into is None else Join(into, paths, "seal" in wanted)
     ledgers = Ledgers(core(fs).client, once=True)
 
     def inherits(folder: str) -> bool:
@@ -122,10 +130,11 @@ def maintain(
     work = partial(maintain_one, options, settings)
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
-        keep_one = partial(keep_stream, fs, of_streams, meant, dry_run=dry_run)
+        keep_one = partial(keep_stream, fs, of_streams, meant, join, dry_run=dry_run)
         must_be = not {*wanted}.isdisjoint(STREAM_OPERATIONS)
         for did in pool.map(keep_one, folders_of(of_streams, meant, paths, inherits, must_be=must_be)):
             before |= did
+        paths = sorted({*paths, *(path for path, did in before.items() if CONCAT in did and not did[CONCAT].error)})
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]
         name = f"rollingfs: {', '.join(wanted)} of {len(left)} segments"
@@ -147,7 +156,9 @@ def _operations(operations: str | Sequence[str], given: Mapping[str, object]) ->
         if (operation in wanted) != (given[operation] is not None):
             raise ValueError(f"{operation!r} needs {what}, and no other operation takes it")
     if given[OFFLOAD] is not None and OFFLOAD not in wanted:
-        raise ValueError("tier=, after_bytes=, after_age= and deletion_lag= are of 'offload', and no other operation")
+        raise ValueError(
+            "tier=, after_bytes=, after_age=, deletion_lag= and block_bytes= are of 'offload', and no other operation"
+        )
     return tuple(one for one in known if one in wanted)
 
 

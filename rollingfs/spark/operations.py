@@ -282,7 +282,14 @@ def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Out
         segment.refresh()
         return Outcome(0, {}) if by_policy is None else Outcome(by_policy.bytes, asdict(by_policy))
     chosen = asked.chosen
-    did = segment.offload(asked.tier, None, chosen.after_bytes, chosen.after_age_s, deletion_lag=asked.lag_s)
+    did = segment.offload(
+        asked.tier,
+        None,
+        chosen.after_bytes,
+        chosen.after_age_s,
+        deletion_lag=asked.lag_s,
+        block_bytes=asked.block_bytes,
+    )
     return Outcome(did.bytes, asdict(did))
 
 

@@ -23,6 +23,8 @@ from rollingfs import RollingFileSystem, RollingPolicy, UnsafeBackendError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.fs.target import options_of_url
+from tests.support.cli import failed
 from tests.support.servers import new_bucket, require
 
 
@@ -360,3 +362,32 @@ def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fssp
     assert isinstance(RollingFileSystem()._backend, MemoryBackend)
     with pytest.raises(TypeError, match="multiple values"):
         RollingFileSystem("file", target_protocol="memory")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("webhdfs://me@node:9870/x", {"host": "node", "port": 9870, "user": "me"}),
+        ("sftp://node/x", {"host": "node"}),
+        ("abfss://container@account.dfs.core.windows.net/x", {"account_name": "account"}),
+        ("az://container/x@y", {}),
+        ("memory://x", {}),
+        ("file:///x", {}),
+    ],
+)
+def test_a_url_names_the_host_and_the_account_of_its_store(url, expected):
+    assert options_of_url(url.partition("://")[0], url) == expected
+
+
+def test_hdfs_without_hadoops_client_is_refused_at_once_and_says_what_is_missing():
+    from pyarrow.fs import HadoopFileSystem
+
+    try:
+        HadoopFileSystem("localhost", 1)
+    except OSError as error:
+        assert "libhdfs" in str(error) or "libjvm" in str(error)  # noqa: PT017 - it says whether there is a client
+    else:
+        pytest.skip("Hadoop's client is here")
+    with pytest.raises(ImportError, match=r"libhdfs\.so .*JAVA_HOME.*CLASSPATH.*webhdfs://"):
+        RollingFileSystem("hdfs", {"host": "localhost", "port": 1})
+    assert "libhdfs.so" in failed("run", "hdfs://localhost:1/logs", "--once")

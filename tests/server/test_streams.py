@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.server import make_app
 from tests.server.conftest import Client
@@ -81,3 +83,14 @@ def test_upkeep_by_hand(client: Client) -> None:
     assert client.post("/v1/streams/none:retain").status_code == 404
     assert client.delete("/v1/streams/logs").status_code == 204
     assert client.get("/v1/segments?folder=logs").json()["entries"] == []
+
+
+def test_an_offload_writes_blocks_of_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file", sync=False, inline_bytes=0, max_bytes=20, tiers={"cold": f"{tmp_path}/cold"})
+    served = Client(make_app(fs, str(tmp_path)))
+    for name in "ab":
+        fs.pipe_file(f"{tmp_path}/logs/{name}", b"x" * 100)
+    did = served.post("/v1/segments/logs/a:offload", json={"block_bytes": 40})
+    assert (did.json()["chunks"], did.json()["files"]) == (5, 3)
+    did = served.post("/v1/streams/logs:offload", json={"block_bytes": "60B"})
+    assert [one["files"] for one in did.json()["moved"].values()] == [2]

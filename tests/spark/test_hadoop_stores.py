@@ -1,4 +1,4 @@
-"""``rolling+hdfs://`` over an HDFS on this machine, and what is said where a connector is missing."""
+"""An HDFS on this machine: Spark reads, `run` and `maintain` write; and what is said where a connector is missing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.spark import jar, read_json
-from tests.support.servers import cache_dir, free_port, require
+from rollingfs.spark.maintain import maintain
+from tests.support.cli import done
+from tests.support.servers import cache_dir, free_port, free_ports, require
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -42,12 +44,13 @@ def _minicluster() -> Path:
 
 
 @pytest.fixture(scope="module")
-def hdfs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The authority of an HDFS with one node for data."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The authorities of an HDFS with one node for data, and of its WebHDFS."""
     folder, port = tmp_path_factory.mktemp("hdfs"), free_port()
+    [http] = free_ports(1, but=port)
     path = os.pathsep.join([str(_minicluster()), f"{jar.spark_jars()}/*"])
     command = ["java", "-Xmx512m", "-cp", path, "org.apache.hadoop.test.MiniDFSClusterManager", "-format"]
-    command += ["-nnport", str(port), "-datanodes", "1", "-D", f"hdfs.minidfs.basedir={folder}"]
+    command += ["-nnport", str(port), "-httpport", str(http), "-datanodes", "1", "-D", f"hdfs.minidfs.basedir={folder}"]
     command += ["-writeDetails", f"{folder}/details.json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -56,9 +59,15 @@ def hdfs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 assert process.poll() is None, "the HDFS has ended"
                 assert time.monotonic() < until_s, "the HDFS has not started"
                 time.sleep(POLL_S)
-            yield f"127.0.0.1:{port}"
+            yield f"127.0.0.1:{port}", f"127.0.0.1:{http}"
         finally:
             process.kill()
+
+
+@pytest.fixture
+def hdfs(cluster: tuple[str, str]) -> str:
+    """The authority of the HDFS."""
+    return cluster[0]
 
 
 @pytest.fixture
@@ -88,6 +97,29 @@ def test_plain_files_are_written_beside_them_and_a_segment_is_not_changed(spark,
     with pytest.raises(Exception, match=r"holds the segment rolling\+hdfs://.*nothing was changed"):
         spark.range(10).write.mode("overwrite").parquet(copied)
     assert spark.read.text(f"{copied}/s").count() == len(ROWS)
+
+
+def test_run_and_maintain_keep_segments_on_hdfs_through_webhdfs(cluster):
+    url, own = f"webhdfs://root@{cluster[1]}/kept", {"single_writer": True, "tiers": {"cold": {"root": "/cold"}}}
+    host, port = cluster[1].split(":")
+    fs = RollingFileSystem("webhdfs", {"host": host, "port": int(port), "user": "root"}, **own)
+    data = b"".join(b"%09d\n" % number for number in range(400))
+    for path in ("/kept/a", "/kept/b"):
+        fs.create(path, RollingPolicy(max_bytes=100, inline_bytes=0))
+        fs.append(path, data)
+        fs.set_policy(path, max_bytes=4000)
+        fs.seal(path)
+    fs.set_policy("/kept/a", OffloadPolicy("cold", block_bytes=2000, deletion_lag=0))
+    options = ["--option", "single_writer=true", "--option", "tiers.cold.root=/cold"]
+    *_, whole = done("run", url, "--once", "--json", "--grace", "0", "--readers-grace", "0", *options).lines
+    assert (whole["failed"], whole["moved_bytes"], whole["joined_chunks"]) == ({}, 4000, 42)
+    assert [(chunk.tier, chunk.length) for chunk in fs.segment("/kept/a").chunks] == [("cold", 4000)]
+    more = {"tier": "cold", "deletion_lag": 0, "grace": 0, "storage_options": {"rolling": own}}
+    rows = maintain(None, f"rolling+{url}", ["verify", "offload", "collect"], **more)
+    assert [row.error for row in rows] == [None] * 2
+    assert fs.cat(["/kept/a", "/kept/b"]) == {"/kept/a": data, "/kept/b": data}
+    rows = maintain(None, f"rolling+{url}", ["concat", "verify"], into="whole", storage_options={"rolling": own})
+    assert ([row.error for row in rows], fs.cat_file("/kept/whole")) == ([None] * 3, data * 2)
 
 
 @pytest.mark.parametrize(

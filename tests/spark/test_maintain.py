@@ -177,6 +177,28 @@ def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_
         maintain(None, [paths[1], f"{tmp_path}/other/s1"], "export", target=f"{tmp_path}/out")
 
 
+def test_the_sealed_segments_of_each_folder_become_one_and_a_repetition_finds_nothing_to_do(fs, tmp_path):
+    paths = [path for name in ("a", "b") for path in fill(fs, tmp_path / name, 3)]
+    expected = [b"".join(fs.cat_file(path) for path in some) for some in (paths[:3], paths[3:])]
+    targets = [f"{tmp_path}/{name}/in/whole" for name in "ab"]
+    for path in paths[:3]:
+        fs.seal(path)
+    rows = by_path(maintain(None, str(tmp_path), "concat", into="whole", dry_run=True))
+    assert not fs.exists(targets[0])
+    rows = by_path(maintain(None, str(tmp_path), ["concat", "info"], into="whole"))
+    assert sorted(rows) == [*paths[:3], targets[0], *paths[3:]]
+    assert [rows[path].error for path in (*paths[:3], targets[0])] == [None] * 4
+    assert (rows[targets[0]].bytes, json.loads(rows[targets[0]].details)["info"]["size"]) == (600, 600)
+    assert json.loads(rows[paths[0]].details) == {"concat": {"bytes": 200, "into": targets[0]}}
+    assert all("SegmentNotSealedError" in str(rows[path].error) for path in paths[3:])
+    assert fs.find(f"{tmp_path}/b") == paths[3:], "nothing was done in the folder with open segments"
+    rows = by_path(maintain(None, str(tmp_path), ["seal", "concat"], into="whole"))
+    assert not any(row.error for row in rows.values())
+    assert [fs.cat_file(target) for target in targets] == expected
+    assert fs.find(str(tmp_path)) == targets
+    assert all(row.operation != "concat" for row in maintain(None, targets, ["concat", "info"], into="whole"))
+
+
 @pytest.mark.parametrize(
     ("operations", "options", "message"),
     [
@@ -188,6 +210,9 @@ def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_
         ("info", {"target": "/out"}, "needs target="),
         ("trim", {}, "needs cut="),
         ("info", {"after_age": "7d"}, "of 'offload'"),
+        ("info", {"block_bytes": "1MiB"}, "of 'offload'"),
+        ("concat", {}, "needs into="),
+        ("concat", {"into": "a/b"}, "must be the name of a segment"),
         ("truncate", {"keep": -1}, "cannot keep -1"),
         ("truncate", {"keep": 1, "align": ""}, "aligned by ''"),
     ],
@@ -200,6 +225,8 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_touched(tmp_path, op
 def test_places_on_two_backends_are_refused(tmp_path):
     with pytest.raises(ValueError, match="one backend, but they are on file, s3"):
         maintain(None, [str(tmp_path), "s3://b/x"])
+    with pytest.raises(ValueError, match="different hosts"):
+        maintain(None, ["webhdfs://a:1/x", "webhdfs://b:1/x"])
 
 
 @pytest.mark.parametrize(("paths", "expected"), [(0, 1), (5, 5), (100, 64), (6400, 100)])
@@ -304,6 +331,8 @@ def test_segments_are_offloaded_by_their_policies_or_as_asked_and_failures_are_r
     assert json.loads(rows[paths[0]].details)["offload"]["bytes"] == 100
     rows = by_path(maintain(None, paths[1], "offload", storage_options=options, tier="cold", after_bytes=0))
     assert rows[paths[1]].bytes > 0
+    rows = by_path(maintain(None, paths[0], "offload", storage_options=options, tier="cold", block_bytes=50))
+    assert json.loads(rows[paths[0]].details)["offload"]["files"] == 3
     rows = by_path(maintain(None, paths[1], "offload", storage_options=options, tier="warm"))
     assert "UnknownTierError" in str(rows[paths[1]].error)
     assert fs.cat_file(paths[0]) == b"".join(b"line %04d\n" % nth for nth in range(20))

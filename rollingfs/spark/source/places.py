@@ -21,6 +21,7 @@ from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.target import options_of_url
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options, parse_url
@@ -36,11 +37,20 @@ Scans = Mapping[str, Scan]
 
 
 def filesystem(options: Options) -> RollingFileSystem:
-    """The filesystem that the options mean; one for all tasks of a process."""
+    """The filesystem that the options mean; one for all tasks of a process.
+
+    Raises
+    ------
+    ValueError
+        The paths name different hosts.
+    """
+    of_url, *others = [options_of_url(options.target_protocol, place.path) for place in options.places]
+    if any(other != of_url for other in others):
+        raise ValueError("all paths must lie on one backend, but they name different hosts or accounts")
     fs: RollingFileSystem = fsspec.filesystem(
         "rolling",
         target_protocol=options.target_protocol,
-        target_options=options.target_options,
+        target_options={**of_url, **options.target_options},
         **{"probe_cache": worker_folder() or True, **options.rolling_options},
     )
     return fs
