@@ -171,7 +171,7 @@ class Chunks:
             raise
 
     async def delete(self, stored: Sequence[Stored]) -> None:
-        """Delete chunks that no attempt ever named."""
+        """Delete chunks that no attempt names which took place or may take place."""
         await self.backend.delete([chunk.file for chunk in stored])
 
 

@@ -284,6 +284,7 @@ class Commits:
                 return found
             self.store.meters.note(CONFLICT)
             attempt.sent = replace(attempt.sent, is_open=False)
+            attempt.files.lose()
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True
             if change.slow and attempt.count >= LOSSES_BEFORE_CLAIM and base.live:

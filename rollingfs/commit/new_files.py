@@ -40,6 +40,11 @@ class NewFiles:
         if self.own is not None:
             self.own.name(files)
 
+    def lose(self) -> None:
+        """Note that the newest attempt certainly did not take place and never will."""
+        for uploads in [*self._given, *([] if self.own is None else [self.own])]:
+            uploads.lose()
+
     def keep(self, key: tuple[bytes, int], stored: Stored) -> Stored:
         """Keep a chunk that was written for this commit, for the attempts to come."""
         if self.written.get(key) is not stored:

@@ -23,7 +23,7 @@ from rollingfs.commit.shadowing import delete_shadowed, wait_for_new_date
 from rollingfs.commit.store import Store
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import Header, Merge, MergeOutcome, Phase
+from rollingfs.format.header import Header, MergeOutcome, Phase
 from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, parse_pin, pin_path
 
@@ -71,7 +71,7 @@ class Merges:
         logger.info("%s: resolving the merge %s into %s", path, merge.txn, target)
         if target is None or target == path:
             took_place = False  # no mover made this mark, or another tool has moved the tree away from the target
-        elif await self._is_evident(path, target, merge):
+        elif await self._is_evident(path, target, header):
             took_place = not await self.abort(path, target, header)
         else:  # the mover is done with the target, if there ever was one: its header tells
             found = (await self.store.headers.load_durable(target)).header
@@ -81,17 +81,18 @@ class Merges:
         else:
             await self.reset(path, merge.txn)
 
-    async def _is_evident(self, source: str, target: str, merge: Merge) -> bool:
+    async def _is_evident(self, source: str, target: str, header: Header) -> bool:
         """Whether the target's folder shows that a mover moves the source there: by the mark itself, or by a pin."""
         if names.parent(source) == names.parent(target):
             return True
-        folder = names.chunks_folder(target)
-        path = pin_path(folder, merge.txn)
+        assert header.merge is not None
+        folder, txn = names.chunks_folder(target), header.merge.txn
+        path = pin_path(folder, txn)
         try:
             data = (await self.store.backend.read(path)).data
         except FileNotFoundError:
             return False
-        return parse_pin(data, folder, path) == Pin(merge.txn, source, target)
+        return parse_pin(data, folder, path) == Pin(txn, source, target, header.segment)
 
     async def abort(self, source: str, target: str, header: Header) -> bool:
         """Make sure that a merge never takes place; False if it has taken place already."""
@@ -171,10 +172,12 @@ class Merges:
             return
         header = (await self.store.headers.load_durable(source)).header
         merge = header.merge if header is not None else None
-        if merge is None or merge.txn != mark.txn or names.find(names.parent(source), merge.target) != target:
+        if header is None or merge is None or merge.txn != mark.txn:
+            return
+        if names.find(names.parent(source), merge.target) != target:
             return
         if took_place and merge.target_segment == segment:
             await self.finish(source, mark.txn)
         # a rename that was aborted has found another incarnation than the one that it would have made
-        elif not took_place and (merge.target_segment == segment or await self._is_evident(source, target, merge)):
+        elif not took_place and (merge.target_segment == segment or await self._is_evident(source, target, header)):
             await self.reset(source, mark.txn)

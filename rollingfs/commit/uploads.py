@@ -16,12 +16,13 @@ T = TypeVar("T")
 
 
 class Uploads:
-    """Chunk files that their writer may still delete, because no attempt that was sent has named them.
+    """Chunk files that their writer may still delete, because no attempt that names them took place or may take place.
 
     1. The writer adds the files that it has uploaded.
     2. The commit calls `name` before it sends an attempt. From then on only collection may delete the files that the
-       attempt names, with any outcome.
-    3. The writer calls `discard` when the change is over.
+       attempt names.
+    3. The commit calls `lose` once the attempt certainly did not take place and never will.
+    4. The writer calls `discard` when the change is over.
 
     Parameters
     ----------
@@ -33,9 +34,10 @@ class Uploads:
         self.path = path
         self._chunks = chunks
         self._unnamed = list(stored)
+        self._named: list[Stored] = []
 
     def __bool__(self) -> bool:
-        return bool(self._unnamed)
+        return bool(self._unnamed or self._named)
 
     def add(self, stored: Iterable[Stored]) -> None:
         """Take files that were just written."""
@@ -43,14 +45,20 @@ class Uploads:
 
     def name(self, files: Container[str]) -> None:
         """Let go of the files that an attempt is about to name; `files` are references in the segment's header."""
-        self._unnamed = [one for one in self._unnamed if names.relate(self.path, one.path) not in files]
+        free, self._unnamed = self._unnamed, []
+        for one in free:
+            (self._named if names.relate(self.path, one.path) in files else self._unnamed).append(one)
+
+    def lose(self) -> None:
+        """Take back the files of an attempt that lost its race: its condition can never hold again."""
+        self._unnamed, self._named = self._unnamed + self._named, []
 
     def leave(self) -> None:
         """Leave all files to collection, because another attempt may still name them."""
-        self._unnamed = []
+        self._unnamed, self._named = [], []
 
     async def delete(self) -> None:
-        """Delete the files that no attempt has named."""
+        """Delete the files that no attempt names which took place or may take place."""
         unnamed, self._unnamed = self._unnamed, []
         if unnamed:
             await self._chunks.delete(unnamed)
@@ -63,7 +71,7 @@ class Uploads:
             logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
 
     async def settle(self, call: Coroutine[Any, Any, T]) -> T:
-        """Await the commit of these files, then delete those that no attempt has named.
+        """Await the commit of these files, then delete those that nothing names.
 
         The files are left to collection if more attempts may arrive: the outcome is unknown, or an interrupt came that
         nobody has judged.

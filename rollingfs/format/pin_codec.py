@@ -13,6 +13,7 @@ from rollingfs.format import names, tokens
 
 PIN_FORMAT = "rollingfs-pin 1"
 PIN_BYTES_MAX = 64 * 1024
+FIELDS = ("txn", "source", "incarnation", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Pin:
     """Path of the segment that gives its entries away; "" if it lies above the root, after a move of the tree."""
     target: str
     """Path of the segment that takes them; "" likewise."""
+    incarnation: str
+    """That of the source: its header tells whether the transaction took place."""
 
 
 def pin_path(folder: str, txn: str) -> str:
@@ -35,7 +38,8 @@ def format_pin(pin: Pin, folder: str) -> bytes:
     """A pin's content. Its paths are relative to the parent of the chunk folder, so that a tree can be moved whole."""
     home = names.parent(folder)
     source, target = (tokens.quote(names.relative(home, path)) for path in (pin.source, pin.target))
-    return tokens.seal_text(f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\ntarget {target}\n".encode())
+    text = f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\nincarnation {pin.incarnation}\ntarget {target}\n"
+    return tokens.seal_text(text.encode())
 
 
 def parse_pin(data: bytes, folder: str, name: str) -> Pin:
@@ -53,11 +57,12 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
         text_lines, end = tokens.split_text(data, PIN_FORMAT)
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             kind, word = line.split(" ")
-            if kind not in ("txn", "source", "target") or kind in found:
+            if kind not in FIELDS or kind in found:
                 raise tokens.Malformed(f"line kind {kind!r} is unknown or comes twice: upgrade rollingfs to read it")
-            found[kind] = tokens.uuid(word) if kind == "txn" else _path(folder, tokens.segment_path(word))
+            is_path = kind in ("source", "target")
+            found[kind] = _path(folder, tokens.segment_path(word)) if is_path else tokens.uuid(word)
         position, line = 0, ""
-        tokens.need(found, "txn", "source", "target")
+        tokens.need(found, *FIELDS)
         if end != len(data):
             raise tokens.Malformed("it has bytes after its end")
     except (ValueError, IndexError) as error:

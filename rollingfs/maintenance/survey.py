@@ -40,6 +40,8 @@ class Referrer:
     txn: str | None
     files: frozenset[str]
     """Paths in this folder that it refers to."""
+    merged: str | None = None
+    """Of a tombstone: the transaction that moved its content away."""
     until: float = field(default=0.0, compare=False)
     """When the last of the files that it has dropped for readers of older snapshots may go, seconds since 1970."""
 
@@ -47,6 +49,10 @@ class Referrer:
     def is_done_here(self) -> bool:
         """Whether there is a header, and it refers to nothing in this folder."""
         return self.segment is not None and not self.files
+
+    def has_kept(self, pin: Pin) -> bool:
+        """Whether the source of a pin is what it was, so that the transaction did not take place and never will."""
+        return self.segment == pin.incarnation and pin.txn not in (self.txn, self.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +91,13 @@ class Survey:
 
     @property
     def kept(self) -> dict[str, float]:
-        """Files that tombstones keep for readers of older snapshots, with the time until which they do.
+        """Files here that tombstones keep for readers of older snapshots, with the time until which they do.
 
         A tombstone has no entries. Such files hold bytes that may be part of another segment now.
         """
         graves = [found for found in self.referrers if found.phase is Phase.DELETED]
-        return {file: found.until for found in graves for file in found.files}
+        here = {info.path for info in self.files}  # a line stays until the next commit, a file does not
+        return {file: found.until for found in graves for file in found.files & here}
 
     def agrees_with(self, other: Survey) -> bool:
         """Whether nothing that matters changed between two looks.
@@ -108,15 +115,24 @@ class Survey:
     def discharged(self) -> list[FileInfo]:
         """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
 
-        Another target that is absent discharges nothing, because its tree may have been moved, and may come back.
+        Another target that is absent discharges nothing, unless the source shows that the transaction was undone: the
+        target's tree may have been moved, and may come back.
         """
-        known = {referrer.path: referrer for referrer in self.referrers}
+        known = self._known
         return [
             found.info
             for found in self.pins
             if known[found.pin.source].txn != found.pin.txn
-            and (found.pin.target == self.segment or known[found.pin.target].is_done_here)
+            and (
+                found.pin.target == self.segment
+                or known[found.pin.target].is_done_here
+                or known[found.pin.source].has_kept(found.pin)
+            )
         ]
+
+    @property
+    def _known(self) -> dict[str, Referrer]:
+        return {referrer.path: referrer for referrer in self.referrers}
 
     def loose(self) -> list[FileInfo]:
         """Files that no header refers to, however young, and pins that are discharged."""
@@ -136,10 +152,9 @@ class Survey:
 
     def blocked_until(self) -> float:
         """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""
-        known = {referrer.path: referrer for referrer in self.referrers}
-        return max(
-            (found.info.modified for found in self.pins if known[found.pin.target].segment is None), default=-1.0
-        )
+        known = self._known
+        lost = [one for one in self.pins if known[one.pin.target].segment is None]
+        return max((one.info.modified for one in lost if not known[one.pin.source].has_kept(one.pin)), default=-1.0)
 
 
 class Surveyor:
@@ -218,7 +233,7 @@ class Surveyor:
         txn = header.merge.txn if header.merge else None
         files = await self.references.of(path, header, folder)
         until = max((drop.after_ms for drop in header.drops), default=0) / 1000
-        return Referrer(path, header.segment, header.phase, txn, files, until)
+        return Referrer(path, header.segment, header.phase, txn, files, header.merged, until)
 
 
 def _has(info: FileInfo, prefix: str) -> bool:

@@ -88,6 +88,7 @@ class Runtime(Protocol):
 
     def lock(self, name: str) -> Lock: ...
     async def sleep(self, seconds: float) -> None: ...
+    async def wait(self, gate: threading.Lock, seconds: float) -> None: ...
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
     async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
     async def limit(self, call: Awaitable[T], seconds: float) -> T: ...
@@ -155,6 +156,9 @@ class SyncRuntime:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    async def wait(self, gate: threading.Lock, seconds: float) -> None:
+        gate.acquire(timeout=seconds)
+
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         """Call one after another."""
         return [await call() for call in calls]
@@ -199,6 +203,9 @@ class AsyncRuntime:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def wait(self, gate: threading.Lock, seconds: float) -> None:
+        """Nothing: tasks wait for locks."""
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return await gather_limited(calls, limit)

@@ -141,7 +141,7 @@ class Appender:
                 if waits:
                     append.gate.acquire()
             if waits:
-                append.gate.acquire(timeout=WAKE_S_MAX)
+                await self._runtime.wait(append.gate, WAKE_S_MAX)
             outcome = append.outcome if waits else None
             while outcome is None:
                 await self._lead(path, slot, append)

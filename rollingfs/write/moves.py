@@ -132,10 +132,10 @@ class Moves:
             raise
         return Marked(sources, headers, token_before, since)
 
-    async def _witness(self, source: Source) -> None:
+    async def _witness(self, source: Source, incarnation: str) -> None:
         """Leave the evidence of a move in the target's folder, before the mark that others may find."""
         if source.evidence is not None:
-            await self._write_pin(source, names.chunks_folder(source.target))
+            await self._write_pin(source, incarnation, names.chunks_folder(source.target))
 
     async def _forget(self, sources: Sequence[Source]) -> bool:
         """Delete the evidence of moves that certainly took place, or certainly will not; else collection does."""
@@ -150,18 +150,20 @@ class Moves:
 
     async def _mark(self, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool) -> Header:
         """Freeze a source, then pin the folders that its entries name."""
-        is_evident = False
+        witnessed: str | None = None
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            nonlocal is_evident
+            nonlocal witnessed
             if is_merging(base.header, source.txn):
                 return None
             merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
             await check_passes(self.store, source.path, found.adopted, attempt.operation.deadline_s)
-            if not is_evident:  # not before: a source that is refused leaves no folder at the target
-                await self._witness(source)
-                is_evident = True
+            if witnessed is None:  # not before: a source that is refused leaves no folder at the target
+                await self._witness(source, found.segment)
+            elif witnessed != found.segment:
+                raise MarkLostError(f"{source.path} was made anew by another client")
+            witnessed = found.segment
             target = names.relative(names.parent(source.path), source.target)
             merge = Merge(source.txn, target, incarnation, found.phase, self.store.now_ms())
             return merging.mark_merging(found, merge)
@@ -196,14 +198,14 @@ class Moves:
             folders = await self.store.pages.folders(source.path, retained)
         except PageGoneError as error:
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
-        await self.store.each([partial(self._pin_folder, source, folder) for folder in sorted(folders)])
+        await self.store.each([partial(self._pin_folder, source, header.segment, folder) for folder in sorted(folders)])
 
-    async def _pin_folder(self, source: Source, folder: str) -> None:
+    async def _pin_folder(self, source: Source, incarnation: str, folder: str) -> None:
         with contextlib.suppress(FileExistsError):  # the evidence is there: the entry names the target's folder
-            await self._write_pin(source, folder)
+            await self._write_pin(source, incarnation, folder)
 
-    async def _write_pin(self, source: Source, folder: str) -> None:
-        pin = Pin(source.txn, source.path, source.target)
+    async def _write_pin(self, source: Source, incarnation: str, folder: str) -> None:
+        pin = Pin(source.txn, source.path, source.target, incarnation)
         await self.store.backend.write(pin_path(folder, source.txn), [format_pin(pin, folder)])
 
     async def frozen(self, target: Loaded, marked: Marked) -> Sequence[Header]:

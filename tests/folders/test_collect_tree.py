@@ -146,7 +146,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     expected |= {orphan(world, path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
     for file in (f"{folder}/tmp-1", f"{folder}/probe-1$header", "/tree/plain"):
         drive(world.backend.write(file, [b"x"]))
-    pin = Pin(str(uuid.uuid4()), "/tree/removed", path)
+    pin = Pin(str(uuid.uuid4()), "/tree/removed", path, str(uuid.uuid4()))
     drive(world.backend.write(f"{folder}/pin-1", [format_pin(pin, folder)]))
     expected[drive(world.client.segments.stage(path, b"s" * 20)).chunks[0].path] = STAGED
     drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))

@@ -30,7 +30,7 @@ ROWS = {
 FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     "ask": (Ask("a writer", 17, SEGMENT, 41, b"\x00bytes\n"), format_ask, lambda data: parse_ask(data, "ask")),
     "pin": (
-        Pin(TXN, "a/2026/01", "a/b/2026 year"),
+        Pin(TXN, "a/2026/01", "a/b/2026 year", SEGMENT),
         lambda pin: format_pin(pin, "a/2026/01$chunks"),
         lambda data: parse_pin(data, "a/2026/01$chunks", "pin"),
     ),

@@ -10,8 +10,9 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
+from rollingfs.format.codec import format_header
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import GRACE_S
+from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime.concurrency import drive
@@ -134,6 +135,25 @@ def test_chunks_of_a_live_target_survive_the_collection_of_the_source(client):
         assert files(client, where) == []
 
 
+def test_a_hint_goes_once_the_file_is_gone_that_a_tombstone_kept_there(client):
+    there, gone = make(client, "there", b"t"), path(client, "gone")
+    folder, kept = names.chunks_folder(gone), Drop("00000000000000000000-5f3a9c21e0b4", 1, after_ms=1)
+    grave = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, drops=(kept,))
+    drive(client.backend.write(names.header_path(gone), [format_header(grave)]))
+    for name in (kept.file, "unknown"):
+        drive(client.backend.write(f"{folder}/{name}", [b"bytes"]))
+
+    async def hint(base, attempt):
+        return with_hints(base.header, ["gone$chunks/"], 1)
+
+    drive(client.commits.commit(there, hint))
+    collect(client, there)
+    assert header(client, there).drops != ()
+    drive(client.backend.delete([f"{folder}/{kept.file}"]))
+    collect(client, there)
+    assert header(client, there).drops == ()
+
+
 def test_an_unreadable_pinned_header_stops_the_collection(client):
     target = make(client, "target", b"t", sealed=False)
     source = make(client, "source", b"s" * 40)
@@ -155,6 +175,22 @@ def test_a_pinned_target_that_is_absent_keeps_what_it_may_refer_to(client):
     client.headers.forget()
     assert collect(client, source).files == ()
     assert len(files(client, source)) == 5
+
+
+@pytest.mark.parametrize("is_undone", [True, False])
+def test_a_pin_that_lands_after_its_move_was_undone_keeps_nothing(client, is_undone):
+    """Its request was late. Of a move that took place, the target's tree may have been moved by another tool."""
+    source, target = make(client, "source", b"s" * 40), path(client, "target")
+    folder, segment, txn = names.chunks_folder(source), header(client, source).segment, str(uuid.uuid4())
+    if not is_undone:
+        drive(client.concats.rename(source, target))
+        txn = drive(client.headers.load(source)).header.merged
+        drive(client.backend.delete([names.header_path(target), pin_path(folder, txn)]))
+    pin, late = Pin(txn, source, target, segment), pin_path(folder, txn)
+    drive(client.backend.write(late, [format_pin(pin, folder)]))
+    extra = orphan(client, source)
+    client.backend.inner.shift_s = GRACE_S + 60
+    assert ({late, extra} <= set(collect(client, source, None).files)) is is_undone
 
 
 def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(client):
@@ -187,7 +223,7 @@ def test_an_adopted_plain_file_is_removed_unless_somebody_wrote_it_anew(client):
 def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_never_was(client):
     source, target = make(client, "source", b"s" * 40), path(client, "sub/target")
     folder = names.chunks_folder(target)
-    pin = Pin(str(uuid.uuid4()), source, target)
+    pin = Pin(str(uuid.uuid4()), source, target, header(client, source).segment)
     evidence = pin_path(folder, pin.txn)
     drive(client.backend.write(evidence, [format_pin(pin, folder)]))
     assert collect(client, target, None).files == (), "its mover may be about to send the mark"

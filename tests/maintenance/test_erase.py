@@ -279,7 +279,8 @@ def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_wha
 def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
     store = Store()
     world = joined(store)
-    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\ntarget gone\n"
+    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\n"
+    pin += b"incarnation c0ffee00-0000-4000-8000-000000000002\ntarget gone\n"
     text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
     store.lapse(1)
     drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
@@ -333,7 +334,8 @@ def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monke
 def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase():
     store = Store()
     world = joined(store)
-    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\ntarget gone\n"
+    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\n"
+    pin += b"incarnation c0ffee00-0000-4000-8000-000000000002\ntarget gone\n"
     text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
     store.lapse(1)
     drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))

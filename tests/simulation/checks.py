@@ -30,17 +30,20 @@ def check_erased(world: World, did: Erased, doing: Doing) -> None:
     named = {one.file for one in did.remains}
     gone = world.history.gone.get(doing.call.path, frozenset())
     for file, data in world.store.snapshot().items():
-        if file in named or f"/{names.ASK_PREFIX}" in file or _is_of_lost_attempt(world, file, doing):
+        if file in named or f"/{names.ASK_PREFIX}" in file:
             continue
         left = gone.intersection(token_at(one.group()) for one in TOKENS.finditer(data))
-        if left:
+        if left and not _is_left_behind(world, file, doing):
             raise Violation(f"{file} holds {len(left)} erased tokens, as {min(left)}: {doing}, {did}")
 
 
-def _is_of_lost_attempt(world: World, file: str, doing: Doing) -> bool:
-    """Whether no commit ever named the file, and it lies in another folder: an erase finds no way to a former name."""
+def _is_left_behind(world: World, file: str, doing: Doing) -> bool:
+    """Whether its writer crashed, does not know its outcome, or met a fault, and no way leads to its former name."""
     folder = names.parent(names.split_tier(file)[1])
-    return file not in world.witness.ever_needed and folder != names.chunks_folder(doing.call.path)
+    if file in world.witness.ever_needed or folder == names.chunks_folder(doing.call.path):
+        return False
+    writer = world.witness.writers.get(file)
+    return writer is not None and (writer.is_faulty or writer.told == "unknown")
 
 
 def check_listed(world: World, found: Sequence[dict[str, Any]], doing: Doing) -> None:
@@ -99,12 +102,14 @@ def _check_orphans(world: World) -> None:
 
 
 def _is_blocked(world: World, file: str) -> bool:
-    """Whether a pin whose target is absent keeps it: its tree may have been moved, and may come back."""
+    """Whether a pin keeps it whose target is absent, and whose source is no more what it was: nobody knows the move."""
     folder, dates = names.parent(names.split_tier(file)[1]), []
     for pin_file in world.store.files:
         if names.parent(pin_file) == folder and f"/{names.PIN_PREFIX}" in pin_file:
             pin = parse_pin(world.store.content(pin_file) or b"", folder, pin_file)
-            if pin.target not in world.witness.headers:
+            source = world.witness.headers.get(pin.source)
+            is_undone = source is not None and source.segment == pin.incarnation and source.merged != pin.txn
+            if pin.target not in world.witness.headers and not is_undone:
                 dates.append(world.store.files[pin_file].modified)
     is_kept = bool(dates) and world.store.files[file].modified <= max(dates)
     world.counts["files kept by pins of absent targets"] += is_kept

@@ -40,6 +40,8 @@ class Doing:
     ended: int | None = None
     told: str = "running"
     """`ok`, `error`, `not done` or `unknown`, when it has ended."""
+    is_faulty: bool = False
+    """Whether its calls may fail."""
     is_alone: bool = True
     """Whether no other operation ran beside it."""
     removed: Seg | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -48,6 +49,11 @@ class SimulatedThreads:
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+    async def wait(self, gate: threading.Lock, seconds: float) -> None:
+        until_s = asyncio.get_running_loop().time() + seconds
+        while not gate.acquire(blocking=False) and asyncio.get_running_loop().time() < until_s:
+            await asyncio.sleep(self._chance.random() * SWITCH_S_MAX)
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return [await call() for call in calls]

@@ -12,7 +12,7 @@ from rollingfs.format import codec, merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.runtime.concurrency import drive
-from tests.simulation.history import History, Violation, running
+from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.model import Seg
 from tests.simulation.store import Store
 
@@ -41,6 +41,8 @@ class Witness:
         self._verified: dict[str, bytes] = {}
         self._names: dict[str, int] = {}
         """The checksum of each file that was ever written in a chunk folder."""
+        self.writers: dict[str, Doing | None] = {}
+        """The operation that wrote each of these files first."""
         self._before: dict[str, tuple[Any, bytes]] = {}
         self.outside: set[str] = set()
         """Files that no operation touches."""
@@ -78,6 +80,7 @@ class Witness:
     def _check_name(self, path: str, data: bytes) -> None:
         """A file in a chunk folder is written once."""
         self._verified.pop(path, None)
+        self.writers.setdefault(path, running.get())
         if path.rpartition("/")[2].startswith(PASSING):
             return
         crc = crc32c(data)

@@ -236,7 +236,9 @@ class World:
 
     async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
         running.set(doing)
-        Way.chances.set((chance, chance.choice(FAULTY_SHARES) if op.call.verb is not model.drop_in else 0.0))
+        share = chance.choice(FAULTY_SHARES) if op.call.verb is not model.drop_in else 0.0
+        Way.chances.set((chance, share))
+        doing.is_faulty = share > 0
         try:
             value = await op.start(client)
         except (Crashed, AppendOutcomeUnknown, asyncio.CancelledError):

@@ -230,7 +230,7 @@ KINDS = {
         (CorruptHeaderError,),
     ),
     "pin": Kind(
-        lambda: [format_pin(Pin(UUID, "a/s", "a/t"), "a/s$chunks")],
+        lambda: [format_pin(Pin(UUID, "a/s", "a/t", UUID), "a/s$chunks")],
         (of_words, of_bytes),
         lambda data: parse_pin(data, "a/s$chunks", "x"),
         (CorruptHeaderError,),

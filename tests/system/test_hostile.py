@@ -116,7 +116,7 @@ def pin(target: str) -> Callable[[Store], None]:
     def leave(store: Store) -> None:
         folder = f"{store.mallory}/s$chunks"
         path = names.climb(store.mallory, target)
-        store.put(pin_path(folder, TXN), format_pin(Pin(TXN, path, path), folder))
+        store.put(pin_path(folder, TXN), format_pin(Pin(TXN, path, path, VICTIM), folder))
         store.put(f"{folder}/00000000000000000000-5f3a9c21e0b4", b"x")
 
     return leave
@@ -219,7 +219,8 @@ def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there() ->
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     mark("../victim/new")(store)
     folder = names.chunks_folder(target)
-    store.put(pin_path(folder, TXN), format_pin(Pin(TXN, source, target), folder))
+    incarnation = drive(store.fs._client.headers.load(source)).header.segment
+    store.put(pin_path(folder, TXN), format_pin(Pin(TXN, source, target, incarnation), folder))
     store.fs.append(source, b"more")
     assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
 

@@ -178,15 +178,23 @@ def test_a_large_append_refused_after_its_upload_leaves_no_chunk_file(site, why)
     assert site.chunk_files() == []
 
 
+@pytest.mark.parametrize("answer", [conflict, fail])
 @pytest.mark.parametrize("why", ["sealed", "fenced", "offset"])
-def test_chunk_files_that_an_attempt_has_named_are_left_to_collection(site, why):
+def test_an_append_that_is_refused_after_a_lost_race_leaves_no_chunk_file(site, why, answer):
     happen, options, error = refusals(site)[why]
-    site.backend.plan("replace", HEADER, before=happen)
+    site.backend.plan("replace", HEADER, before=lambda: (happen(), answer()))
     with pytest.raises(error):
         site.append(LARGE, **options)
-    assert sum(len(LARGE[at : at + 512 * 1024]) > 0 for at in range(0, len(LARGE), 512 * 1024)) == len(
-        site.chunk_files()
-    )
+    assert site.backend.count("replace") > 0
+    assert site.chunk_files() == []
+
+
+def test_an_append_that_loses_against_a_rename_leaves_no_tail_under_the_former_name(site):
+    site.append(b"secret")
+    site.backend.plan("replace", HEADER, before=lambda: drive(site.other().concats.rename(site.path, f"{site.path}-2")))
+    with pytest.raises(FileNotFoundError):
+        site.append(LARGE)
+    assert site.chunk_files() == []
 
 
 def test_a_refused_append_does_not_delete_what_was_staged(site):
