@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.maintenance.erased import Erased
 from rollingfs.runtime.meters import REQUEST
 from tests.simulation.history import TOKENS, Doing, Violation, token_at
+from tests.simulation.witness import EXPORTS
 from tests.support.simulation import EPOCH_S
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check_erased(world: World, did: Erased, doing: Doing) -> None:
     named = {one.file for one in did.remains}
     gone = world.history.gone.get(doing.call.path, frozenset())
     for file, data in world.store.snapshot().items():
-        if file in named or f"/{names.ASK_PREFIX}" in file:
+        if file in named or f"/{names.ASK_PREFIX}" in file or file.startswith(EXPORTS):
             continue
         left = gone.intersection(token_at(one.group()) for one in TOKENS.finditer(data))
         if left and not _is_left_behind(world, file, doing):
@@ -68,9 +68,7 @@ def check_listed(world: World, found: Sequence[dict[str, Any]], doing: Doing) ->
 async def check_end(world: World) -> None:
     """All marks are resolved, and all garbage is collected: only needed files are left, with the right bytes."""
     # files stay for readers until times by the clocks of clients, which were far ahead
-    reader = Client(
-        world.store, world.policy, header_cache_s=0.0, clock=lambda: EPOCH_S + world.now_s + LAST_CLOCK_AHEAD_S
-    )
+    reader = world.client_on(world.store, lambda: EPOCH_S + world.now_s + LAST_CLOCK_AHEAD_S)
     for _ in range(ROUNDS_MAX):
         before = world.store.snapshot()
         for path in world.paths:
@@ -93,7 +91,8 @@ async def check_end(world: World) -> None:
 
 def _check_orphans(world: World) -> None:
     allowed = {names.in_tier(alias, names.TIER_MARK) for alias in world.store.tiers}
-    hidden = tuple(f"{names.listing_path(folder)}$" for folder in world.folders)
+    own = [path(folder) for folder in world.folders for path in (names.listing_path, names.ledger_path)]
+    hidden = (EXPORTS, *(f"{path}$" for path in own))
     left = {file for file in world.store.files if not file.startswith(hidden)}
     orphans = left - _needed(world) - allowed - world.witness.outside
     orphans = {file for file in orphans if not _is_blocked(world, file)}

@@ -6,6 +6,7 @@ whose bytes it carries.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import re
 from bisect import bisect_right
@@ -175,6 +176,10 @@ class History:
                 return
         if self._is_adopted_within_delete(before, after):
             return
+        if cause is not None and cause.call.verb is model.retain:
+            with contextlib.suppress(Refused):
+                if model.retained(before, after, cause.call.path, cause.call.args["bounds"]):
+                    return
         raise Violation(
             f"nobody asked for this, by {cause}: from {_shown(before, changes)}\nto {_shown(after, changes)}"
         )
@@ -273,7 +278,7 @@ class History:
         for time in sorted(times):
             found = {path: self.at(path, time) for path in paths}
             yield {path: seg for path, seg in found.items() if seg is not None}
-        if doing.call.verb is model.read:
+        if doing.call.verb in (model.read, model.whole):
             yield from ({doing.call.path: seg} for seg in self._seen_in_limbo(doing.call.path, doing))
 
     def segs(self, path: str, doing: Doing) -> Iterator[Seg | None]:

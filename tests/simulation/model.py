@@ -154,6 +154,56 @@ def look(state: State, path: str) -> Next:
     return state, None
 
 
+def retain(state: State, path: str, bounds: Sequence[Bound]) -> Next:
+    """A round of retention below a folder: it may drop what all subscribers have read."""
+    return state, None
+
+
+def retained(before: State, after: State, folder: str, bounds: Sequence[Bound]) -> bool:
+    """Whether segments have lost bytes that no subscriber needs, or were sealed and are gone, and nothing else changed.
+
+    Raises
+    ------
+    Refused
+        A subscriber had not read what went.
+    """
+    for path in before.keys() | after.keys():
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        if old is None or not path.startswith(f"{folder}/") or (new is None and not old.sealed):
+            return False
+        cut = old.length if new is None else new.start
+        if new is not None and (cut > old.length or replace(old, start=cut, data=old.data[cut - old.start :]) != new):
+            return False
+        if any(cut > bound.of(path, old) for bound in bounds if bound.folder == path.rpartition("/")[0]):
+            raise Refused(SegmentTruncatedError)
+    return True
+
+
+@dataclass
+class Bound:
+    """What a subscriber has read, at most, of each incarnation of the segments in a folder."""
+
+    folder: str
+    name: str
+    is_stored: bool = False
+    """Whether it knows that it is a subscriber."""
+    read: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The offsets by path and incarnation."""
+
+    def of(self, path: str, seg: Seg) -> int:
+        return max(self.read.get((path, one or ""), seg.start) for one in (seg.segment, seg.root))
+
+
+def whole(state: State, path: str) -> Next:
+    """An export."""
+    found = state.get(path)
+    if found is None:
+        raise Refused(FileNotFoundError)
+    return state, found.data
+
+
 def read(state: State, path: str, begin: int, end: int) -> Next:
     found = state.get(path)
     if found is None:

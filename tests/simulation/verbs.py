@@ -7,19 +7,34 @@ import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
+from unittest import mock
 
 from rollingfs.backend.contract import Over
 from rollingfs.client import Client
-from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, StagedExpiredError
+from rollingfs.errors import (
+    BadOffsetError,
+    ConflictError,
+    CorruptChunkError,
+    SegmentTruncatedError,
+    StagedExpiredError,
+)
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
+from rollingfs.policy import OffloadPolicy
+from rollingfs.stream.blocks import Move
+from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.offload_policy import Asked
+from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.stream_verbs import StreamVerbs
+from rollingfs.stream.upkeep import Upkeep
 from tests.simulation import model
 from tests.simulation.history import TOKEN, Doing, tokens_of
-from tests.simulation.model import Call, Seg, Who
+from tests.simulation.model import Bound, Call, Seg, Who
+from tests.simulation.witness import EXPORTS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -314,6 +329,84 @@ class Verbs:
             self.world.listed,
         )
 
+    def export(self) -> Op:
+        path, target = self._long(), f"{EXPORTS}{self.world.new_number()}"
+
+        async def start(client: Client) -> bytes | None:
+            view = await client.lookup.view(path, fresh=True)
+            await client.exporter.export(view, client.backend, target)
+            return self.world.store.content(target)
+
+        may = frozenset({FileNotFoundError, SegmentTruncatedError, ConflictError})
+        return Op(Call(model.whole, path, {}, may), start)
+
+    # -- streams -------------------------------------------------------------------------------------------------
+
+    def _stream(self, verb: Callable[[StreamVerbs], Coroutine[Any, Any, Any]]) -> tuple[str, Any]:
+        folder = self.chance.choice(self.world.folders)
+        return folder, lambda client: verb(StreamVerbs(client, Listings(client), folder))
+
+    def set_retention(self) -> Op:
+        policy = RetentionPolicy(min_bytes=self.chance.choice((0, 20, 100)), every=0)
+        folder, start = self._stream(lambda stream: stream.set_retention(policy))
+        return self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
+
+    def subscribe(self) -> Op:
+        folder, start = self._stream(lambda stream: stream.subscribe(name))
+        name = self.chance.choice(("one", "other"))
+        return replace(self._upkeep(folder, start), done=lambda _, doing: self._subscribed(folder, name))
+
+    def _bound(self, folder: str, name: str) -> Bound:
+        return self.world.bounds.setdefault((folder, name), Bound(folder, name))
+
+    def _subscribed(self, folder: str, name: str) -> None:
+        self._bound(folder, name).is_stored = True
+
+    def publish(self) -> Op:
+        name = self.chance.choice(("one", "other"))
+
+        async def publish(stream: StreamVerbs) -> None:
+            cut = await stream.cut()
+            read = self._bound(folder, name).read
+            for path, incarnation in cut.incarnations.items():
+                read[path, incarnation] = max(cut[path], read.get((path, incarnation), 0))
+            await stream.publish(name, cut)
+
+        folder, start = self._stream(publish)
+        return replace(self._upkeep(folder, start), done=lambda _, doing: self._subscribed(folder, name))
+
+    def _retaining(self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]]) -> Op:
+        op = self._upkeep(folder, start, ValueError)
+        bounds = [bound for bound in self.world.bounds.values() if bound.is_stored]
+        return replace(op, call=replace(op.call, verb=model.retain, args={"bounds": bounds}))
+
+    def retain(self) -> Op:
+        return self._retaining(*self._stream(lambda stream: stream.retain()))
+
+    def run(self) -> Op:
+        """A round of upkeep of a tree."""
+        root = self.chance.choice(("/top", "/other"))
+        offload = OffloadPolicy("cold", after_bytes=30, deletion_lag=self._lag_s()) if self.often(0.5) else None
+
+        async def start(client: Client) -> None:
+            with mock.patch.object(client, "offload_policy", offload):
+                upkeep = Upkeep(client, readers_grace_s=self.chance.choice((0.0, 600.0)))
+                for folder in await upkeep.folders(root, {}):
+                    await upkeep.keep(folder)
+
+        return self._retaining(root, start)
+
+    def follow(self) -> Op:
+        """A look of a follower, and the block that is due."""
+        path, asked = self._long(), Asked("cold", Chosen(), self._lag_s(), 40, 0.0)
+
+        async def start(client: Client) -> None:
+            follower = Followed(client, path, fixed(asked))
+            if isinstance(due := await follower.look(), Move):
+                await follower.move(due)
+
+        return self._upkeep(path, start)
+
     def open(self) -> None:
         """Bind a handle to an incarnation; that is no operation."""
         path = self.path(lambda seg: seg is not None and seg.segment is not None)
@@ -372,6 +465,13 @@ WEIGHTS: Mapping[str, int] = {
     "roll": 2,
     "offload": 4,
     "onload": 2,
+    "export": 2,
+    "set_retention": 2,
+    "subscribe": 2,
+    "publish": 3,
+    "retain": 4,
+    "run": 3,
+    "follow": 2,
     "read": 8,
     "listing": 3,
     "open": 2,

@@ -19,6 +19,9 @@ from tests.simulation.store import Store
 PASSING = (names.PROBE_PREFIX, names.TEMPORARY_PREFIX, names.LOCK_NAME, names.PIN_PREFIX)
 """Names in chunk folders under which other bytes may come: of probes, asks, leftovers, and pins that come back."""
 
+EXPORTS = "/exports/"
+"""The folder of exported files."""
+
 
 class Witness:
     """Knows what is visible, by the files alone.
@@ -70,6 +73,8 @@ class Witness:
             return
         if path in self.paths:
             self._look([path])
+        elif path.startswith(EXPORTS):
+            return
         elif path.endswith(names.HEADER_SUFFIX):
             self._committed(names.segment_of_header(path), codec.parse_file(data, path)[0])
         elif f"{names.CHUNKS_SUFFIX}/" in path:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 
 import rollingfs.client
 from rollingfs.backend import memory
+from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
@@ -32,6 +33,7 @@ from tests.simulation import checks, model
 from tests.simulation.clock import Wall, simulated_time
 from tests.simulation.faults import Crashed, Fault, Way
 from tests.simulation.history import Doing, History, Violation, running
+from tests.simulation.model import Bound
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
 from tests.simulation.verbs import NAMES, Handle, Op, Verbs
@@ -39,7 +41,7 @@ from tests.simulation.witness import Witness
 from tests.support.sharing import share_at_random
 
 PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
-OUTSIDE = {"/top/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
+OUTSIDE = {"/topmost/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
 COMMIT_TIMEOUT_S = 6.0
 STEPS = 150
 SMALL_BYTES_MAX = 16
@@ -118,6 +120,7 @@ class World:
         self.handles: list[Handle] = []
         self.opened: list[tuple[str, str]] = []
         self.receipts: list[tuple[Staged, bytes, float]] = []
+        self.bounds: dict[tuple[str, str], Bound] = {}
         self.doings: dict[asyncio.Task[None], Doing] = {}
         self._numbers = itertools.count(1)
         self.history = History()
@@ -163,17 +166,17 @@ class World:
     def _client(self, index: int) -> Client:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
         self.ways[index:] = [way, *self.ways[index + 1 :]]
-        threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
-        with mock.patch.object(rollingfs.client, "SyncRuntime", threads):
-            client = Client(
-                way,
-                self.policy,
-                commit_timeout_s=COMMIT_TIMEOUT_S,
-                share_commits=self.shares and index % 3 < 2,
-                clock=self.walls[index],
-            )
+        client = self.client_on(way, self.walls[index], share_commits=self.shares and index % 3 < 2)
         self.past.append((way, client))
         return client
+
+    def client_on(self, backend: Backend, clock: Callable[[], float], *, share_commits: bool = False) -> Client:
+        """A client that never waits for real."""
+        threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
+        with mock.patch.object(rollingfs.client, "SyncRuntime", threads):
+            return Client(
+                backend, self.policy, commit_timeout_s=COMMIT_TIMEOUT_S, share_commits=share_commits, clock=clock
+            )
 
     def crash(self, chance: random.Random) -> None:
         """Kill a process; another takes its place."""
