@@ -135,7 +135,7 @@ class Way(BackendWrapper):
             self._later(verb, args, chance.random() * (5.0 if fault is Fault.LATE else LATE_S_MAX))
             raise TimeoutError(what)
         if fault is Fault.TORN:
-            path, data, token = args
+            path, data, token, *_ = args
             content = self.store.content(path)
             if content is not None and (await self.store.stat(path)).token == token:
                 self.store._put(path, content + data[: chance.randrange(1, len(data))])

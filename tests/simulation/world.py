@@ -315,6 +315,7 @@ def run_world(plan: Plan) -> World:
         simulated_time(plan.seed) as loop,
         mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
         mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
+        mock.patch.object(memory, "_nonce", "0" * 8),  # it is in tokens, which ledgers and headers keep
         pytest.MonkeyPatch.context() as patch,
     ):
         kind = random.Random(plan.seed + 1)
