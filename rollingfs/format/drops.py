@@ -41,8 +41,12 @@ def is_due(drop: Drop, now_ms: int) -> bool:
 
 def has_protected(drop: Drop, now_ms: int) -> bool:
     """Whether a line protected files, until now, that the segment itself does not delete; a page may list some."""
-    is_over = drop.after_ms > 0 and is_due(drop, now_ms)
-    return is_over and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
+    return protects(drop) and is_due(drop, now_ms)
+
+
+def protects(drop: Drop) -> bool:
+    """Whether a line keeps files for a time that the segment itself does not delete; a page may list some."""
+    return drop.after_ms > 0 and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
 
 
 def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:

@@ -28,7 +28,7 @@ from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
-from rollingfs.format.drops import OWN_HINT, has_protected, hinted
+from rollingfs.format.drops import OWN_HINT, has_protected, hinted, protects
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.maintenance.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.maintenance.survey import Survey, Surveyor
@@ -262,8 +262,9 @@ class Collector:
         """Forget hints at folders where nothing waits any more, and the merge marks that were settled."""
         others = [drop for drop in header.drops if drop.is_hint and drop not in hints.values()]
         done = [drop for drop in others if not young or drop.file != OWN_HINT]
+        is_keeping = any(map(protects, header.drops))  # once their time is over, hints alone lead to these files
         for folder, drop in hints.items():
-            if young or await self._is_waiting(path, folder):
+            if young or is_keeping or await self._is_waiting(path, folder):
                 continue
             done.append(drop)
         settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
