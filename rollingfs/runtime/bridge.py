@@ -112,7 +112,12 @@ class Bridge:
         """Run a coroutine for an async caller on any loop, without blocking that loop."""
         self.check_process()
         if not self.is_async:
-            return await asyncio.to_thread(drive, coroutine)
+            try:
+                return await asyncio.to_thread(drive, coroutine)
+            except asyncio.CancelledError:
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                    coroutine.close()  # no thread has begun it
+                raise
         loop = self._loop()
         if loop is None or loop is asyncio.get_running_loop():
             return await coroutine

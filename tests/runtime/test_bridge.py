@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -246,3 +247,25 @@ def test_a_lock_whose_task_was_left_on_a_closed_loop_is_free() -> None:
 
     assert asyncio.run(asyncio.wait_for(lock.run(done), 60)) == "done"
     held[0]._log_destroy_pending = False
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_is_cancelled_before_a_thread_begins_it_is_closed() -> None:
+    held = threading.Event()
+
+    async def never_begun() -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        asyncio.get_running_loop().run_in_executor(None, held.wait)
+        coroutine = never_begun()
+        call = asyncio.create_task(Bridge(MemoryBackend()).arun(coroutine))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+        held.set()
+
+    asyncio.run(main())
