@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from rollingfs.backend import refusals
@@ -17,7 +17,7 @@ from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
-from rollingfs.read.contents import removed_path
+from rollingfs.read.contents import kept_path, removed_path
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.delete import Buried
 
@@ -85,6 +85,11 @@ class Folders:
         await self.backend.make_folder(path)
         await self.unmark(path)
 
+    async def keep(self, path: str) -> None:
+        """Let a folder be there although it is empty, on a store without folders too."""
+        if not self.backend.has_folders and not self.listings.is_top(path):
+            await self.backend.write(kept_path(path), [b""])
+
     async def unmark(self, folder: str) -> None:
         """Remove the marks by which a folder and those above it count as removed."""
         while self.backend.has_folders and not self.listings.is_top(folder):
@@ -113,11 +118,13 @@ class Folders:
             raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
         if infos:
             raise OSError(errno.ENOTEMPTY, "The folder is not empty", path)
-        await self._remove(path)
+        await self._remove(path, is_kept=True)
         await self.unmark(self.above(path))
 
-    async def _remove(self, path: str) -> None:
+    async def _remove(self, path: str, is_kept: bool) -> None:
         try:
+            if is_kept and not self.backend.has_folders and not self.listings.is_top(path):
+                await self.backend.delete([kept_path(path)])
             await self.backend.remove_folder(path)
         except FileNotFoundError:
             return  # on an object store it went with its last file
@@ -218,11 +225,11 @@ class Folders:
     async def _take_link(self, path: str, target: str | None = None) -> bool:
         return self.backend.has_folders and await self.backend.take_link(path, target)
 
-    async def _remove_all(self, scans: Iterable[str], top: str) -> None:
+    async def _remove_all(self, scans: Mapping[str, Scan], top: str) -> None:
         """Remove the emptied folders of a tree, the lowest first."""
         for folder in reversed(list(scans)):
             if not self.listings.is_top(folder):
-                await self._remove(folder)
+                await self._remove(folder, scans[folder].stays)
         await self.unmark(self.above(top))
 
     async def _bury_gone(self, path: str, damaged: bool, seen: Loaded | None) -> Buried | None:
@@ -313,6 +320,8 @@ class Folders:
                 raise refusals.linked(link)
         for folder in scans:
             await self.make_all(target + folder[len(source) :], exist_ok=True)
+            if scans[folder].stays:
+                await self.keep(target + folder[len(source) :])
         for link in links:
             await self._take_link(link, target + link[len(source) :])
         concats = self.client.concats

@@ -252,7 +252,7 @@ class Listings:
                 unreadable[file.path] = visible
             elif visible:
                 views[file.path] = Snapshot(file.path, None, file.token, file)
-        stays = not found.is_removed if self.backend.has_folders else not listing.entries
+        stays = not found.is_removed if self.backend.has_folders else found.is_kept or not listing.entries
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, rows.values(), read, rowless_max)
         return Scan(

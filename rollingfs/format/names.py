@@ -26,6 +26,8 @@ TEMPORARY_PREFIX = "tmp-"
 ASK_PREFIX = f"{TEMPORARY_PREFIX}ask-"
 EXPORT_PREFIX = f"{TEMPORARY_PREFIX}export-"
 REMOVED_NAME = "$removed"
+KEPT_NAME = HEADER_SUFFIX
+"""A file of this name, the header of nothing, lets an empty folder be there on a store without folders."""
 """The mark of a folder that was removed while tombstones had to stay in it. Without content, it does not exist."""
 LEDGER_NAME = "$stream"
 """The segment in which the stream of a folder keeps its memory; listings hide it."""

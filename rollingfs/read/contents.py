@@ -44,6 +44,11 @@ def removed_path(folder: str) -> str:
     return f"{folder.rstrip('/')}/{names.REMOVED_NAME}"
 
 
+def kept_path(folder: str) -> str:
+    """The file that lets a folder be there on a store without folders."""
+    return f"{folder}/{names.KEPT_NAME}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sorted:
     """The entries of a listing by what they are."""
@@ -53,6 +58,8 @@ class Sorted:
     files: tuple[FileInfo, ...]
     folders: tuple[str, ...]
     is_removed: bool
+    is_kept: bool
+    """Whether the folder is there although it may be empty, on a store without folders."""
     read: dict[str, bytes]
     """The content of header files that the listing has read, by segment."""
     links: tuple[str, ...] = ()
@@ -62,7 +69,7 @@ class Sorted:
     def of(entries: Iterable[FileInfo]) -> Sorted:
         headers: dict[str, str | None] = {}
         read: dict[str, bytes] = {}
-        files, folders, links, is_removed = [], [], [], False
+        files, folders, links, is_removed, is_kept = [], [], [], False, False
         for entry in entries:
             name = entry.path.rpartition("/")[2]
             if entry.link is not None and (entry.link is not Link.FILE or names.is_hidden(name)):
@@ -78,9 +85,11 @@ class Sorted:
                     read[segment] = entry.data
             elif name == names.REMOVED_NAME:
                 is_removed = True
+            elif name == names.KEPT_NAME:
+                is_kept = True
             elif not names.is_hidden(name):
                 files.append(entry)
-        return Sorted(headers, tuple(files), tuple(folders), is_removed, read, tuple(links))
+        return Sorted(headers, tuple(files), tuple(folders), is_removed, is_kept, read, tuple(links))
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
         """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""
@@ -177,7 +186,7 @@ class Contents:
 
     async def _is_any_alive(self, found: Sorted, undecided: Sequence[FileInfo]) -> bool:
         """Whether anything lives among the entries of a page."""
-        if any(file.path not in found.headers and file not in undecided for file in found.files):
+        if found.is_kept or any(file.path not in found.headers and file not in undecided for file in found.files):
             return True
         if await self._is_any_live(found.headers):
             return True

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rollingfs.format.crc import crc32c
+from rollingfs.read.contents import kept_path
 from rollingfs.server.operations import Call
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
@@ -253,7 +254,12 @@ async def _delete(call: Hdfs) -> Response:
 
 
 async def _mkdirs(call: Hdfs) -> Response:
+    found = await call.known(call.path)
+    if found is not None and found["type"] == "file":
+        raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
+    if found is None and not call.store.client.backend.has_folders:  # Hadoop's committers list what they made
+        await call.store.run(call.store.client.backend.write(kept_path(call.at), [b""]))
     return answer({"boolean": True})
 
 
@@ -263,8 +269,7 @@ async def _truncate(call: Hdfs) -> Response:
 
 METHODS = {
     "GET": "OPEN GETFILESTATUS LISTSTATUS LISTSTATUS_BATCH GETCONTENTSUMMARY GETFILECHECKSUM GETSERVERDEFAULTS "
-    "GETFILELINKSTATUS GETFILEBLOCKLOCATIONS GETHOMEDIRECTORY GETTRASHROOT "
-    "CHECKACCESS",
+    "GETFILELINKSTATUS GETFILEBLOCKLOCATIONS GETHOMEDIRECTORY GETTRASHROOT CHECKACCESS",
     "PUT": "CREATE MKDIRS RENAME SETTIMES SETOWNER SETPERMISSION SETREPLICATION",
     "POST": "APPEND CONCAT TRUNCATE",
     "DELETE": "DELETE",

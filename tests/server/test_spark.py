@@ -7,11 +7,13 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
 from tests.server.conftest import serving
+from tests.support.servers import new_bucket
 from tests.support.spark import require_java
 
 JOB = Path(__file__).with_name("spark_job.py")
@@ -24,6 +26,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_M
 
 def rows() -> bytes:
     return b"".join(b'{"n": %d, "kind": "%s"}\n' % (n, b"xy"[n % 2 :][:1]) for n in range(ROWS))
+
+
+def found_by_job(*words: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, str(JOB), *words], capture_output=True, text=True, timeout=JOB_S_MAX)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
+    assert line, done.stderr
+    found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
+    return found
 
 
 def test_spark_reads_writes_and_streams_through_a_gateway(tmp_path: Path) -> None:
@@ -39,11 +49,7 @@ def test_spark_reads_writes_and_streams_through_a_gateway(tmp_path: Path) -> Non
         (tmp_path / "plain" / name).write_bytes(data)
     with serving(f"{tmp_path}/store", env={"ROLLINGFS_SERVER_TOKEN": TOKEN}) as server:
         url = f"webhdfs://localhost:{server.url.rpartition(':')[2]}"
-        command = [sys.executable, str(JOB), url, str(tmp_path), TOKEN]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=JOB_S_MAX)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
-    assert line, done.stderr
-    found = json.loads(line.removeprefix("FOUND "))
+        found = found_by_job("reads_and_writes", url, str(tmp_path), TOKEN)
     assert found == {
         "read": True,
         "rows": 2 * ROWS,
@@ -79,3 +85,32 @@ def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
     url = where.replace("webhdfs://", "http://")
     with urllib.request.urlopen(f"{url}/webhdfs/v1/a?op=OPEN") as answer:
         assert answer.read() == b"one\n"
+
+
+SHELL = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1]
+"""Codes of the commands: a folder that is not empty is not removed by -rmdir, and what is gone is not there."""
+COMMITTED = {
+    "written": True,
+    "again": "AnalysisException",
+    "appended": True,
+    "dynamic": True,
+    "overwritten": True,
+    "parquet": True,
+    "names": True,
+    "retried": True,
+    "stream": True,
+    "state": True,
+}
+
+
+@pytest.mark.s3
+def test_spark_commits_to_an_object_store_through_a_gateway(minio: dict[str, Any], tmp_path: Path) -> None:
+    require_java()
+    bucket = new_bucket(minio)
+    options = {f"ROLLINGFS_OPTION_S3_{name.upper()}": json.dumps(value) for name, value in minio.items()}
+    with serving(f"s3://{bucket}/root", env=options) as server:
+        url = f"webhdfs://localhost:{server.url.rpartition(':')[2]}"
+        found = found_by_job("commits", url, str(tmp_path))
+    assert found == {"1": COMMITTED, "2": COMMITTED, "shell": SHELL}
+    names = RollingFileSystem("s3", target_options=minio).find(f"{bucket}/root")
+    assert not [name for name in names if "_temporary" in name or ".spark-staging" in name or "/nothing/part" in name]
