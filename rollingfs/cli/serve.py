@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -68,6 +69,7 @@ def serve(
     if not lines and not hosts:
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
+    _allow_files()
     limits = Limits(
         max_requests,
         max_tails,
@@ -88,6 +90,15 @@ def serve(
 def _tokens(path: Path | None) -> list[str]:
     lines = [] if path is None else path.read_text().splitlines()
     return lines + ([os.environ[TOKEN]] if os.environ.get(TOKEN) else [])
+
+
+def _allow_files() -> None:
+    """Let the process have as many connections as the system lets it; by default, 1,024 files are common."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _stop_at_eof() -> None:

@@ -85,10 +85,8 @@ class Tokens:
         # all of them, so that the time tells nothing
         found = [access for digest in given for known, access in self.known if hmac.compare_digest(known, digest)]
         if not found:
-            schemes = 'Bearer realm="rollingfs", Basic realm="rollingfs"'
-            raise HTTPException(
-                401, "a valid token is needed, as Authorization: Bearer TOKEN", {"WWW-Authenticate": schemes}
-            )
+            schemes = {"WWW-Authenticate": 'Bearer realm="rollingfs", Basic realm="rollingfs"'}
+            raise HTTPException(401, "a valid token is needed, as Authorization: Bearer TOKEN", schemes)
         return found[-1]
 
 

@@ -98,9 +98,7 @@ class Gateway:
             try:
                 if not self.tokens.known:
                     check_browser(request.headers, self.hosts)
-                token = (
-                    request.query_params.get("delegation") if failed is remote_exception else None
-                )  # of WebHDFS only
+                token = request.query_params.get("delegation") if failed is remote_exception else None
                 request.state.access = self.tokens.access(request.headers, token)
                 return await endpoint(request)
             except ClientDisconnect:

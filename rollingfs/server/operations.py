@@ -134,10 +134,8 @@ def operation(
 
     def keep(run: Callable[..., Any]) -> Callable[..., Any]:
         changes = method != "GET" and "{path}" in url
-        found = Operation(
-            run, _model(run, fields or {}), url.split("/")[2].partition(":")[0], changes, is_upload, has_json, said
-        )
-        OPERATIONS.setdefault(url, {})[method] = found
+        model, tag = _model(run, fields or {}), url.split("/")[2].partition(":")[0]
+        OPERATIONS.setdefault(url, {})[method] = Operation(run, model, tag, changes, is_upload, has_json, said)
         return run
 
     return keep

@@ -9,17 +9,29 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from rollingfs.server.limits import Limited
 
 KEEP_ALIVE_S = 15
-BACKLOG = 1024
 HEAD_BYTES_MAX = 64 * 1024
 TICKS = 10
 """uvicorn ticks so often a second."""
+
+
+class Protocol(H11Protocol):
+    """Takes raw UTF-8 in a path, as Hadoop's client sends it."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            line, *rest = data.split(b"\r\n", 1)
+            data = b"\r\n".join([quote(line, safe=bytes(range(128))).encode(), *rest])
+        super().data_received(data)
 
 
 class Server(uvicorn.Server):
@@ -72,18 +84,9 @@ def serve(app: Limited, host: str, port: int, started: Callable[[int], None] | N
     """
     for number in HANDLED_SIGNALS:
         signal.signal(number, lambda *_: sys.exit())  # uvicorn raises the signal again once it has stopped
-    options: dict[str, Any] = {"ws": "none", "loop": "asyncio", "lifespan": "on", "backlog": BACKLOG, **tls}
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http="h11",
-        access_log=False,  # a URL of WebHDFS may have a token
-        log_config=None,
-        server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(app.limits.stop_s),
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-        **options,
-    )
+    options: dict[str, Any] = {"ws": "none", "loop": "asyncio", "lifespan": "on", **tls}
+    options |= {"http": Protocol, "h11_max_incomplete_event_size": HEAD_BYTES_MAX, "server_header": False}
+    options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": int(app.limits.stop_s)}
+    options |= {"access_log": False, "log_config": None}  # a URL of WebHDFS may have a token
+    config = uvicorn.Config(app, host=host, port=port, **options)
     Server(config, app, started).run()

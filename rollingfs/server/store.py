@@ -9,7 +9,7 @@ import json
 import os
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
@@ -108,23 +108,27 @@ class Store:
     async def pieces(self, view: Snapshot, start: int, end: int) -> AsyncIterator[memoryview]:
         """The bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`, the next ones read while one is sent."""
         ahead: deque[asyncio.Task[bytes]] = deque()
+        asked = SEND_BYTES
         self.readers += 1
         try:
             while start < end or ahead:
-                share = min(READ_BYTES_MAX, READ_MEMORY_BYTES // ((READS_AHEAD + 1) * self.readers))
+                share = min(asked, READ_BYTES_MAX, READ_MEMORY_BYTES // ((READS_AHEAD + 1) * self.readers))
                 size = max(1, share // SEND_BYTES) * SEND_BYTES
                 while start < end and len(ahead) < READS_AHEAD:
-                    upto = min(end, start + size)
-                    read = self.run(self.client.fetcher.read(view, start, upto))
-                    ahead.append(asyncio.create_task(read))
-                    start = upto
+                    ahead.append(asyncio.create_task(self._read(view, start, min(end, start + size))))
+                    start += size
                 piece = memoryview(await ahead.popleft())
+                asked += len(piece)  # Hadoop's client asks for all, takes a bit and goes
                 for at in range(0, len(piece), SEND_BYTES):
                     yield piece[at : at + SEND_BYTES]
+                    await asyncio.sleep(0)  # so that it is seen that a client goes
         finally:
             self.readers -= 1
             for task in ahead:
                 task.cancel()
+
+    async def _read(self, view: Snapshot, start: int, end: int) -> bytes:
+        return await self.run(self.client.fetcher.read(view, start, end))  # made here, lest it is dropped unawaited
 
     async def listed(self, place: str, on_error: str = "report") -> list[dict[str, Any]]:
         """What lies in a folder. The root exists, whether something lies in it or not.
@@ -135,8 +139,7 @@ class Store:
             There is no such folder.
         """
         try:
-            found: Any = await self.fs._ls(place, detail=True, on_error=on_error)
-            return list(found)
+            return list(cast(Any, await self.fs._ls(place, detail=True, on_error=on_error)))
         except FileNotFoundError:
             if place != (self.root or "/"):
                 raise

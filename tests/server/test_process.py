@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import shutil
 import signal
 import socket
@@ -203,6 +204,80 @@ def test_the_root_of_a_disk_is_served_from_any_folder(tmp_path: Path) -> None:
     with serving("/") as server:
         assert httpx.get(f"{server.url}/v1/segments{tmp_path}/a").content == b"one\n"
         assert httpx.get(f"{server.url}/webhdfs/v1{tmp_path}/a?op=OPEN", follow_redirects=True).content == b"one\n"
+
+
+def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process, tmp_path: Path) -> None:
+    path = "/webhdfs/v1/kind=\u00e4%20+&=%253A;\u4e2d"
+    answers = []
+    with connected(server) as connection:
+        for ask in (f"PUT {path}?op=CREATE&data=true", f"GET {path}?op=OPEN&data=true"):
+            body = "\u00e4" if ask.startswith("PUT") else ""
+            head = f"{ask} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body.encode())}\r\n\r\n"
+            connection.sendall((head + body).encode())
+            answers.append(connection.recv(4096))
+    assert answers[0].startswith(b"HTTP/1.1 201 ")
+    assert answers[1].startswith(b"HTTP/1.1 200 ")
+    assert RollingFileSystem("file").cat_file(f"{tmp_path}/store/kind=\u00e4 +&=%3A;\u4e2d") == "\u00e4".encode()
+
+
+def test_more_clients_than_files_that_a_process_may_open_by_default(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rollingfs.cli", "serve", f"{tmp_path}/store", "--port", "0"]
+    shell = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *command]
+    with subprocess.Popen(shell, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        where = urlsplit(process.stdout.readline().split()[-1])
+        clients = [socket.create_connection((str(where.hostname), where.port or 0), 60) for _ in range(100)]
+        for client in clients:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answers = [client.recv(4096) for client in clients]
+        for client in clients:
+            client.close()
+        process.kill()
+    assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)
+
+
+@pytest.mark.slow
+def test_repeats_among_servers_that_are_killed_append_each_once(tmp_path: Path) -> None:
+    url, count, chance = "/v1/segments/logs/a", 60, random.Random(7)
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(serving(f"{tmp_path}/store")) for _ in range(2)]
+        done = threading.Event()
+        answers: list[tuple[int, int]] = []
+
+        def append(number: int) -> None:
+            data = b"%04d" % number * (1 + 5000 * (number % 60))  # up to 1.2 MB
+            while True:
+                with contextlib.suppress(httpx.HTTPError):
+                    server = servers[(number + time.monotonic_ns()) % 2]
+                    headers = {"Idempotency-Key": f"k{number}"}
+                    answer = httpx.post(f"{server.url}{url}?create=true", content=data, headers=headers, timeout=60)
+                    if answer.is_success:
+                        answers.append((answer.json()["offset"], number))
+                        return
+                    assert answer.status_code in (503, 504), answer.text
+
+        def kill() -> None:
+            for _ in range(6):
+                if done.wait(0.3 + chance.random()):
+                    return
+                which = chance.randrange(2)
+                servers[which].stop(signal.SIGKILL)
+                servers[which] = stack.enter_context(serving(f"{tmp_path}/store"))
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(append, range(count)))
+        done.set()
+        killer.join()
+    found = RollingFileSystem("file").cat_file(f"{tmp_path}/store/logs/a")
+    ends = 0
+    for offset, number in sorted(answers):
+        size = 4 * (1 + 5000 * (number % 60))
+        assert offset == ends
+        assert found[offset : offset + size] == b"%04d" % number * (size // 4)
+        ends += size
+    assert ends == len(found)
 
 
 def is_up(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import struct
 from typing import Any
@@ -12,6 +13,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.format.crc import crc32c
 from rollingfs.server import make_app
 from rollingfs.server import webhdfs as webhdfs_server
+from rollingfs.server.store import SEND_BYTES, Store
 from tests.server.conftest import Client, Process, serving
 from tests.support.servers import require_module
 
@@ -39,6 +41,30 @@ def test_the_steps_of_the_protocol(client: Client) -> None:
     assert opened.status_code == 307
     got = client.get(opened.headers["location"])
     assert (got.content, got.headers["content-length"], "content-type" in got.headers) == (b"etw", "3", False)
+
+
+def test_what_a_client_leaves_unread_is_hardly_read(client: Client, fs: RollingFileSystem, root: str) -> None:
+    fs.pipe_file(f"{root}/a", bytes(64 * SEND_BYTES))
+    store, sizes = Store(fs, root), []
+    read = store.client.fetcher.read
+
+    def counted(view: Any, start: int, end: int) -> Any:
+        sizes.append(end - start)
+        return read(view, start, end)
+
+    async def main(count: int) -> int:
+        sizes.clear()
+        pieces = store.pieces(await store.look(f"{root}/a"), 0, 64 * SEND_BYTES)
+        for _ in range(count):
+            await anext(pieces)
+        await pieces.aclose()
+        return sum(sizes) // SEND_BYTES
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.client.fetcher, "read", counted)
+        assert asyncio.run(main(1)) <= 4
+        assert asyncio.run(main(8)) <= 40
+        assert asyncio.run(main(64)) == 64
 
 
 def test_statuses_and_listings(client: Client) -> None:
@@ -144,6 +170,37 @@ def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFile
     second = client.get(f"{BASE}/a?op=OPEN", headers=by_header)
     assert token not in second.headers["location"]
     assert client.get(second.headers["location"], headers=by_header).content == b"x"
+
+
+def test_a_folder_that_was_made_is_there_on_an_object_store_until_it_is_deleted(
+    s3_options: dict[str, Any], bucket: str
+) -> None:
+    from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
+
+    fs = RollingFileSystem("s3", target_options=s3_options)
+    client = Client(make_app(fs, bucket))
+
+    def listed(path: str) -> Any:
+        answer = client.get(f"{BASE}{path}?op=LISTSTATUS")
+        there = client.get(f"{BASE}{path}?op=GETFILESTATUS").status_code
+        assert there == answer.status_code
+        return answer.json()["FileStatuses"]["FileStatus"] if answer.is_success else exception_of(answer)
+
+    for _ in range(2):
+        assert client.put(f"{BASE}/job/made/deep?op=MKDIRS").json() == {"boolean": True}
+        assert listed("/job/made/deep") == []
+        assert [one["pathSuffix"] for one in listed("/job/made")] == ["deep"]
+        written(client, "/job/made/deep/x", b"x")
+        assert exception_of(client.put(f"{BASE}/job/made/deep/x?op=MKDIRS")) == "FileAlreadyExistsException"
+        assert client.delete(f"{BASE}/job/made/deep/x?op=DELETE").json() == {"boolean": True}
+        assert listed("/job/made/deep") == []
+        assert client.put(f"{BASE}/job/made?op=RENAME&destination=/job/moved").json() == {"boolean": True}
+        assert listed("/job/moved/deep") == []
+        assert listed("/job/made") == "FileNotFoundException"
+        assert client.delete(f"{BASE}/job?op=DELETE&recursive=true").json() == {"boolean": True}
+        assert listed("/job") == "FileNotFoundException"
+    fs.collect(bucket, grace=0, recursive=True)
+    assert S3FileSystem(**s3_options, skip_instance_cache=True).find(bucket) == []  # all bytes
 
 
 @pytest.fixture
