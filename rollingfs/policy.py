@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
+
+from rollingfs.runtime.values import value_class
 
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
 INLINE_BYTES_DEFAULT = 256 * 1024
@@ -25,7 +27,7 @@ READERS_GRACE_S = 600.0
 """The old files of chunks that were joined stay this long, for readers that opened the segment before."""
 NO_TIER = ""
 """The tier of a policy by which nothing moves, whatever the levels above it say."""
-_ALIAS = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}", re.ASCII)
+_ALIAS = rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}"
 
 _BYTE_UNITS = {
     "": 1,
@@ -40,7 +42,7 @@ _BYTE_UNITS = {
     "TIB": 2**40,
 }
 _TIME_UNITS = {"": 1, "s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+_QUANTITY = r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*"
 
 
 def parse_bytes(value: int | float | str) -> int:
@@ -52,7 +54,7 @@ def parse_bytes(value: int | float | str) -> int:
         The value is neither.
     """
     if isinstance(value, str):
-        match = _QUANTITY.fullmatch(value)
+        match = re.fullmatch(_QUANTITY, value)
         if not match or match[2].upper() not in _BYTE_UNITS:
             raise ValueError(f"{value!r} is not a size: give a number of bytes, or a text like '64MiB'")
         size = float(match[1]) * _BYTE_UNITS[match[2].upper()]
@@ -73,7 +75,7 @@ def parse_seconds(value: int | float | str) -> float:
         The value is neither.
     """
     if isinstance(value, str):
-        match = _QUANTITY.fullmatch(value)
+        match = re.fullmatch(_QUANTITY, value)
         if not match or match[2] not in _TIME_UNITS:
             raise ValueError(f"{value!r} is not a duration: give seconds, or a text like '30min', '12h', '7d'")
         return float(match[1]) * _TIME_UNITS[match[2]]
@@ -82,7 +84,7 @@ def parse_seconds(value: int | float | str) -> float:
     return float(value)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@value_class
 class RollingPolicy:
     """The rule by which a segment rolls to a new chunk, and joins chunks. The segment's header keeps it.
 
@@ -172,7 +174,7 @@ def check_alias(alias: str) -> str:
     ValueError
         It has other characters, or is too long.
     """
-    if not _ALIAS.fullmatch(alias):
+    if not re.fullmatch(_ALIAS, alias):
         raise ValueError(
             f"{alias!r} is not an alias of a tier: 1 to {TIER_ALIAS_CHARACTERS_MAX} of a-z, 0-9, '_' and '-', the "
             "first a letter or a digit"
@@ -180,7 +182,7 @@ def check_alias(alias: str) -> str:
     return alias
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@value_class
 class OffloadPolicy:
     """Which chunks move to a tier, and when; each field may be left to the next level.
 

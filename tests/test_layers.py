@@ -13,8 +13,8 @@ from rollingfs import RollingFileSystem
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
 LAYERS = (
     "errors",
-    "policy",
     "runtime",
+    "policy",
     "format",
     "backend",
     "commit",

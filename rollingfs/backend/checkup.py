@@ -8,7 +8,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.probe import Abilities, probe_patiently
@@ -16,6 +16,7 @@ from rollingfs.backend.race import BrokenPromise
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.values import value_class
 
 RACES = 3
 """More than the probe's one: the user has asked for the check, so it may take longer."""
@@ -28,7 +29,7 @@ YES, NO, UNKNOWN = "yes", "no", "unknown"
 CREATE, REPLACE = "conditional create", "conditional replace"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Finding:
     """One thing that a store can or cannot do."""
 
@@ -39,7 +40,7 @@ class Finding:
     """What follows for users."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Checkup:
     """The findings about one store."""
 
@@ -51,7 +52,7 @@ class Checkup:
     """Why it does not."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Bench:
     """The store, and a folder in which the examination makes its files."""
 

@@ -9,7 +9,6 @@ import itertools
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from rollingfs.backend.race import BrokenPromise, let_rest, race
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
+from rollingfs.runtime.values import value_class
 
 PROBE_VERSION = 2
 """A verdict of another version is not believed. Version 2 races."""
@@ -33,7 +33,7 @@ Trial = Callable[[], Coroutine[Any, Any, object]]
 _NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Abilities:
     """What the probe has seen a safe store do."""
 

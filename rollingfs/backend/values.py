@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+from rollingfs.runtime.values import value_class
 
 Buffer = bytes | bytearray | memoryview
 Adapt = Callable[[bytes], bytes | None]
@@ -37,7 +38,7 @@ def frozen(data: Buffer) -> bytes:
     return bytes(data)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileInfo:
     """One file or folder as the store shows it."""
 
@@ -56,7 +57,7 @@ class FileInfo:
     """The whole content, if the listing has read it: that of a small header, on a disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Blob:
     """A whole small file, read in one request."""
 
@@ -69,7 +70,7 @@ class Blob:
     """Whether `data` is only what was put behind the content whose token the reader has given."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Listing:
     """The files and folders directly in a folder, sorted by path."""
 
@@ -78,7 +79,7 @@ class Listing:
     """The store's clock (seconds since 1970) when it answered; an age is `now - modified`. None: ask `Backend.now`."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListingPage:
     """A part of a listing, sorted by path."""
 
@@ -87,7 +88,7 @@ class ListingPage:
     """The place at which `Backend.list_page` continues; None after the last page."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Part:
     """A byte range of a file for `Backend.join` and `Upload.copy`; with `token`, only `Upload.copy` compares it."""
 
@@ -97,7 +98,7 @@ class Part:
     token: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PendingUpload:
     """A file whose writing has begun. The store keeps its parts until the upload is finished or aborted."""
 

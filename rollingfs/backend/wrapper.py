@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Coroutine
-from inspect import signature
 from typing import Any
 
 from rollingfs.backend.contract import VERBS, Backend, Buffer, Listing, Metadata, Over, Part, Upload
@@ -26,7 +25,8 @@ def given(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _forwarding(verb: str) -> Verb:
-    names = list(signature(getattr(Backend, verb)).parameters)[1:]
+    code = getattr(Backend, verb).__code__
+    names = code.co_varnames[1 : code.co_argcount]
 
     async def forward(self: BackendWrapper, *args: Any, **more: Any) -> Any:
         if more:

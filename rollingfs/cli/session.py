@@ -17,6 +17,7 @@ from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted, visible
 from rollingfs.format.transitions import MISSING
 from rollingfs.fs.core import Core, core
+from rollingfs.runtime.values import value_class
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -27,7 +28,7 @@ Advance = Callable[[int], None]
 """Tells a progress bar how much more is done."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Place:
     """A path on a store."""
 

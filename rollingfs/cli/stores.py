@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.runtime.values import value_class
 
 if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
@@ -42,7 +43,7 @@ _ALIAS = re.compile(r"rolling\+([a-z0-9]+)://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class GivenOption:
     """An option as the user gave it."""
 

@@ -20,6 +20,7 @@ from rollingfs.format.codec import format_header, parse_more
 from rollingfs.format.header import AGE_S_MAX, Header
 from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict
+from rollingfs.runtime.values import value_class
 
 LAST_LOOK_S = 1.0
 """A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
@@ -27,7 +28,7 @@ REQUEST_SHARE = 1 / 3
 """The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Plain:
     """What others may know of a plain append, whose commit they may share."""
 
@@ -39,7 +40,7 @@ class Plain:
     """Called before anything is sent: from then on the attempt knows what may take place."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Change:
     """A change of one segment, before its commit."""
 
@@ -78,7 +79,7 @@ class Shared(Protocol):
         """The result, if a header shows it; without a header, None says that the append never will take place."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Attempt:
     """The attempts to commit one operation, one after another.
 

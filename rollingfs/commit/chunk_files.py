@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, Buffer, frozen
 from rollingfs.backend.tiers import can_copy
@@ -15,6 +15,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.labels import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
+from rollingfs.runtime.values import value_class
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
 CHECK_BYTES_MAX = 8 * 1024 * 1024
@@ -23,7 +24,7 @@ SKEW_S_MAX = 60.0
 """A receipt that lies no further than this ahead of the store's clock is young: a store has many machines."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Stored:
     """A chunk file that is written; whether it is committed is not known here."""
 
@@ -46,7 +47,7 @@ class Stored:
         return Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TierStored(Stored):
     """A chunk file in a tier; `path` is that of the parallel file in the hot store. No receipt has one."""
 
@@ -64,7 +65,7 @@ class TierStored(Stored):
         return replace(chunk, tier=self.tier, moved_ms=round(self.began.wall_s * 1000), pieces=self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Staged:
     """The receipt of `stage`: chunks that are uploaded for one segment and not committed. Picklable."""
 

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
+from typing import TYPE_CHECKING
 
 from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Step, check_time
 from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Slot, Slots, Turns
@@ -26,7 +27,6 @@ from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import Committed, Operation, Sent
 from rollingfs.commit.pace import Pace
 from rollingfs.commit.recovery import Merges
-from rollingfs.commit.sharing import Sharing
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
@@ -46,6 +46,9 @@ from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
+
+if TYPE_CHECKING:
+    from rollingfs.commit.sharing import Sharing
 
 logger = logging.getLogger("rollingfs")
 
@@ -77,7 +80,11 @@ class Commits:
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.pace = Pace(store.backend.commit_interval_s)
-        self.sharing = Sharing(store, self.slots.writer) if share_commits and store.backend.takes_asks else None
+        self.sharing: Sharing | None = None
+        if share_commits and store.backend.takes_asks:
+            from rollingfs.commit.sharing import Sharing
+
+            self.sharing = Sharing(store, self.slots.writer)
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:

@@ -11,12 +11,13 @@ from rollingfs.backend.contract import Backend, Blob
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
+from rollingfs.runtime.values import value_class
 
 HEADERS_CACHED_MAX = 8192
 TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Loaded:
     """A header file as it was read: no file, an empty one (a token, but no header), or a header."""
 
@@ -34,7 +35,7 @@ class Loaded:
 NOTHING = Loaded(None, None)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Entry:
     """A header that was seen, and when: by the clock, and by the cache's count of events."""
 

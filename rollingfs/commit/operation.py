@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format.asks import Ask, is_void
 from rollingfs.format.header import Header
 from rollingfs.format.verdict import Verdict, judge
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Committed:
     """What a commit found and left."""
 
@@ -21,7 +22,7 @@ class Committed:
     """Where the data begins, if another writer's commit has carried it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Operation:
     """A change of one segment, as its commit line names it."""
 
@@ -36,7 +37,7 @@ class Operation:
     began: Moment
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sent:
     """What was sent for an operation, and what headers have shown of it since."""
 

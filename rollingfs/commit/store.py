@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -17,11 +16,12 @@ from rollingfs.commit.index_pages import Pages
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
+from rollingfs.runtime.values import value_class
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Store:
     """The store that one client works on."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.backend import refusals
@@ -15,6 +14,7 @@ from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
 from rollingfs.maintenance.collected import Collected
 from rollingfs.read.contents import removed_path
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
@@ -28,7 +28,7 @@ def _count_nothing(total: int) -> Callable[[int], None]:
     return lambda done: None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Failure:
     """A segment that could not be collected (or not to its end) or a folder that could not be listed, and why."""
 
@@ -36,7 +36,7 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CollectedTree(Collected):
     """What the collection of a tree deleted (in a dry run: would delete), in total."""
 

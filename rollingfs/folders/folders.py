@@ -7,6 +7,7 @@ import errno
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rollingfs.backend import refusals
 from rollingfs.client import Client
@@ -19,7 +20,9 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import kept_path, removed_path
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.write.delete import Buried
+
+if TYPE_CHECKING:
+    from rollingfs.write.delete import Buried
 
 logger = logging.getLogger("rollingfs")
 

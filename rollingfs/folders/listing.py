@@ -8,7 +8,7 @@ error: the caller chooses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Literal
 
@@ -23,6 +23,7 @@ from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 OnError = Literal["raise", "report"]
 """What a listing does about an entry that cannot be read: fail, or show it with its error."""
@@ -49,7 +50,7 @@ def check_on_error(on_error: str) -> OnError:
     raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Scan:
     """A folder as it was listed."""
 

@@ -8,13 +8,13 @@ and which of them a commit carries, is decided against the very header that the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
 from rollingfs.format.codec import format_commit
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, OFFSET_MAX, Commit, Header, Phase
+from rollingfs.runtime.values import value_class
 
 ASK_FORMAT = "rollingfs-ask 1"
 ASK_BYTES_MAX = 256 * 1024
@@ -33,7 +33,7 @@ PLAIN_TEXT_BYTES_MAX = 256
 """By how much a plain append that carries nothing can lengthen a header's text."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Ask:
     """One operation's bytes, which its writer asks others to commit."""
 
@@ -47,7 +47,7 @@ class Ask:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Carry:
     """What a plain append adds to its header beside its bytes."""
 

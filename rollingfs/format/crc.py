@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
-from itertools import islice
+from functools import cache, lru_cache
+from itertools import accumulate
 
 import google_crc32c
 
@@ -44,23 +43,21 @@ def _multiply(left: int, right: int) -> int:
     return product
 
 
-def _powers() -> Iterator[int]:
-    """The polynomials x to the power of 8, 16, 32, …, which stand for 1, 2, 4, … bytes of zeros."""
-    square = 1 << 23
-    while True:
-        yield square
-        square = _multiply(square, square)
+@cache
+def _of_zeros() -> tuple[int, ...]:
+    """The polynomials x to the power of 8, 16, 32, …, which stand for 1, 2, 4, … bytes of zeros.
 
-
-_OF_ZEROS = tuple(islice(_powers(), 63))
-"""One for each bit of a size; sizes are at most 2^63 - 1."""
+    There is one for each bit of a size; sizes are at most 2^63 - 1.
+    """
+    squares = accumulate(range(62), lambda square, _: _multiply(square, square), initial=1 << 23)
+    return tuple(squares)
 
 
 @lru_cache(maxsize=256)  # pieces have few sizes; a dozen products cost more than a checksum of 256 KiB
 def _shift(size: int) -> int:
     """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
     power = _ONE  # x to the 0
-    for bit, factor in enumerate(_OF_ZEROS[: size.bit_length()]):
+    for bit, factor in enumerate(_of_zeros()[: size.bit_length()]):
         if size >> bit & 1:
             power = _multiply(power, factor)
     return power

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from rollingfs.runtime.values import value_class
 
 _PREFIX_BYTES = 8
 """Before a message: a mark of 4 bytes, and its size."""
@@ -20,7 +21,7 @@ _MILLISECONDS = 1
 """The unit that is not written."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Table:
     """A table of a flatbuffer, at its place in some bytes."""
 

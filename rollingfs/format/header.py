@@ -7,13 +7,14 @@ that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
 from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.policy import OffloadPolicy, RollingPolicy
+from rollingfs.runtime.values import value_class
 
 TEXT_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024 * 1024
@@ -58,7 +59,7 @@ class Phase(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Chunk:
     """A run of the segment's bytes that lies in one chunk file."""
 
@@ -97,7 +98,7 @@ class Chunk:
         return self.start + self.length
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Page:
     """A run of the segment's bytes whose chunks an index page lists."""
 
@@ -132,7 +133,7 @@ class Page:
 Entry = Chunk | Page
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Drop:
     """A file that is no longer part of the segment and must still be deleted. There are three kinds.
 
@@ -162,7 +163,7 @@ class Drop:
         return self.end >= 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tier:
     """A tier in which the segment may have files."""
 
@@ -173,7 +174,7 @@ class Tier:
     """When an offload last began, in milliseconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Commit:
     """A writer's last operation, by which the writer recognises its own commit."""
 
@@ -189,7 +190,7 @@ VERSION = attrgetter("version")
 FILE = attrgetter("file")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Merge:
     """The mark of a source whose entries a concat or rename is moving into a target."""
 
@@ -202,7 +203,7 @@ class Merge:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class MergeOutcome:
     """In a target: a transaction that took place (merged), or that never will (aborted)."""
 
@@ -211,7 +212,7 @@ class MergeOutcome:
     """Path of the source segment, relative to the target's folder."""
 
 
-@dataclass(frozen=True)
+@value_class(slots=False)
 class Header:
     """The content of a header file, with the inline tail. It has no slots: `changed` copies its dictionary."""
 

@@ -15,7 +15,7 @@ PAGE_FORMAT = "rollingfs-index 1"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
 """Room for the most chunks with references of 1,024 characters, each of them escaped."""
 
-_RANGE = re.compile(r"^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ", re.MULTILINE | re.ASCII)
+_RANGE = r"(?m)^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) "
 
 
 class ListedChunks(Sequence[Chunk]):
@@ -82,10 +82,10 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
         if page and (len(data) != page.size or crc32c(data) != page.crc32c):
             raise tokens.Malformed("it does not have the size and the checksum that the header says")
         text_lines, end = tokens.split_text(data, PAGE_FORMAT)
-        ranges = _RANGE.findall("\n".join(text_lines))
+        ranges = re.findall(_RANGE, "\n".join(text_lines))
         if len(ranges) != len(text_lines):
             for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
-                if not _RANGE.match(line):
+                if not re.match(_RANGE, line):
                     line_codec.parse_chunk_line(line)  # raises the line's error
                     raise tokens.Malformed("has an impossible range")
         position, line = 0, ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from rollingfs import __version__
 from rollingfs.format.header import Chunk, Header
+from rollingfs.runtime.values import value_class
 
 INCARNATION = "rollingfs-incarnation"
 OFFSET = "rollingfs-offset"
@@ -21,13 +21,14 @@ VERSION = "rollingfs-version"
 NAME_BYTES_MAX = 1024
 """A store keeps some 2 KiB of metadata with an object."""
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
-_LAST = re.compile(r"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9A-Za-z._-]+)(?: ([0-9a-z_-]+))?", re.ASCII)
-_CRC = re.compile(r"[0-9a-f]{8}", re.ASCII)
+# `re` compiles them at their first use: only a rebuild reads labels
+_UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NUMBER = r"0|[1-9][0-9]{0,18}"
+_LAST = r"(0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ([0-9A-Za-z._-]+)(?: ([0-9a-z_-]+))?"
+_CRC = r"[0-9a-f]{8}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Last:
     """The last chunk of a header that was committed: it has the whole of a file in the own folder."""
 
@@ -43,14 +44,14 @@ class Last:
         if not isinstance(entry, Chunk) or entry.length != entry.size:
             return None
         found = Last(entry.start, entry.length, entry.file, entry.tier)
-        return found if _LAST.fullmatch(found.text) else None
+        return found if re.fullmatch(_LAST, found.text) else None
 
     @property
     def text(self) -> str:
         return f"{self.start} {self.length} {self.file} {self.tier}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Label:
     """What is known of a file when its writing begins; no reader of a segment relies on it."""
 
@@ -87,11 +88,11 @@ def parse_label(metadata: Mapping[str, str]) -> Label | None:
     """The label in an object's metadata; what is malformed counts as missing, because other programs may write any."""
     given = {key.lower().replace("_", "-"): value for key, value in metadata.items()}
     incarnation, offset, crc = (given.get(key, "") for key in (INCARNATION, OFFSET, CHECKSUM))
-    last = _LAST.fullmatch(given.get(LAST, ""))
+    last = re.fullmatch(_LAST, given.get(LAST, ""))
     label = Label(
-        incarnation if _UUID.fullmatch(incarnation) else None,
-        int(offset) if _NUMBER.fullmatch(offset) else None,
-        int(crc, 16) if _CRC.fullmatch(crc) else None,
+        incarnation if re.fullmatch(_UUID, incarnation) else None,
+        int(offset) if re.fullmatch(_NUMBER, offset) else None,
+        int(crc, 16) if re.fullmatch(_CRC, crc) else None,
         Last(int(last[1]), int(last[2]), last[3], last[4] or "") if last else None,
     )
     return label if label != Label() else None

@@ -34,14 +34,12 @@ _TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0
 TIER_FIELD = " tier="
 """In the text of entries, what stands before the alias of a tier."""
 _OWN_CHUNK = re.compile(rf"Chunk {_N} {_N} ((?:[0-9]{{20}}-|stage-)[0-9a-f]+) crc32c={_CRC} at={_TIME}", re.ASCII)
-_TIER_CHUNK = re.compile(
+# `re` compiles these two at their first use: most headers have neither
+_TIER_CHUNK = (
     rf"Chunk {_N} {_N} (tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-[0-9a-f]+) crc32c={_CRC} at={_TIME}"
-    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}}) moved={_TIME}(?: pieces=([0-9a-f:,]+))?",
-    re.ASCII,
+    rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}}) moved={_TIME}(?: pieces=([0-9a-f:,]+))?"
 )
-_OWN_PAGE = re.compile(
-    rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?", re.ASCII
-)
+_OWN_PAGE = rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?"
 
 
 ENTRY_KINDS = ("Chunk ", "Page ")
@@ -49,13 +47,13 @@ ENTRY_KINDS = ("Chunk ", "Page ")
 
 def parse_entry_line(line: str) -> Chunk | Page | None:
     """An entry in the form that nearly all entries have, several times as fast; None for any other line."""
-    if found := _OWN_PAGE.fullmatch(line):
+    if line.startswith("Page ") and (found := re.fullmatch(_OWN_PAGE, line)):
         start, length, file, crc, count, size, offset, foreign = found.groups("0")
         return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))
     if found := _OWN_CHUNK.fullmatch(line):
         start, length, file, crc, at = found.groups()
         return Chunk(int(start), int(length), file, int(crc, 16), tokens.parse_shaped_time(at))
-    if TIER_FIELD in line and (found := _TIER_CHUNK.fullmatch(line)):
+    if TIER_FIELD in line and (found := re.fullmatch(_TIER_CHUNK, line)):
         start, length, file, crc, at, tier, moved, pieces = found.groups()
         times = tokens.parse_shaped_time(at), tokens.parse_shaped_time(moved)
         parts = _pieces(pieces) if pieces else ()

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from itertools import accumulate
 
 from rollingfs.format.header import OFFSET_MAX, Header
+from rollingfs.runtime.values import value_class
 
 VERSION = 1
 MARK = ("rollingfs.listing", "1")
@@ -27,7 +28,7 @@ VALUES_MAX = 16 * ROWS_MAX
 _LEVEL = 1  # of zlib: tokens and uuids are random, so more effort gains little
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Row:
     """What a listing needs to know of a header."""
 

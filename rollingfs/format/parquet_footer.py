@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
 from rollingfs.format.flatbuffer import duration_units
 from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
+from rollingfs.runtime.values import value_class
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
@@ -56,7 +56,7 @@ FOOTERS_MAX = 4
 """Maximum number of footers that are remembered apart: an append asks one several times, and the next one again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JoinedFile:
     """A whole Parquet file, and its place in the joined file."""
 
@@ -65,7 +65,7 @@ class JoinedFile:
     """Offset of its first byte in the joined file."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Column:
     """A column, or a field inside of one."""
 

@@ -6,17 +6,17 @@ collection removes the pin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.format import names, tokens
+from rollingfs.runtime.values import value_class
 
 PIN_FORMAT = "rollingfs-pin 1"
 PIN_BYTES_MAX = 64 * 1024
 FIELDS = ("txn", "source", "incarnation", "target")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Pin:
     """The segments that may refer to the chunks of a folder, and the transaction that moves the entries."""
 

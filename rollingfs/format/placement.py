@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
 
 PAGE_LINE_BYTES_MAX = 128
 """The longest line of an index page in the own folder, with any numbers."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Spill:
     """Bytes that become a new chunk."""
 
@@ -120,7 +121,7 @@ def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ..
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Fold:
     """A plan: the entries ``[first, last)`` of a header become one index page."""
 

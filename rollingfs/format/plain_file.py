@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rollingfs.runtime.values import value_class
 
 PLAIN_INCARNATION = "plain "
 """The prefix of a plain file's incarnation; a segment's incarnation is a uuid."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Adopted:
     """The plain file that this header shadows."""
 
@@ -24,7 +24,7 @@ class Adopted:
         return f"{PLAIN_INCARNATION}{self.modified_ms // 1000} {self.token}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Origin:
     """The plain file that became this segment; `Adopted` may name another, which an overwrite hides."""
 

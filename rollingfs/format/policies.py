@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.format.header import Header
 from rollingfs.policy import KEEP, ROLLING_FIELDS, Keep, OffloadPolicy, RollingPolicy
+from rollingfs.runtime.values import value_class
 
 ROLLING_ATTR = "rollingfs.rolling"
 """The attribute of the memory of a stream that has the folder's fields of the rolling policy."""
@@ -51,7 +52,7 @@ def checked(fields: Fields) -> dict[str, Any]:
     return {name: getattr(policy, name) for name in fields}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PolicyChange:
     """The fields of a segment's policies that change; the others stay as they are.
 
@@ -73,7 +74,7 @@ class PolicyChange:
     inline_bytes: int | str | None = None
     consolidate: bool | None = None
     inherit: tuple[str, ...] = ()
-    base: RollingPolicy = RollingPolicy()  # noqa: RUF009 - it is frozen
+    base: RollingPolicy = RollingPolicy()
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.inherit if name not in ROLLING_FIELDS or name in self.given]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Self
@@ -26,6 +26,7 @@ from rollingfs.format.header import (
     Phase,
     changed,
 )
+from rollingfs.runtime.values import value_class
 
 _LINE = re.compile(
     rb"Record ([1-9][0-9]{0,18}) ([^ \n]{0,128}) (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,6}) "
@@ -46,7 +47,7 @@ Read = Callable[[int, int], bytes]
 """Gives the bytes of a header file from one position to another; fewer where the file ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Record:
     """One append, as its record says."""
 
@@ -214,7 +215,7 @@ def behind(record: Record, others: bytes, segment: str, room: int, size_max: int
 # -- what names one state of a header file ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Mark:
     """What tells one state of a header file from every other: its incarnation, its version, its last whole record.
 

@@ -7,7 +7,7 @@ every attempt. It neither counts the version nor writes the commit line: `stamp`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rollingfs.errors import (
     AttributeMismatchError,
@@ -32,9 +32,10 @@ from rollingfs.format.header import (
 )
 from rollingfs.format.plain_file import PLAIN_INCARNATION, Adopted
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Guard:
     """The conditions of an operation; every attempt checks them again."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rollingfs.client import Client
 from rollingfs.errors import SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Start:
     """Where a file for writing begins."""
 

@@ -23,13 +23,13 @@ WRITE_MODES = ("wb", "xb", "ab")
 """Of `open`."""
 
 SCHEME = "rolling"
-_SCHEME = re.compile(rf"{SCHEME}(\+[a-z0-9]+)?(://|::)")
+_SCHEME = rf"{SCHEME}(\+[a-z0-9]+)?(://|::)"
 
 
 def without_scheme(path: str | os.PathLike[str]) -> str:
     """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
     text: str = stringify_path(path)
-    match = _SCHEME.match(text)
+    match = re.match(_SCHEME, text)
     return text[match.end() :] if match else text
 
 

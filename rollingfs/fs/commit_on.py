@@ -9,11 +9,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.runtime.values import value_class
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Shared")
@@ -25,7 +25,7 @@ _LINES = re.compile(r"(?:(?P<count>[0-9]+) *)?lines?")
 _FORMS = "give 'flush', a number of bytes (65536, '64KiB'), lines ('line', '100 lines'), a time ('5s'), or several"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class CommitOn:
     """What makes an open file commit; whichever comes first."""
 

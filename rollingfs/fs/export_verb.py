@@ -11,7 +11,6 @@ from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
-from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.progress import begin
 from rollingfs.maintenance.steps import Progress
 
@@ -73,6 +72,8 @@ class ExportVerb:
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         """
+        from rollingfs.fs.export_target import open_export_target
+
         backend, name = open_export_target(self.client.backend, target, target_protocol, target_options)
         path = self.strip(path)
         if names.is_reserved(path):

@@ -17,26 +17,20 @@ T = TypeVar("T")
 
 
 class Form(Generic[P, T]):
-    """A method that `ByPath` and `ByHandle` make for their subclasses.
+    """Two methods, one that blocks and one that is awaited, which `ByPath` and `ByHandle` make for their subclasses.
 
     Parameters
     ----------
     verb
         The coroutine function.
-    place
-        Which of the two methods of `both` this is: 0 blocks, 1 is awaited.
     path
         The name of the first parameter by path.
     options
         Those of `both`.
     """
 
-    def __init__(self, verb: Callable[..., Any], place: int, path: str, options: dict[str, Any]) -> None:
-        self.verb, self.place, self.path, self.options = verb, place, path, options
-
-    def method(self, **face: Any) -> Any:
-        """The method of a face."""
-        return both(self.verb, **face, **self.options)[self.place]
+    def __init__(self, verb: Callable[..., Any], path: str, options: dict[str, Any]) -> None:
+        self.verb, self.path, self.options = verb, path, options
 
     if TYPE_CHECKING:
 
@@ -53,7 +47,7 @@ def forms(
     verb: Callable[Concatenate[Binding, P], Coroutine[Any, Any, T]], *, path: str = "path", **options: Any
 ) -> tuple[Form[P, T], Form[P, Coroutine[Any, Any, T]]]:
     """The blocking and the awaited form of a verb, by path and by handle; see `both` for the options."""
-    return Form(verb, 0, path, options), Form(verb, 1, path, options)
+    return Form(verb, path, options), Form(verb, path, options)
 
 
 class Forms:
@@ -77,7 +71,7 @@ class ByPath(Forms):
         super().__init_subclass__(**options)
         if ByPath in cls.__bases__:
             for name, form in _forms().items():
-                setattr(cls, name, form.method(of="_at", path=form.path))
+                _give(cls, name, both(form.verb, of="_at", path=form.path, **form.options))
 
 
 class ByHandle(Forms):
@@ -86,8 +80,13 @@ class ByHandle(Forms):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, form in _forms().items():
-            setattr(cls, name, form.method(of="_binding"))
+            _give(cls, name, both(form.verb, of="_binding", **form.options))
 
 
 def _forms() -> dict[str, Form[..., Any]]:
-    return {name: form for name, form in vars(Forms).items() if isinstance(form, Form)}
+    return {name: form for name, form in vars(Forms).items() if isinstance(form, Form) and not name.startswith("_")}
+
+
+def _give(cls: type, name: str, methods: tuple[Any, Any]) -> None:
+    for method_name, method in zip((name, f"_{name}"), methods, strict=True):
+        setattr(cls, method_name, method)

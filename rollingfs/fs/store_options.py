@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.objects.azure.options import OPTIONS as AZURE_OPTIONS
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, goes_straight_to_azure
+from rollingfs.runtime.values import value_class
 
 FSSPEC_OPTIONS = frozenset(
     {
@@ -37,7 +36,7 @@ SLIP_MIN = 0.8
 """How alike, of 1, two names are if one counts as a slip of the other."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Accepted:
     """The options of one kind of store."""
 
@@ -82,7 +81,9 @@ class Accepted:
 def accepted_by(protocol: str) -> Accepted:
     """The options of the store of a protocol."""
     if goes_straight_to_azure(protocol):
-        return Accepted(protocol, AZURE_OPTIONS | FSSPEC_OPTIONS, AZURE_PROTOCOLS)
+        from rollingfs.backend.objects.azure.options import OPTIONS
+
+        return Accepted(protocol, OPTIONS | FSSPEC_OPTIONS, AZURE_PROTOCOLS)
     cls = fsspec.get_filesystem_class(protocol)
     named = {cls.protocol} if isinstance(cls.protocol, str) else set(cls.protocol)
     protocols = frozenset(named | {protocol})
@@ -116,6 +117,8 @@ def _parameters(cls: type, method: str = "__init__") -> frozenset[str]:
 
 def near(name: str, names: Iterable[str], alike_min: float = NEAR_MIN) -> list[str]:
     """The names that a caller may mean, the likeliest first."""
+    import difflib  # for an error alone
+
     return difflib.get_close_matches(name, sorted(names), cutoff=alike_min)
 
 

@@ -76,8 +76,8 @@ def both(
         For a verb by path: the name of the method's first parameter. The attribute `of` is then a function that makes
         the verb's first argument of it.
     """
-    names = list(inspect.signature(verb).parameters)[1:]
-    place = names.index(data) if takes is not None else -1
+    parameters = verb.__code__.co_varnames[1:]
+    place = parameters.index(data) if takes is not None else -1
 
     def find(face: Face, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         """The first argument of a verb by path, and its other arguments by position."""
@@ -111,18 +111,20 @@ def both(
         first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
         return await self._bridge.arun(begin(self, verb, first, args, kwargs))
 
-    return _as_method(blocking, verb, path), _as_method(awaited, verb, path)
+    for method in (blocking, awaited):
+        functools.update_wrapper(method, verb)
+    if path is not None or verb.__code__.co_varnames[0] != "self":
+        blocking.__signature__ = awaited.__signature__ = _signature(verb, path)  # type: ignore[attr-defined]
+    return blocking, awaited
 
 
-def _as_method(function: Any, verb: Verb[Any], path: str | None) -> Any:
-    """Give a function the docstring of a verb, and the verb's signature with a path for its first argument."""
+def _signature(verb: Verb[Any], path: str | None) -> inspect.Signature:
+    """The signature of a method where it is not the verb's: `self`, and a path, for the verb's first argument."""
     signature = inspect.signature(verb)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     given = [] if path is None else [inspect.Parameter(path, kind, annotation="str")]
     others = list(signature.parameters.values())[1:]
-    functools.update_wrapper(function, verb)
-    function.__signature__ = signature.replace(parameters=[inspect.Parameter("self", kind), *given, *others])
-    return function
+    return signature.replace(parameters=[inspect.Parameter("self", kind), *given, *others])
 
 
 def plain(method: Callable[Concatenate[V, P], T], *, of: str) -> Callable[Concatenate[Any, P], T]:

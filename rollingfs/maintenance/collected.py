@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
+from rollingfs.runtime.values import value_class
 
 CHUNK = "unreferenced chunk"
 STAGED = "staged chunk that nobody committed"
@@ -56,7 +57,7 @@ def grace_of(path: str, grace_s: float) -> float:
     return min(grace_s, ASK_GRACE_S) if is_ask else grace_s
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Collected:
     """What a collection deleted (in a dry run: would delete)."""
 
@@ -84,7 +85,7 @@ class Collected:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Garbage:
     """What may go of one chunk folder."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
@@ -16,12 +15,13 @@ from rollingfs.maintenance.swaps import live, window
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.values import value_class
 
 BATCH_BYTES = 1024 * 1024 * 1024
 """Bytes that one commit consolidates, or two chunks if those are larger."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Consolidated:
     """What a consolidation did."""
 

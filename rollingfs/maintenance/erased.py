@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rollingfs.runtime.values import value_class
 
 YOUNG = "younger than the grace: a collection deletes it after that"
 PINNED = "a pin protects it, and the segment that the pin names is absent"
@@ -14,7 +16,7 @@ UNREADABLE = "a folder that cannot be read, so nothing in it may be deleted"
 UPLOAD = "unfinished upload: a collection aborts it after the grace"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Remains:
     """A file that may still hold erased bytes."""
 
@@ -30,7 +32,7 @@ class Remains:
     """When a collection may delete it, seconds since 1970 by the store's clock; None if that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Erased:
     """What an erase did, and what is left."""
 

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
@@ -26,6 +25,7 @@ from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
@@ -35,7 +35,7 @@ LOOKS_MAX = 16
 """Maximum repetitions of an export, because the chunks were replaced while it read them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Exported:
     """What an export wrote."""
 

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 
 from rollingfs.backend.tiers import check_aliases, check_tier
@@ -24,6 +23,7 @@ from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.swaps import live, window
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.read.ranges import Fetcher
+from rollingfs.runtime.values import value_class
 
 BATCH_BYTES = 1024 * 1024 * 1024
 """About the bytes that one commit swaps."""
@@ -31,7 +31,7 @@ FILES_MAX = 1024
 """Maximum files that one commit swaps."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Chosen:
     """Which chunks an offload moves: those that end by `upto` and are far enough or old enough.
 
@@ -91,7 +91,7 @@ class DamagedBlocksError(CorruptChunkError):
     """Chunks are damaged, so their blocks were not moved; all others were."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Offloaded:
     """What an offload or an onload moved."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 from rollingfs.format.header import Chunk
+from rollingfs.runtime.values import value_class
 
 READ_PART_BYTES = 16 * 2**20
 """An upload cuts bytes that are read and written into parts of this size; the last before a copy may be shorter."""
@@ -16,7 +17,7 @@ PARTS_MAX = 9_000
 """Maximum parts of one file. S3 takes 10,000."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Piece:
     """A range of a segment: the store copies it from a chunk, or else the client reads and writes it."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.contract import FileInfo
@@ -46,6 +46,7 @@ from rollingfs.maintenance.rebuild_plan import (
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.values import value_class
 from rollingfs.write.segment_operations import Segments
 
 logger = logging.getLogger("rollingfs")
@@ -62,7 +63,7 @@ UNREADABLE = "the index page cannot be read: "
 EMPTY = "it is empty"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Rebuilt:
     """What a rebuild made, or in a dry run would make, and what it could not bring back."""
 

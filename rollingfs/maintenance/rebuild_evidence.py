@@ -14,6 +14,7 @@ from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.format.labels import Label
+from rollingfs.runtime.values import value_class
 
 
 class By(IntEnum):
@@ -38,7 +39,7 @@ class AmbiguousRebuildError(RollingError, ValueError):
     """The files of a lost segment allow more than one content, so none was made. The message names them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class File:
     """A chunk file as it was read."""
 
@@ -49,7 +50,7 @@ class File:
     label: Label | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class FileRange:
     """A range of a file, at an offset of the segment."""
 
@@ -78,7 +79,7 @@ class FileRange:
         return self.length, self.file.path, self.offset
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Gap:
     """Gaps: offsets without a file that are followed by files."""
 
@@ -86,7 +87,7 @@ class Gap:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Left:
     """A file that is not part of the plan."""
 
@@ -96,7 +97,7 @@ class Left:
     """Where it would have lain; None if nothing says it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ListedPage:
     """An index page of the lost segment: what it lists, with offsets within the page."""
 

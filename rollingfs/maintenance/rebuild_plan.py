@@ -7,7 +7,7 @@ allows two chains with other bytes, there is no plan.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rollingfs.format.crc import combined
 from rollingfs.maintenance.rebuild_evidence import (
@@ -21,6 +21,7 @@ from rollingfs.maintenance.rebuild_evidence import (
     Gap,
     Left,
 )
+from rollingfs.runtime.values import value_class
 
 DOUBLES_SHOWN_MAX = 20
 SAME = "other files of the plan have the same bytes"
@@ -30,7 +31,7 @@ BEYOND = "it lies beyond a gap"
 OTHER = "it is of another incarnation"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Placed:
     """A range of the new segment, and what places its file there."""
 
@@ -44,7 +45,7 @@ class Placed:
     """Left files that may lie there as well; then nothing is made unless the caller leaves them out."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Plan:
     """The chain, and the files outside it."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from rollingfs.format.header import Chunk, Header, Phase
+from rollingfs.runtime.values import value_class
 
 PARTS_MAX = 10_000
 """Maximum parts of one object, on S3."""
@@ -20,7 +20,7 @@ LAYER = 8
 """A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than one of layer n - 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Rule:
     """Which chunks of a segment are joined while it grows. In a sealed segment, all are that fit one chunk.
 

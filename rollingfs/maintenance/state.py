@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.offload import Chosen
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SegmentState:
     """A segment or plain file as maintenance sees it. Sizes are in bytes, offsets are segment offsets."""
 

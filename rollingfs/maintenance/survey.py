@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.tiers import list_folder
@@ -20,6 +20,7 @@ from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.maintenance.collected import Garbage, grace_of, is_old
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.tier_survey import TierSurveyor
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
@@ -29,7 +30,7 @@ _OURS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Referrer:
     """What one header says that matters to a folder. If two looks find the same, nothing moved in between."""
 
@@ -55,7 +56,7 @@ class Referrer:
         return self.segment == pin.incarnation and pin.txn not in (self.txn, self.merged)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class PinFile:
     """A pin as it lies in the folder."""
 
@@ -63,7 +64,7 @@ class PinFile:
     pin: Pin
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Survey:
     """One look at a folder and at all headers that may refer to it."""
 

@@ -7,7 +7,7 @@ for readers of older snapshots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
@@ -21,13 +21,14 @@ from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
 from rollingfs.maintenance.runs import PARTS_MAX, size_of
+from rollingfs.runtime.values import value_class
 
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""
 LOOKS_MAX = 16
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Swap:
     """A run of chunks, and the file that has its bytes and no others."""
 
@@ -35,7 +36,7 @@ class Swap:
     stored: Stored
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Window:
     """A part of a segment's map: enough for one commit."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.tiers import check_aliases, check_root
 from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.header import Tier
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TierFiles:
     """What lies in a folder's tiers; all dates are by the clock of the hot store."""
 

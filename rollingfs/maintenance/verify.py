@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.backend.tiers import check_tiers
@@ -14,6 +13,7 @@ from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 LOOKS_MAX = 16
@@ -25,7 +25,7 @@ LONG = "too long"
 CORRUPT = "corrupt"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Verified:
     """What verification found of one chunk."""
 

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from rollingfs.parquet import files
 from rollingfs.parquet.encoding import Encoder, empty
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.write import parquet_footers
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ _lost: dict[str, int] = {}
 """Wasted bytes of the files that could not be rewritten; a next try waits for twice as many."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _File:
     """Rows as a Parquet file."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
@@ -20,6 +19,7 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError, FolderOccupi
 from rollingfs.format import names
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
@@ -49,7 +49,7 @@ def kept_path(folder: str) -> str:
     return f"{folder}/{names.KEPT_NAME}"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Sorted:
     """The entries of a listing by what they are."""
 

@@ -19,7 +19,7 @@ RUNS_MAX = 4096
 """Maximum number of runs that a reader remembers; it forgets the file first that it read least recently."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _File:
     """What was read of one chunk file, or of one piece of it: runs of bytes in order, with gaps between them."""
 

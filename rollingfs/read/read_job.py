@@ -6,7 +6,6 @@ import contextlib
 import errno
 import io
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.commit.header_cache import Loaded
@@ -16,12 +15,13 @@ from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.tokens import format_time
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 UNSEEN_BYTES_MAX = 4 * 1024**3
 """A longer part of one chunk file is read only once its size was seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReadPiece:
     """A range of one file, and its place in the answer."""
 

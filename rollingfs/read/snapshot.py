@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rollingfs.backend.contract import Backend, FileInfo
@@ -11,9 +10,10 @@ from rollingfs.commit.shadowing import is_shadowed, modified_ms, shadow
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Snapshot:
     """A segment, or a plain file (a segment of one chunk), as it was at one moment."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.policy import parse_bytes
+from rollingfs.runtime.values import value_class
 
 CONCURRENCY_MAX = 1024
 MEMORY_BYTES_MIN = 1024 * 1024
@@ -13,7 +14,7 @@ MEMORY_BYTES_DEFAULT = 96 * 1024 * 1024
 """24 ranges of 4 MiB; with what obstore and the reader hold, a process grows by less than 128 MiB."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Tuning:
     """How files are read.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+from rollingfs.runtime.values import value_class
 
 Clock = Callable[[], float]
 """A function like `time.time`: seconds since 1970."""
@@ -15,7 +16,7 @@ boot_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOC
 """Seconds since boot, with the time asleep where the system counts it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Moment:
     """An instant by two clocks: a wall clock may jump back, a boot clock may stop while a laptop sleeps."""
 

@@ -8,16 +8,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+
+from rollingfs.runtime.values import value_class
 
 READ, WRITE = "read", "write"
 TOKEN_CHARS_MIN = 16
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Access:
     """What a client may do."""
 

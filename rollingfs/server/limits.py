@@ -6,12 +6,12 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rollingfs.runtime.values import value_class
 from rollingfs.server.problems import problem
 
 STALL_S = 30.0
@@ -22,7 +22,7 @@ OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 CLOSE = {"Connection": "close"}
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Limits:
     """How much a server does at once."""
 

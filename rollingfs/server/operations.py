@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from rollingfs.runtime.values import value_class
+
 if TYPE_CHECKING:
     from rollingfs.read.snapshot import Snapshot
     from rollingfs.server.access import Access
@@ -50,7 +52,7 @@ class Call:
         return await self.store.look(self.place(path))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Operation:
     """What clients may ask for; `answers` are media types by status, empty for an answer without a body."""
 

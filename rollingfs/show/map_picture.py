@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rollingfs.errors import visible
 from rollingfs.format.names import CHUNKS_SUFFIX
+from rollingfs.runtime.values import value_class
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import Class, Outline
 
@@ -37,7 +37,7 @@ RUN_COLOURS = ("#0969da", "#a5c8f0")
 FONT_PX, TITLE_PX = 14, 18
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Box:
     """A filled rectangle."""
 
@@ -48,7 +48,7 @@ class Box:
     colour: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class TextLine:
     """A line of text. It begins at `x`, or ends there if `ends`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from time import time
 from types import MappingProxyType
@@ -12,13 +12,14 @@ from typing import Any
 
 from rollingfs.runtime import meters
 from rollingfs.runtime.meters import Meters, Tally, bounds_ns
+from rollingfs.runtime.values import value_class
 from rollingfs.show.readable import count_text, size_text
 
 NS = 1_000_000_000
 COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Timing:
     """How long calls took, as a histogram that keeps only the buckets with calls."""
 
@@ -67,7 +68,7 @@ class Timing:
         return self.total_s / self.count if self.count else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Calls:
     """The calls of one kind since the filesystem was made."""
 
@@ -101,7 +102,7 @@ class Calls:
         }
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@value_class
 class Metrics:
     """What one filesystem object has done in this process since it was made: counts, bytes and times.
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 WIDTH = 72
 """Characters of the bar."""
@@ -38,7 +39,7 @@ class SnapshotChunks(Protocol):
     def __iter__(self) -> Iterator[Chunk]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ChunkRun:
     """Neighbouring chunks that lie in one folder, or the inline tail."""
 
@@ -85,7 +86,7 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun
         yield ChunkRun(end, length, 0, INLINE)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Cell:
     """One of the equal parts of a segment's offsets, described by the chunk that holds its first byte."""
 
@@ -107,7 +108,7 @@ class Class:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Leftovers:
     """Files beside a segment that nobody refers to."""
 
@@ -115,7 +116,7 @@ class Leftovers:
     bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Outline:
     """All that a picture of a segment shows."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 from rollingfs import parquet
@@ -17,6 +17,7 @@ from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.verify import damaged
 from rollingfs.policy import READERS_GRACE_S
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
@@ -36,7 +37,7 @@ ROW_SCHEMA = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Keep:
     """The number of bytes that truncation leaves at the end of each segment.
 
@@ -55,7 +56,7 @@ class Keep:
             raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}; no segment was changed")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Place:
     """The folder to which segments are exported. Each keeps its path below the deepest root that it lies in."""
 
@@ -86,7 +87,7 @@ class Place:
         return path[len(max((root for root in self.roots if path.startswith(f"{root}/")), key=len)) :]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Settings:
     """Which operations to do, and their arguments."""
 
@@ -100,7 +101,7 @@ class Settings:
     """How to offload; None for what the policies say."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Row:
     """The result of the operations on one segment."""
 
@@ -123,7 +124,7 @@ class Row:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Outcome:
     """The result of one operation: bytes, details for the row, and the damage that it found."""
 

@@ -6,11 +6,11 @@ A stream is one piece of work: its ledger records what is to be trimmed before a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rollingfs.errors import CorruptHeaderError, SegmentNotSealedError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.operations import Outcome, said
 from rollingfs.spark.source import segments
 from rollingfs.stream.cut import StreamCut
@@ -27,7 +27,7 @@ Outcomes = dict[str, dict[str, Outcome]]
 """By path (of a segment or, for the error of a stream, of its folder), then by operation."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Join:
     """What ``concat`` makes one segment of in each folder.
 

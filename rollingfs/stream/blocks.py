@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
+from rollingfs.runtime.values import value_class
 
 MAX_DELAY_S = 600.0
 POLL_S_MIN = 1.0
@@ -26,7 +27,7 @@ SLOW_S = 60.0
 """The status says that a move is slow when it has taken this long."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class OffloadStatus:
     """How far one segment is that a `Follower` follows."""
 
@@ -57,7 +58,7 @@ class OffloadStatus:
         return self.cold_end
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class BlockRule:
     """When a block moves.
 
@@ -74,7 +75,7 @@ class BlockRule:
 
     block_bytes: int = BLOCK_BYTES
     max_delay_s: float = MAX_DELAY_S
-    chosen: Chosen = Chosen()  # noqa: RUF009 - it is frozen
+    chosen: Chosen = Chosen()
 
     @staticmethod
     def parse(block_bytes: int | str, max_delay: float | str) -> BlockRule:
@@ -108,7 +109,7 @@ class BlockRule:
         return min(POLL_S_MIN, self.poll_s_max)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Hot:
     """The bytes of a segment that do not lie in a tier, from the first one on."""
 
@@ -149,7 +150,7 @@ class Hot:
         return self.chunk_bytes + self.tail_bytes
 
 
-def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:
+def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:  # noqa: B008 - it is immutable
     """What a header alone shows, before its chunks are looked at."""
     inline_bytes = header.length - header.tail_start
     tail_bytes = 0 if rule.keeps_newest else inline_bytes
@@ -204,7 +205,7 @@ def unchanged(hot: Hot) -> Hot:
     return replace(hot, rate=hot.rate / 2)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Wait:
     """When to look again; `is_over` if there will be nothing more to do."""
 
@@ -214,7 +215,7 @@ class Wait:
     """When there may be something to do though the header stays the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Move:
     """Move the hot chunks that end by `upto`; None: roll first, and then move all."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from rollingfs.format.header import OFFSET_MAX
+from rollingfs.runtime.values import value_class
 
 CUT_FORMAT = "rollingfs-cut"
 CUT_VERSION = 1
@@ -15,7 +15,7 @@ TIME_S_MAX = 2.0**53
 _FIELDS = {CUT_FORMAT, "at", "size", "segments", "incarnations"}
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
+@value_class
 class StreamCut(Mapping[str, int]):
     """A position in a stream: an immutable mapping from segment paths to segment offsets.
 

@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
@@ -21,6 +21,7 @@ from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offload
 from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
 from rollingfs.policy import OffloadPolicy
+from rollingfs.runtime.values import value_class
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
@@ -44,7 +45,7 @@ def fixed(asked: Asked) -> Ask:
     return ask
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Damage:
     """Blocks that stay where they are, because chunks of them are damaged; what lies behind them moves."""
 

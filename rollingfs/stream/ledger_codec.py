@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rollingfs.errors import BadOffsetError, CorruptLedgerError
@@ -16,6 +16,7 @@ from rollingfs.format import names
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.format.policies import Fields
 from rollingfs.policy import OffloadPolicy
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy
 
@@ -32,7 +33,7 @@ Column = tuple[str, str | None]
 """A segment's name, and its incarnation if the cut names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Goal:
     """The offset to which a trim truncates one segment."""
 
@@ -49,7 +50,7 @@ class Goal:
         return self.segment == last.segment and self.offset < last.offset
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Trim:
     """A trim; it is recorded before it is carried out."""
 
@@ -57,7 +58,7 @@ class Trim:
     done: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Published:
     """A cut that a subscriber has read up to."""
 
@@ -66,7 +67,7 @@ class Published:
     """When the subscriber published it, in seconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Ledger:
     """Everything that a stream remembers."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from rollingfs.client import Client
@@ -15,6 +15,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
 from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 
 logger = logging.getLogger("rollingfs")
@@ -23,7 +24,7 @@ LOOKS_MAX = 16
 """Maximum number of listings of a folder in which others keep moving segments."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Outline:
     """What the row of its folder says of a segment; as a `Snapshot`, without the header."""
 
@@ -62,7 +63,7 @@ class Outline:
 View = Snapshot | Outline
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Listed:
     """The segments of a stream, by name."""
 
@@ -93,7 +94,7 @@ class Listed:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Member:
     """A segment of a stream, as a listing showed it."""
 

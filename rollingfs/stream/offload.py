@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from rollingfs.client import Client
 from rollingfs.errors import MissingTierError, TierFailedError, UnknownTierError
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import Offloaded, Offloader
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -24,7 +25,7 @@ OF_ONE_POLICY = (ValueError, UnknownTierError, TierFailedError, MissingTierError
 """Errors of a policy or of its tier: the policies of other segments may still be carried out."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StreamOffloaded:
     """What an offload of a stream moved."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rollingfs.format import names
 from rollingfs.format.header import Header
@@ -19,11 +19,12 @@ from rollingfs.policy import (
     parse_bytes,
     parse_seconds,
 )
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Asked:
     """An offload as an argument list, or a policy, asks for it."""
 
@@ -61,7 +62,7 @@ class Asked:
         return Asked(policy.tier, chosen, lag_s, policy.block_bytes or BLOCK_BYTES, policy.max_delay)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Policies:
     """The policies of a segment or of a folder, and where the offload policy comes from."""
 

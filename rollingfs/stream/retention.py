@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from rollingfs.policy import BYTES_MAX, MAX_AGE_S_MAX, parse_bytes, parse_seconds
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 
 EVERY_S_DEFAULT = 1800.0
@@ -24,7 +25,7 @@ AHEAD_S_MAX = 60.0
 """The clocks of machines that keep the time differ by less."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@value_class
 class RetentionPolicy:
     """How much of a stream a run of retention leaves, by time, by size, or by both. Each field may be left out.
 
@@ -160,7 +161,7 @@ class RetentionPolicy:
 FIELDS = tuple(field.name for field in fields(RetentionPolicy))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Holding:
     """What a stream holds of one segment."""
 
@@ -242,7 +243,7 @@ def choose(
     return least([most([target, within[0] if within else newest]), newest])
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Kept:
     """A cut that a stream keeps, and what a trim to it leaves."""
 

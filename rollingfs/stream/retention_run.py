@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from rollingfs.runtime.values import value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -14,7 +15,7 @@ from rollingfs.stream.retention import Holding, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Retained:
     """What a run of retention did (in a dry run: would do)."""
 
@@ -96,7 +97,7 @@ async def retain(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Plan:
     """What a run of retention makes of the ledger that it finds. The policy that is stored then counts."""
 

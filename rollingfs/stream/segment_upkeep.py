@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from rollingfs.maintenance.offload import Offloaded
 from rollingfs.maintenance.roll import Roller
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
@@ -34,7 +35,7 @@ STEPS = (RETAIN, ROLL, OFFLOAD, CONSOLIDATE, COLLECT)
 """In the order in which they are done to a folder. An offload joins chunks itself, so it comes before consolidation."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class How:
     """What upkeep was told: see the parameters of `Upkeep`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from rollingfs.errors import BadOffsetError, FencedError
@@ -13,6 +13,7 @@ from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
@@ -21,7 +22,7 @@ from rollingfs.stream.members import LOOKS_MAX, Members, View
 logger = logging.getLogger("rollingfs")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Trimmed:
     """What a trim dropped (in a dry run: would drop)."""
 

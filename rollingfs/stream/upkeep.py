@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from rollingfs.client import Client
@@ -17,6 +17,7 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header, Page, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.policy import READERS_GRACE_S
+from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Asked, policies_of
@@ -28,7 +29,7 @@ LOOK_AGAIN_S = GRACE_S
 """For how long a segment is left alone where a look found nothing to do, and a listing shows no other header since."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Folder:
     """A folder, and what lies directly in it."""
 
@@ -41,7 +42,7 @@ class Folder:
     """Whether all of its segments are meant, and so the stream."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Rest:
     """A look at a segment that found nothing to do, and for what that counts."""
 

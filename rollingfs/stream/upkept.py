@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rollingfs.maintenance.consolidate import Consolidated
 from rollingfs.maintenance.offload import Offloaded
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Upkept:
     """What was done to a stream, or to one segment outside of streams."""
 
@@ -25,12 +26,12 @@ class Upkept:
     """Sealed segments that retention deleted."""
     rolled: int = 0
     """Inline tails that became chunks, because they were older than `max_age`."""
-    consolidated: Consolidated = Consolidated()  # noqa: RUF009 - it is frozen
+    consolidated: Consolidated = Consolidated()
     appended_bytes: int = 0
     """All that were ever appended to the segments that were consolidated."""
     written_bytes: int = 0
     """These, and what all consolidations of these segments have written anew."""
-    offloaded: Offloaded = Offloaded()  # noqa: RUF009 - it is frozen
+    offloaded: Offloaded = Offloaded()
     has_policy: bool = False
     """Whether an offload policy with a tier counts for a segment here."""
     files: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
@@ -20,6 +20,7 @@ from rollingfs.format.drops import drop_all, is_due, with_hints
 from rollingfs.format.header import Drop, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.values import value_class
 from rollingfs.write.adopt import Adoption
 from rollingfs.write.whole import remove_grave, remove_whole
 
@@ -31,7 +32,7 @@ BATCH_MAX = 256
 """Maximum segments whose tombstones are committed before the files of all of them are deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Buried:
     """A segment whose tombstone is committed, and the files that go with it."""
 

@@ -28,6 +28,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.logs import keeper
+from rollingfs.runtime.values import value_class
 from rollingfs.write.grow import as_items, grow, size_of
 
 GROUP_APPENDS_MAX = 1024
@@ -40,7 +41,7 @@ LINGER_STEP_SHARE = 0.05
 """The share of that time after which the leader looks whether they are there."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Written:
     """An append that took place."""
 
@@ -53,7 +54,7 @@ class Written:
 Outcome = Written | Exception
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Append:
     """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
 

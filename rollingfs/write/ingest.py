@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rollingfs.backend.contract import frozen
@@ -16,6 +15,7 @@ from rollingfs.errors import TELLING, not_committed
 from rollingfs.format.header import Header
 from rollingfs.format.labels import Last
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
 from rollingfs.write.budget import PART_BYTES, Share
 from rollingfs.write.chunk_writer import ChunkWriter
 
@@ -43,7 +43,7 @@ else:
 """Bytes-like, a binary file object, a receipt, or an iterable of bytes-like and receipts."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Destination:
     """How to write chunk files: rolled as this policy says, named after this offset, for this incarnation if known."""
 

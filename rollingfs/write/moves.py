@@ -16,7 +16,6 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -32,6 +31,7 @@ from rollingfs.format.merging import is_merging
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.values import value_class
 from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import remove_grave
 
@@ -44,7 +44,7 @@ class MarkLostError(RollingError):
     """Internal: another client has undone a mark, because it took this mover for dead; begin again."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Source:
     """A segment on its way into another."""
 
@@ -67,7 +67,7 @@ class Source:
         return MergeOutcome(self.txn, names.relative(names.parent(self.target), self.path))
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Marked:
     """Sources that are marked."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
@@ -28,11 +28,13 @@ from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write import ingest
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
 from rollingfs.write.budget import Budget
-from rollingfs.write.delete import Deletes
 from rollingfs.write.gather import Append, Appender, Written
 from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
 from rollingfs.write.inherited import Inherited
+
+if TYPE_CHECKING:
+    from rollingfs.write.delete import Deletes
 
 T = TypeVar("T")
 
@@ -53,9 +55,15 @@ class Segments:
         self.policy = policy
         self.inherited = Inherited(commits.store, policy)
         self.adoption = Adoption(commits, lookup, self.inherited)
-        self.deletes = Deletes(commits, lookup, self.adoption)
         self.lookup = lookup
         self.contents = contents
+
+    @cached_property
+    def deletes(self) -> Deletes:
+        """Deletes; made, and imported, at their first use."""
+        from rollingfs.write.delete import Deletes
+
+        return Deletes(self.commits, self.lookup, self.adoption)
 
     async def adopt(self, path: str, incarnation: str | None = None) -> bool:
         """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""

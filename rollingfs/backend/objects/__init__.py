@@ -6,6 +6,18 @@ Must not be here: anything that knows what a header says; signing and sockets. o
 when a store that needs them is opened.
 """
 
-from rollingfs.backend.objects.opening import open_azure, open_google, open_s3
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rollingfs.backend.objects.opening import open_azure, open_google, open_s3
 
 __all__ = ["open_azure", "open_google", "open_s3"]
+"""Imported at their first use: every filesystem imports the names of schemes from this package."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rollingfs.backend.objects import opening
+
+    return getattr(opening, name)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
+from rollingfs.runtime.values import value_class
 
 BUCKETS_MAX = 64
 """Buckets whose idle connections are kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Answer:
     """What a store sent of a file."""
 
@@ -25,7 +25,7 @@ class Answer:
     """Seconds since 1970 by the store's clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class StoredFile:
     """A file as the store describes it."""
 
@@ -36,7 +36,7 @@ class StoredFile:
     token: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Listed:
     """A page of a folder."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from functools import partial
 from heapq import nlargest
 
@@ -14,6 +13,7 @@ from rollingfs.format import names
 from rollingfs.format.asks import Ask, ask_path, format_ask, parse_ask
 from rollingfs.format.header import CARRIED_LINES_MAX
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.values import value_class
 
 logger = logging.getLogger("rollingfs")
 
@@ -23,7 +23,7 @@ REQUEST_S_MAX = 5.0
 """Requests for asks are given up after this time: a commit does not depend on them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Found:
     """An ask as it was read; None if its file says nothing."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.runtime.values import value_class
 
 Parse = Callable[[str, str], Any]
 """Makes a value of an option's name and text, or raises a `ValueError` that names the option."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Option:
     """An option, and the field of a class of options that takes its value."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import formats, option, reading_options
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.option import Option
@@ -60,7 +61,7 @@ NO_TABLE = (
 """What a user who makes or reads a table must know."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Place:
     """A URL: the protocol of the backend, and the path (or pattern) in it."""
 
@@ -69,7 +70,7 @@ class Place:
     """With the protocol, as the backend understands it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Options:
     """The options of a read or write, checked."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from rollingfs.runtime.values import value_class
 
 OPEN_BYTES = 256 * 1024
 """Cost of opening a segment, in bytes read. It lets thousands of small segments share a task."""
@@ -11,7 +12,7 @@ RANGES_MAX = 1000
 """Maximum number of ranges of one task."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Extent:
     """Bytes of a segment to read, by segment offsets. A record begins at the first of them."""
 
@@ -28,7 +29,7 @@ class Extent:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Range:
     """A part of an extent: the records whose first byte lies in ``[start, end)``."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from glob import has_magic
 
@@ -23,6 +22,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.target import options_of_url
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.source.workers import worker_folder
@@ -56,7 +56,7 @@ def filesystem(options: Options) -> RollingFileSystem:
     return fs
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Found:
     """What is at some places now."""
 

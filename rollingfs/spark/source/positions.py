@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.stream.offsets import parse
 from rollingfs.stream.cut import CUT_FORMAT, StreamCut
 
@@ -17,7 +18,7 @@ EARLIEST, LATEST = "earliest", "latest"
 FORMS = "earliest, latest, a time like 2026-11-21T08:00:00Z, or a stream cut, as str(stream.cut()) gives it"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Point:
     """A place in one segment."""
 
@@ -26,7 +27,7 @@ class Point:
     """The incarnation that the offset belongs to, or its identity; None if an old cut does not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Position:
     """A place in all segments that a query reads. At most one of the fields says which."""
 

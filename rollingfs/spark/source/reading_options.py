@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import option
 from rollingfs.spark.source.option import Option
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
@@ -26,7 +27,7 @@ POLL_S = 1.0
 """Spark asks a stream a hundred times a second; each look at the store costs requests."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ReadingOptions:
     """What to read, checked."""
 

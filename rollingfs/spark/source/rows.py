@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import folder_columns
 
 
@@ -125,7 +125,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         raise pa.ArrowInvalid(f"column {field.name!r} of type {column.type} is no {field.type}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _As:
     """An array under a type that differs only in what may be null."""
 

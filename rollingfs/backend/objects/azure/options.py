@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from rollingfs.runtime.values import value_class
 
 OPTIONS = frozenset(
     {
@@ -37,7 +39,7 @@ _OF_CONNECTION_STRING = {
 _OF_OTHER_SERVICES = ("queueendpoint", "tableendpoint", "fileendpoint", "secondaryendpoint")
 
 
-@dataclass(frozen=True)
+@value_class(slots=False)
 class AzureOptions:
     """What obstore is told."""
 

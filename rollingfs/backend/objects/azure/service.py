@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import Store
 from rollingfs.backend.objects.obstores.requests import Places, can_name
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
+from rollingfs.runtime.values import value_class
 
 CONNECTIONS_MAX = 64
 CONNECT_S_MAX = 5.0
@@ -29,7 +30,7 @@ SIGNED_S = 300
 """How long the signature of a conditional DELETE holds."""
 
 
-@dataclass(frozen=True)
+@value_class(slots=False)
 class Account:
     """An account, as obstore is to be configured for it."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -23,6 +22,7 @@ from gcsfs import GCSFileSystem
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.forks import keep_from_children
 from rollingfs.backend.objects.obstores.requests import READS_MAX
+from rollingfs.runtime.values import value_class
 
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
@@ -32,7 +32,7 @@ QUICK_BYTES_MAX = 1024 * 1024
 _NO_BUCKET = "bucket does not exist"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Reply:
     """An answer of Google's."""
 

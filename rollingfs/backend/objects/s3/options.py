@@ -9,7 +9,7 @@ import base64
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from botocore import UNSIGNED
 from botocore.utils import is_valid_endpoint_url
 
 from rollingfs.backend.objects.s3.botocore import asked_config
+from rollingfs.runtime.values import value_class
 
 CONFIG_KNOWN = frozenset(
     {
@@ -106,7 +107,7 @@ class InexpressibleError(Exception):
     """obstore has no counterpart of an option, which the text names."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Connection:
     """How botocore reaches the store, beyond what its client says."""
 
@@ -118,7 +119,7 @@ class Connection:
     """The file that `True` means."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Options:
     """The options of obstore for one bucket."""
 
@@ -131,7 +132,7 @@ class Options:
     is_signed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Settings:
     """What all options, variables and configuration files come to."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rollingfs.errors import RollingError
 from rollingfs.format.flatbuffer import Table
 from rollingfs.parquet.encoding import OutputBuffer, gathered
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.formats.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
 
@@ -39,7 +39,7 @@ class MalformedStreamError(RollingError, ValueError):
     """The bytes are no Arrow IPC stream; the message says at which offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Message:
     """A whole message."""
 
@@ -48,7 +48,7 @@ class Message:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Stream:
     """The part of a stream that an extent holds."""
 

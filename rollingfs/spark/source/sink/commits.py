@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.sink.messages import Piece
@@ -38,7 +38,7 @@ class PartlyCommittedError(RollingError, OSError):
     """A write is committed to some of its segments and not to others; the message names them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Marker:
     """The attribute by which a segment knows which batches it has."""
 
@@ -83,7 +83,7 @@ class Marker:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Planned:
     """A segment as it was when a job was planned."""
 
@@ -96,7 +96,7 @@ class Planned:
         return cls(0, None) if view is None or view.header is None else cls(view.version, view.header.segment)
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Part:
     """A segment, and what the tasks of a write left for it."""
 

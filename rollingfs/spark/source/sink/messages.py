@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rollingfs.commit.chunk_files import Staged
+from rollingfs.runtime.values import value_class
 
 FIRST_SHARE = 3 / 4
 """The share of a batch's bytes that the first tasks get, each as much as a task may send."""
@@ -46,7 +46,7 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Piece:
     """What a task wrote for one segment."""
 

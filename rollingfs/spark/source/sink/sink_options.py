@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import option
 from rollingfs.spark.source.option import Option
 
@@ -38,7 +39,7 @@ NAMES = option.named([*OPTIONS, *POLICY]) | {"txnappid": "txnAppId", "txnversion
 """The options of a write, by their names in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Transaction:
     """A write that takes effect once, however often it is repeated."""
 
@@ -48,7 +49,7 @@ class Transaction:
     """The number of the write; it grows from one write to the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class SinkOptions:
     """The options of a write, checked."""
 

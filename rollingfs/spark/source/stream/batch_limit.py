@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows
@@ -11,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.stream import budget
 from rollingfs.spark.source.stream.budget import Run
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
@@ -21,7 +21,7 @@ GUESSES_MAX = 8
 """Maximum number of guesses; then the oldest records are counted off."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Backlog:
     """The bytes of a segment that a batch may read."""
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rollingfs.client import Client
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.metadata import commit_times
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Run:
     """Bytes of a segment that were committed between two times, as if at an even rate."""
 

@@ -12,15 +12,15 @@ when the next begins. The values of paths are objects, so no path is taken for t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.partitions import Extent
 
 IDLE = "$idle"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Mark:
     """The offset up to which the stream has read one segment."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import compression, lines
@@ -21,7 +22,7 @@ CHECK_BYTES = 64
 """Bytes before the end of a batch whose checksum the offset keeps."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class End:
     """The end of a batch in a segment."""
 

@@ -1,0 +1,243 @@
+"""`value_class` against ``dataclass(frozen=True, slots=True)``: a user of a value sees no difference."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError, dataclass, field
+from typing import Any
+
+import pytest
+
+import rollingfs
+from rollingfs.runtime.values import value_class
+
+_standard = dataclass(frozen=True, slots=True)
+
+
+def _make(decorate: Callable[[Any], Any]) -> dict[str, Any]:
+    """Classes of the same bodies, made in two ways."""
+
+    @decorate
+    class Plain:
+        """With defaults, a factory, and a field that neither compares nor shows."""
+
+        a: int
+        b: str = "b"
+        c: list[int] = field(default_factory=list)
+        d: int = field(default=4, compare=False, repr=False)
+
+        @property
+        def twice(self) -> int:
+            return 2 * self.a
+
+    @decorate
+    class Checked:
+        """With a check."""
+
+        a: int
+        b: int = -1
+
+        def __post_init__(self) -> None:
+            if self.a < 0:
+                raise ValueError("negative")
+            if self.b < 0:
+                object.__setattr__(self, "b", self.a)
+
+    @decorate
+    class More(Plain):
+        """Inherits fields."""
+
+        e: int = 5
+
+    @decorate
+    class Empty:
+        """Has none."""
+
+    @decorate
+    class One:
+        """Has one."""
+
+        a: tuple[int, ...]
+
+    return {cls.__name__: cls for cls in (Plain, Checked, More, Empty, One)}
+
+
+OURS, THEIRS = _make(value_class), _make(_standard)
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("Plain", (1,), {}),
+    ("Plain", (1, "x"), {"d": 9}),
+    ("Plain", (), {"a": 1, "c": [3]}),
+    ("Checked", (1,), {}),
+    ("Checked", (1, 2), {}),
+    ("More", (1,), {}),
+    ("More", (1,), {"e": 2, "b": "y"}),
+    ("Empty", (), {}),
+    ("One", ((1, 2),), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), CALLS)
+def test_values_are_made_shown_compared_and_changed_alike(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    ours, theirs = OURS[name](*args, **kwargs), THEIRS[name](*args, **kwargs)
+    assert repr(ours) == repr(theirs)
+    assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
+    assert [one.name for one in dataclasses.fields(ours)] == [one.name for one in dataclasses.fields(theirs)]
+    assert type(ours).__match_args__ == type(theirs).__match_args__
+    assert ours == OURS[name](*args, **kwargs)
+    assert not hasattr(ours, "__dict__")
+    for cls in (OURS[name], THEIRS[name]):
+        one = cls(*args, **kwargs)
+        if hasattr(one, "c"):
+            with pytest.raises(TypeError, match="unhashable"):
+                hash(one)
+        else:
+            assert hash(one) == hash(cls(*args, **kwargs))
+        for changed in (copy.copy(one), copy.deepcopy(one), dataclasses.replace(one)):
+            assert changed == one
+
+
+def test_two_values_differ_by_the_fields_that_compare() -> None:
+    for classes in (OURS, THEIRS):
+        plain, more = classes["Plain"], classes["More"]
+        assert plain(1, d=1) == plain(1, d=2)
+        assert plain(1) != plain(2)
+        assert plain(1) != more(1)
+        assert plain(1) != 1
+
+
+@pytest.mark.parametrize("name", list(OURS))
+def test_signatures_and_annotations_are_the_same(name: str) -> None:
+    ours, theirs = OURS[name].__init__, THEIRS[name].__init__
+    assert str(inspect.signature(OURS[name])) == str(inspect.signature(THEIRS[name]))
+    assert (ours.__qualname__, ours.__module__) == (theirs.__qualname__, theirs.__module__)
+    assert ours.__annotations__ == theirs.__annotations__
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwargs"),
+    [
+        ("Plain", (), {}),
+        ("Plain", (1,), {"x": 1}),
+        ("Plain", (1,), {"a": 2}),
+        ("Empty", (1,), {}),
+        ("Checked", (-1,), {}),
+    ],
+)
+def test_wrong_arguments_get_the_same_message(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    messages = []
+    for classes in (OURS, THEIRS):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            classes[name](*args, **kwargs)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
+
+
+def test_nothing_changes_a_value() -> None:
+    for classes in (OURS, THEIRS):
+        one = classes["Checked"](1)
+        with pytest.raises(FrozenInstanceError, match="cannot assign to field 'a'"):
+            one.a = 2
+        with pytest.raises(FrozenInstanceError, match="cannot delete field 'a'"):
+            del one.a
+        assert one.a == 1
+
+
+def test_each_value_gets_a_default_of_its_own_from_a_factory() -> None:
+    plain = OURS["Plain"]
+    assert plain(1).c == []
+    assert plain(1).c is not plain(1).c
+
+
+def test_a_field_without_a_default_stands_before_those_with_one() -> None:
+    class Wrong:
+        a: int = 1
+        b: int
+
+    with pytest.raises(TypeError, match=r"Wrong.* default"):
+        value_class(Wrong)
+
+
+def test_the_methods_of_a_class_stay() -> None:
+    @value_class
+    class Own:
+        """Has its own."""
+
+        a: int
+
+        def __init__(self) -> None:
+            object.__setattr__(self, "a", 7)
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __eq__(self, other: object) -> bool:
+            return other == 7
+
+        def __hash__(self) -> int:
+            return 8
+
+    one: Any = Own()
+    assert (one.a, repr(one), one == 7, hash(one)) == (7, "own", True, 8)
+
+    @value_class
+    class Unhashable:
+        """Compares, and has no hash, as Python says."""
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Unhashable())
+
+
+def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> None:
+    @value_class(slots=False)
+    class Loose:
+        """Has a dictionary."""
+
+        a: int
+        b: int = 2
+
+    one: Any = Loose(1)
+    assert vars(one) == {"a": 1, "b": 2}
+    with pytest.raises(FrozenInstanceError):
+        one.a = 3
+
+
+@value_class
+class Pickled:
+    """Lies at the top of a module, as what is pickled must."""
+
+    a: int
+    b: str = "b"
+    c: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_values_are_pickled(protocol: int) -> None:
+    one = Pickled(1, c=(2,))
+    assert pickle.loads(pickle.dumps(one, protocol)) == one
+
+
+def _values_of_the_library() -> Iterator[type]:
+    for found in pkgutil.walk_packages(rollingfs.__path__, "rollingfs."):
+        if found.name.split(".")[1] in ("backend", "commit", "format", "policy", "read", "runtime", "write"):
+            module = importlib.import_module(found.name)
+            for one in vars(module).values():
+                if isinstance(one, type) and one.__module__ == found.name and dataclasses.is_dataclass(one):
+                    yield one
+
+
+def test_the_core_makes_its_immutable_values_in_this_one_way() -> None:
+    found = list(_values_of_the_library())
+    assert len(found) > 60
+    standard = [one for one in found if one.__dataclass_params__.frozen]  # type: ignore[attr-defined]
+    assert standard == []
