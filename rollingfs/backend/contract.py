@@ -45,7 +45,7 @@ class Backend(abc.ABC):
     can_copy: bool = False
     """Whether the server (or the disk) does `copy`, so that the bytes do not pass through this process."""
     can_join: bool = False
-    """Whether the server does `join` and `Upload.copy`."""
+    """Whether the server does `Upload.copy`, and so joins ranges of files."""
     can_delete_if: bool = False
     """Whether the adapter has `delete_if`. The probe still tries what the store does."""
     must_race: bool = True
@@ -53,7 +53,7 @@ class Backend(abc.ABC):
     has_folders: bool = False
     """Whether empty folders exist (a disk), or a folder is only a prefix (an object store)."""
     join_part_bytes_min: int = 0
-    """The smallest part that `join` and `Upload.copy` take on the server; the last part may be smaller."""
+    """The smallest part that `Upload.copy` takes on the server; the last part may be smaller."""
     can_list_uploads: bool = False
     """Whether `list_uploads` finds the unfinished uploads of others."""
     requests_max: int = 32
@@ -294,10 +294,6 @@ class Backend(abc.ABC):
             The source has another token than `token`. No target is left.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
-
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        """Join ranges of files on the server into a new file, under a name that nobody uses; durable on return."""
-        raise NotImplementedError(f"{type(self).__name__} cannot join on the server")
 
     # -- whole segments ------------------------------------------------------------------------------------
 

@@ -169,10 +169,6 @@ class MemoryBackend(Backend):
             self._put_new(target, file.getvalue())
             self._keep_metadata(target, metadata or getattr(file, "_rollingfs_metadata", None))
 
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        with _lock:
-            self._put_new(target, b"".join(map(self._piece, parts)))
-
     async def delete(self, paths: Sequence[str]) -> None:
         with _lock:
             for path in paths:

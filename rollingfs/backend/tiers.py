@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Backend, FileInfo, Listing, Part
+from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.wrapper import BackendWrapper, Verb
 from rollingfs.errors import MissingTierError, unknown_tier
 from rollingfs.format import names
@@ -170,8 +170,6 @@ class TieredBackend(BackendWrapper):
             return await self._delete(first)
         if verb == "copy":
             return await self._copy(*args)
-        if verb == "join":
-            return await self._join(*args)
         if verb == "upload.copy":
             upload, part = rest
             rest = [upload, replace(part, path=self._on_hot(part.path))]
@@ -209,9 +207,6 @@ class TieredBackend(BackendWrapper):
     async def _copy(self, source: str, target: str, *more: Any) -> None:
         """Copy on the server; `can_copy` says whether it can."""
         await self.inner.copy(self._on_hot(source), self._on_hot(target), *more)
-
-    async def _join(self, parts: Sequence[Part], target: str) -> None:
-        await self.inner.join([replace(part, path=self._on_hot(part.path)) for part in parts], self._on_hot(target))
 
     def _on_hot(self, path: str) -> str:
         """The path on the hot store's server of a file there, perhaps of a tier that lies on it."""

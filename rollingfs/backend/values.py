@@ -90,7 +90,7 @@ class ListingPage:
 
 @value_class
 class Part:
-    """A byte range of a file for `Backend.join` and `Upload.copy`; with `token`, only `Upload.copy` compares it."""
+    """A byte range of a file for `Upload.copy`, which compares `token` if there is one."""
 
     path: str
     start: int

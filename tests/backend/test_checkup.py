@@ -101,7 +101,7 @@ def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -
     ("what", "verb", "answer"),
     [
         ("copy on the server", "copy", UNKNOWN),
-        ("join on the server", "join", UNKNOWN),
+        ("join on the server", "upload.copy", UNKNOWN),
         ("complete listings", "list", UNKNOWN),
         ("clock", "now", UNKNOWN),
     ],

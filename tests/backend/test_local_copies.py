@@ -14,6 +14,7 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import run
+from tests.support.backends import joined
 
 HOUR_S = 3600
 
@@ -125,7 +126,7 @@ def test_bytes_are_copied_where_the_kernel_cannot(
 
     monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
     run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/copy"))
-    run(backend, backend.join([Part(f"{tmp_path}/plain", 5, 2_000_000)], f"{tmp_path}/joined"))
+    run(backend, joined(backend, [Part(f"{tmp_path}/plain", 5, 2_000_000)], f"{tmp_path}/joined"))
     assert (tmp_path / "copy").read_bytes() == data
     assert (tmp_path / "joined").read_bytes() == data[5:2_000_000]
 

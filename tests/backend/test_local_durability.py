@@ -13,6 +13,7 @@ from rollingfs.backend.contract import Part
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.testing import run
+from tests.support.backends import joined
 
 KILLS = 4
 ACKNOWLEDGED_BEFORE_KILL = 20
@@ -69,7 +70,7 @@ def test_file_and_folders_are_flushed(backend: LocalBackend, tmp_path: Path, flu
     run(backend, backend.copy(f"{chunks}/chunk", f"{chunks}/copy"))
     assert flushed == [_inode(f"{chunks}/copy"), _inode(chunks)]
     flushed.clear()
-    run(backend, backend.join([Part(f"{chunks}/chunk", 0, 1)], f"{chunks}/joined"))
+    run(backend, joined(backend, [Part(f"{chunks}/chunk", 0, 1)], f"{chunks}/joined"))
     assert flushed == [_inode(f"{chunks}/joined"), _inode(chunks)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fsspec.asyn import sync
 
-from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal
@@ -305,15 +305,6 @@ def test_files_of_several_buckets_are_deleted_in_batches(memory: ObjectBackend) 
     do(memory, "delete", [*paths, "bucket"])  # a bucket is no file
     assert [verb for verb, _ in asked(memory)] == ["delete"] * 4
     assert not do(memory, "list", "bucket").entries + do(memory, "list", "other").entries
-
-
-def test_a_join_makes_a_file_of_ranges_and_leaves_nothing_if_one_is_missing(memory: ObjectBackend) -> None:
-    do(memory, "write", "bucket/f", [b"0123456789"])
-    do(memory, "join", [Part("bucket/f", 2, 5)], "bucket/joined")
-    assert do(memory, "read", "bucket/joined").data == b"234"
-    with pytest.raises(FileNotFoundError):
-        do(memory, "join", [Part("bucket/none", 0, 5)], "bucket/not")
-    assert do(memory, "list_uploads", "bucket") == []
 
 
 @pytest.mark.parametrize("verb", ["create", "write", "read", "list"])

@@ -276,7 +276,7 @@ def test_the_contract_finds_it_too(verb: str) -> None:
 def careless_s3(moto: dict[str, Any]) -> Iterator[tuple[Any, str]]:
     from s3fs import S3FileSystem
 
-    from rollingfs.backend.objects.opening import open_s3
+    from rollingfs.backend.objects import open_s3
 
     bucket = new_bucket(moto)
     with careless_proxy(moto["endpoint_url"]) as proxy:

@@ -32,6 +32,7 @@ from rollingfs.backend.objects.s3 import service as s3_service
 from rollingfs.backend.objects.s3.service import S3Service
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from tests.support.backends import joined
 from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
 from tests.support.servers import count_requests, new_bucket, shared_backend
 
@@ -508,23 +509,17 @@ def test_parts_of_several_files_are_joined(backend: ObjectBackend, bucket: str) 
     run(backend, backend.write(f"{bucket}/second", [second]))
     parts = [Part(f"{bucket}/first", 100, 100 + 5 * MIB), Part(f"{bucket}/second", 7, MIB)]
     with count_requests(backend) as counts:
-        run(backend, backend.join(parts, f"{bucket}/joined"))
+        run(backend, joined(backend, parts, f"{bucket}/joined"))
         assert counts == {"CreateMultipartUpload": 1, "UploadPartCopy": 2, "CompleteMultipartUpload": 1}
     assert run(backend, backend.read(f"{bucket}/joined")).data == first[100 : 100 + 5 * MIB] + second[7:]
 
 
 def test_a_join_that_fails_leaves_nothing(backend: ObjectBackend, bucket: str) -> None:
     with pytest.raises(FileNotFoundError):
-        run(backend, backend.join([Part(f"{bucket}/absent", 0, 10)], f"{bucket}/joined"))
+        run(backend, joined(backend, [Part(f"{bucket}/absent", 0, 10)], f"{bucket}/joined"))
     assert backend.fs.list_multipart_uploads(bucket) == []
     with pytest.raises(FileNotFoundError):
         run(backend, backend.stat(f"{bucket}/joined"))
-
-
-@pytest.mark.parametrize("spans", [[], [(0, 5 * MIB), (0, 1), (0, 1)], [(3, 3)]])
-def test_a_join_that_the_store_cannot_do_is_refused(backend: ObjectBackend, spans: list[tuple[int, int]]) -> None:
-    with pytest.raises(ValueError, match="cannot be joined"):
-        run(backend, backend.join([Part("bucket/a", start, end) for start, end in spans], "bucket/b"))
 
 
 def test_a_copy_beyond_the_limit_is_done_in_parts(

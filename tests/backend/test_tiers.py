@@ -17,7 +17,7 @@ from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.testing import BackendContract
-from tests.support.backends import Counting, private_memory
+from tests.support.backends import Counting, joined, private_memory
 
 FILE = "/logs/s$chunks/tier-x"
 COLD = names.in_tier("cold", FILE)
@@ -141,7 +141,7 @@ def test_the_server_copies_where_the_tier_lies_on_the_hot_store_and_nowhere_else
     assert not can_copy(backend, COLD, names.in_tier("far", FILE))
     drive(backend.write("/logs/a", [b"0123"]))
     drive(backend.copy("/logs/a", COLD))
-    drive(backend.join([Part(COLD, 1, 3), Part("/logs/a", 0, 1)], "/logs/b"))
+    drive(joined(backend, [Part(COLD, 1, 3), Part("/logs/a", 0, 1)], "/logs/b"))
     assert hot.fs.cat_file("/archive/logs/s$chunks/tier-x") == b"0123"
     assert hot.fs.cat_file("/logs/b") == b"120"
     with pytest.raises(NotImplementedError, match="another store"):

@@ -21,7 +21,7 @@ WAY_S_MAX = 0.02
 LATE_S_MAX = GRACE_S - AGE_S_MAX - 60.0
 """The protocol assumes that no request lands later than G - D after it was sent."""
 CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
-CHANGING = CONDITIONAL | {"write", "put", "copy", "join", "delete", "upload.finish"}
+CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish"}
 
 
 class Crashed(BaseException):
@@ -72,7 +72,7 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
             found += [Fault.CONFLICT, Fault.CONFLICT, Fault.CONFLICT, Fault.BUSY]
     if verb == "extend":
         found += [Fault.UNFLUSHED, Fault.TORN] * 2
-    if verb == "join" or (verb == "copy" and CHUNKS_SUFFIX in args[0]):  # an adoption trusts the store's copy
+    if verb == "copy" and CHUNKS_SUFFIX in args[0]:  # an adoption trusts the store's copy
         found += [Fault.DAMAGED] * len(found)
     if verb == "delete" and len(args[0]) > 1:
         found += [Fault.PARTLY]

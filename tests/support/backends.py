@@ -10,14 +10,14 @@ import errno
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from fsspec.asyn import get_loop
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format.names import PROBE_PREFIX
@@ -37,6 +37,17 @@ def private_memory() -> MemoryBackend:
 def fail() -> None:
     """Fail as a broken connection: the caller does not know whether the request took effect."""
     raise OSError(errno.EIO, "the connection broke")
+
+
+async def joined(backend: Backend, parts: Sequence[Part], target: str) -> None:
+    """A new file of ranges of others, which the store joins; none after an error."""
+    upload = await backend.open_write(target)
+    try:
+        for part in parts:
+            await upload.copy(part)
+        await upload.finish()
+    finally:
+        await upload.abort()
 
 
 def raises(error: BaseException) -> Action:

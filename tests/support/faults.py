@@ -60,7 +60,7 @@ class Fault(Enum):
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 CONDITIONAL = {"create", "replace", "extend", "delete_if"}
-CHANGING = CONDITIONAL | {"write", "put", "copy", "join", "delete", "upload.finish", "make_folder", "remove_folder"}
+CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish", "make_folder", "remove_folder"}
 
 
 class VirtualTime:

@@ -249,7 +249,7 @@ def shared_backend(**options: str) -> Any:
     """An `ObjectBackend` on S3 that tests share, because making and connecting one takes 0.3 s."""
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
-    from rollingfs.backend.objects.opening import open_s3
+    from rollingfs.backend.objects import open_s3
 
     return open_s3(S3FileSystem(**options))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rollingfs.backend.contract import VERBS, Backend, Part
+from rollingfs.backend.contract import VERBS, Backend
 from rollingfs.backend.values import PendingUpload
 from rollingfs.backend.wrapper import NOT_FORWARDED
 from rollingfs.testing import run
@@ -37,7 +37,6 @@ def call_every_verb(backend: Backend) -> None:
         backend.flush("/x$header"),
         backend.put("/ask", b"12"),
         backend.copy("/chunk", "/copy"),
-        backend.join([Part("/chunk", 0, 1)], "/joined"),
         backend.delete_if("/x$header", token),
         backend.delete(["/chunk"]),
         backend.make_folder("/folder"),

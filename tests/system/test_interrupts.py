@@ -308,7 +308,7 @@ def at_the_look_after_the_copy(site, on_written, pause):
         site.backend.plan(("read", "read_if_changed"), before=pause, times=None)
         on_written()
 
-    site.backend.plan(("copy", "join", "upload.finish"), after=written)
+    site.backend.plan(("copy", "upload.finish"), after=written)
 
 
 def test_an_adoption_whose_caller_is_cancelled_keeps_the_copy_that_its_commit_names():

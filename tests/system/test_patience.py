@@ -137,7 +137,7 @@ class Dripping(Handler):
 def test_an_answer_that_drips_ends(seaweed: dict[str, Any], bucket: str, use_obstore: bool) -> None:
     from s3fs import S3FileSystem
 
-    from rollingfs.backend.objects.opening import open_s3
+    from rollingfs.backend.objects import open_s3
 
     path = f"{bucket}/log"
     RollingFileSystem("s3", seaweed).pipe_file(path, os.urandom(20_000))

@@ -71,7 +71,7 @@ def test_a_target_and_many_chunk_sources_are_joined_without_reading_a_byte(clien
     client.backend.calls.clear()
     assert drive(client.concats.concat(target, sources)) == 50
     verbs = [verb for verb, _ in client.backend.calls]
-    assert not {"read_range", "copy", "join"} & set(verbs)
+    assert not {"read_range", "copy", "upload.copy"} & set(verbs)
     assert content(client, target) == b"t" * 50 + b"".join(bytes([n]) * 500 for n in range(10))
     assert all(gone(client, source) for source in sources)
     assert drive(client.segments.append(target, [b"more"])) == 5050
@@ -174,7 +174,7 @@ def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
     target = path(client, "deep/er/target")
     client.backend.calls.clear()
     drive(client.concats.rename(source, target))
-    assert not {"read_range", "copy", "join"} & {verb for verb, _ in client.backend.calls}
+    assert not {"read_range", "copy", "upload.copy"} & {verb for verb, _ in client.backend.calls}
     after = header(client, target)
     assert (after.start, after.length, after.sealed, after.attrs, after.policy) == (
         30,

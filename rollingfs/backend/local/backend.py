@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
-from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.local import disk, extending, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, list_folder, now_at
@@ -310,13 +310,6 @@ class LocalBackend(Backend):
         except BaseException:
             disk.remove_if_there(target)
             raise
-        self._flush_folder_of(target)
-
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        with disk.new_file(target, self.sync) as descriptor:
-            for part in parts:
-                with disk.opened(part.path) as (source, _status):
-                    disk.copy_bytes(source, descriptor, part.start, part.end)
         self._flush_folder_of(target)
 
     # -- removing and folders ------------------------------------------------------------------------------

@@ -19,13 +19,12 @@ from rollingfs.backend.contract import (
     ListingPage,
     Metadata,
     Over,
-    Part,
     PendingUpload,
     Upload,
 )
 from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Service, StoredFile
 from rollingfs.backend.objects.errors import Refusal, errors_of, is_conflict, is_gone, only_of, retrying
-from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN, PART_BYTES, ObjectUpload, finished, put
+from rollingfs.backend.objects.upload import PART_BYTES, ObjectUpload, finished, put
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
 
@@ -278,18 +277,6 @@ class ObjectBackend(Backend):
             for start in range(0, info.size, PART_BYTES):
                 end = min(start + PART_BYTES, info.size)
                 await upload.write(await self.read_range(source, start, end, info.token))
-
-    async def join(self, parts: Sequence[Part], target: str) -> None:
-        """An upload whose parts are ranges of other files; `ValueError` if a part is empty, or too short."""
-        sizes = [part.end - part.start for part in parts]
-        if not sizes or min(sizes) <= 0 or min(sizes[:-1], default=JOIN_PART_BYTES_MIN) < JOIN_PART_BYTES_MIN:
-            raise ValueError(
-                f"{target!r}: parts of {sizes} bytes cannot be joined, because all but the last need at least "
-                f"{JOIN_PART_BYTES_MIN} bytes; nothing was written"
-            )
-        async with finished(await self.open_write(target)) as upload:
-            for part in parts:
-                await upload.copy(Part(part.path, part.start, part.end))
 
     # -- removing and folders ------------------------------------------------------------------------------
 
