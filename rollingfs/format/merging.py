@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format import names, tokens
-from rollingfs.format.drops import is_own, led_to, with_hints
+from rollingfs.format.drops import OWN_HINT, is_own, led_to, with_hints
 from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Merge, MergeOutcome, Phase, Tier
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
@@ -130,13 +130,16 @@ def renamed(
 def with_waiting(header: Header, target: str, sources: Iterable[tuple[str, Header]], now_ms: int) -> Header:
     """Note in a target where files of its sources may wait, so that an erase of the target looks there.
 
-    A folder that an entry names needs no note: it gets one when the entry goes.
+    A folder that an entry names needs no note: it gets one when the entry goes. The target's own folder, in which files
+    may wait because the segment had this name before, needs one for when it has another name again.
     """
     base = names.parent(target)
     named = {names.climb(base, names.parent(entry.file)) for entry in header.entries if not is_own(entry.file)}
     folders = {folder for source, found in sources for folder in led_to(source, found)}
-    folders -= {names.chunks_folder(target), *named}
-    return with_hints(header, [names.relative(base, folder) + "/" for folder in sorted(folders)], now_ms)
+    own = names.chunks_folder(target)
+    hints = [OWN_HINT] if own in folders else []
+    hints += [names.relative(base, folder) + "/" for folder in sorted(folders - {own, *named})]
+    return with_hints(header, hints, now_ms)
 
 
 def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
