@@ -15,3 +15,4 @@ Amount: TypeAlias = Annotated[Offset | Annotated[str, Field(min_length=1)], Fiel
 Paths: TypeAlias = Annotated[list[Text], Field(min_length=1, max_length=1000)]
 Fields: TypeAlias = dict[str, Any]
 Maybe: TypeAlias = Amount | None
+OFFLOAD = dict.fromkeys(("after_bytes", "after_age", "deletion_lag", "block_bytes"), Amount)

@@ -147,7 +147,9 @@ def _model(run: Callable[..., Any], fields: Mapping[str, Any]) -> type[BaseModel
     """The parameters of a function, but the first, with their descriptions."""
     texts = dict(re.findall(r"^(\w+)\n    (.+)$", inspect.getdoc(run) or "", re.MULTILINE))
     hints = get_type_hints(run, include_extras=True)
-    found: dict[str, Any] = {name: (kind | None, None) for name, kind in fields.items()}
+    found: dict[str, Any] = {
+        name: (kind | None, Field(None, description=texts.get(name))) for name, kind in fields.items()
+    }
     _, *params = inspect.signature(run).parameters.values()
     for one in params:
         if one.kind is not one.VAR_KEYWORD:

@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.policy import BLOCK_BYTES, RollingPolicy
+from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import AlreadyAppended
-from rollingfs.server.kinds import Amount, Count, Maybe, Offset, Paths, Text, Wait
+from rollingfs.server.kinds import OFFLOAD, Amount, Count, Maybe, Offset, Paths, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
 from rollingfs.server.problems import PROBLEM, problem_fields
 from rollingfs.server.store import etag
@@ -301,15 +301,8 @@ async def rename(call: Call, to: Text, overwrite: bool = False) -> Any:
     return {"path": target}
 
 
-@operation("POST", "/v1/segments/{path}:offload")
-async def offload(
-    call: Call,
-    tier: Text = "cold",
-    after_bytes: Maybe = None,
-    after_age: Maybe = None,
-    deletion_lag: Amount = "4h",
-    block_bytes: Amount = BLOCK_BYTES,
-) -> Any:
+@operation("POST", "/v1/segments/{path}:offload", fields=OFFLOAD)
+async def offload(call: Call, tier: Text = "cold", **given: Any) -> Any:
     """Move chunks of a segment to a tier, now.
 
     Parameters
@@ -321,11 +314,12 @@ async def offload(
     after_age
         Move only chunks that are older.
     deletion_lag
-        How long the old files stay.
+        How long the old files stay; 4 h by default.
     block_bytes
-        Neighbouring chunks become one file of up to this size.
+        Neighbouring chunks become one file of up to this size; 64 MiB by default.
     """
-    return await call.store.fs._offload(call.place(), tier, None, after_bytes, after_age, deletion_lag, block_bytes)
+    limits = {name: value for name, value in given.items() if value is not None}
+    return await call.store.fs._offload(call.place(), tier, **limits)
 
 
 @operation("POST", "/v1/segments/{path}:consolidate")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.server.kinds import Amount, Fields, Maybe, Seconds, Text
+from rollingfs.server.kinds import OFFLOAD, Amount, Fields, Seconds, Text
 from rollingfs.server.operations import Call, operation
 from rollingfs.server.segments import each_or_problem
 from rollingfs.stream.cut import StreamCut
@@ -114,17 +114,10 @@ async def publish(call: Call, subscriber: Text, cut: Fields) -> Any:
     return {"subscriber": subscriber}
 
 
-@operation("POST", "/v1/streams/{path}:offload")
-async def offload(
-    call: Call,
-    tier: Text | None = None,
-    after_bytes: Maybe = None,
-    after_age: Maybe = None,
-    deletion_lag: Maybe = None,
-    block_bytes: Maybe = None,
-) -> Any:
+@operation("POST", "/v1/streams/{path}:offload", fields={"tier": Text} | OFFLOAD)
+async def offload(call: Call, **given: Any) -> Any:
     """Move chunks of all segments of a stream to a tier, now; without any field the policies decide."""
-    return await _stream(call)._offload(tier, after_bytes, after_age, deletion_lag, block_bytes)
+    return await _stream(call)._offload(**given)
 
 
 @operation("POST", "/v1/streams/{path}:consolidate")
