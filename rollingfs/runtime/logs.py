@@ -82,7 +82,7 @@ _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=
 def keeper() -> Keeper:
     """The caller's keeper: the one that is holding a lock, or a new one."""
     known = _keeper.get()
-    if known is not None and known.is_holding:
+    if known is not None and known.locks and known.is_holding:
         return known
     new = Keeper(known)
     _keeper.set(new)
