@@ -98,9 +98,8 @@ async def handle(store: Store, watches: Watches, request: Request) -> Response:
     found = OPS.get((request.method, call.op))
     if found is None:
         raise NotImplementedError(f"{request.method} {call.op or 'without op'} is not supported here")
-    if call.op in ("OPEN", "CREATE", "APPEND") and not call.is_on("data"):
-        return _redirect(call)
-    return await found(call)
+    is_sent_on = call.op in ("OPEN", "CREATE", "APPEND") and not call.is_on("data")
+    return _redirect(call) if is_sent_on else await found(call)
 
 
 def remote_exception(error: Exception, root: str, *, changes: bool = False) -> Response:
