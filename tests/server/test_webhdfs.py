@@ -200,7 +200,9 @@ def test_a_folder_that_was_made_is_there_on_an_object_store_until_it_is_deleted(
         assert client.delete(f"{BASE}/job?op=DELETE&recursive=true").json() == {"boolean": True}
         assert listed("/job") == "FileNotFoundException"
     fs.collect(bucket, grace=0, recursive=True)
-    assert S3FileSystem(**s3_options, skip_instance_cache=True).find(bucket) == []  # all bytes
+    left = S3FileSystem(**s3_options, skip_instance_cache=True).find(bucket)  # all bytes
+    # tombstones stay on MinIO, which has no conditional DELETE
+    assert [name for name in left if not name.endswith("/x$header")] == []
 
 
 @pytest.fixture
