@@ -13,11 +13,11 @@ from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError
+from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import invariants, records
 from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.codec import format_header, parse_more
-from rollingfs.format.header import AGE_S_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Header
 from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict
 from rollingfs.runtime.values import value_class
@@ -148,10 +148,14 @@ class Attempt:
         self.record, found = None, None
         if base.room and base.header is not None and self.store.backend.can_extend:
             found = records.record_of(base.header, wanted)
-        if found is None:
-            return wanted, format_header(wanted)
-        self.record, wanted = found
-        invariants.check(wanted)
+        try:
+            if found is None:
+                return wanted, format_header(wanted)
+            self.record, wanted = found
+            invariants.check(wanted)
+        except ValueError as error:
+            is_long = wanted.length > OFFSET_MAX
+            raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
         return wanted, None
 
     def fits(self, base: Loaded) -> bool:
