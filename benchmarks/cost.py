@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollingfs.show.prices import GB, S3_EXPRESS, S3_STANDARD, Prices
+
 Medians = Mapping[str, Mapping[str, float]]
 """For each contestant, the median of each figure."""
 
@@ -17,30 +19,6 @@ MILLION = 10**6
 DAY_S = 86_400
 MONTH_DAYS = 30
 MONTH_H = MONTH_DAYS * 24
-GB = 2**30
-"""What AWS bills as a GB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """List prices of a store, in US dollars."""
-
-    name: str
-    storage_gb_month: float
-    write_1000: float
-    """1,000 PUT, COPY, POST or LIST requests."""
-    read_1000: float
-    """1,000 GET and other requests."""
-    upload_gb: float = 0.0
-    """Each GB that is sent."""
-
-
-PRICES_AT = "2026-11"
-"""When the prices were looked up; all for us-east-1."""
-S3_STANDARD = Prices("S3 Standard", 0.023, 0.005, 0.0004)
-"""https://aws.amazon.com/s3/pricing/, the first 50 TB."""
-S3_EXPRESS = Prices("S3 Express One Zone", 0.11, 0.00113, 0.00003, 0.0032)
-"""The example in https://aws.amazon.com/s3/faqs/."""
 BROKERS = 3
 BROKER_H = 0.0456
 """An hour of kafka.t3.small, the smallest broker of https://aws.amazon.com/msk/pricing/."""

@@ -21,14 +21,16 @@ def prepare(job: Job) -> dict[str, int]:
     """As many segments, of a few bytes each, by their headers alone; and the rows of the folder."""
     count = job.pick(50_000, 2_000)
     fs = rolling(job, direct=True)
-    calls = [partial(fs._backend.create, names.header_path(f"{FOLDER}/{nth:06}"), _header()) for nth in range(count)]
+    calls = [
+        partial(fs._backend.create, names.header_path(f"{FOLDER}/{nth:06}"), header_bytes()) for nth in range(count)
+    ]
     Bridge(fs._backend).run(at_once(calls))
     fs.ls(FOLDER)
     assert fs._client.headers.seen(names.listing_path(FOLDER)) is not None
     return {"count": count}
 
 
-def _header() -> bytes:
+def header_bytes() -> bytes:
     header = Header(str(uuid.uuid4()), 1, policy=RollingPolicy(), tail=b"some bytes", tail_at_ms=AT_MS)
     return format_header(header)
 

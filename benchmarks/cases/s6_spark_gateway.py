@@ -13,14 +13,18 @@ from benchmarks.spark.query import PATH, PLAIN, Files, Query, column_sums, slowd
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """A folder of files, read through a gateway to the whole disk."""
+    """A folder of files, read through a gateway to the whole disk, with the options of `configure`."""
 
     files: Files
 
     def __call__(self, spark: Any, given: Mapping[str, Any]) -> Any:
+        from rollingfs.spark.configure import VECTORED
         from rollingfs.spark.gateway import gateway_url
 
-        return Files(gateway_url("/", None), self.files.name, self.files.kind, self.files.schema)(spark, given)
+        files = self.files
+        reader = spark.read.format(files.kind).option(VECTORED.removeprefix("spark.hadoop."), "false")
+        reader = reader.schema(files.schema) if files.schema else reader
+        return reader.load(f"{gateway_url('/', None)}{given['folder']}/{files.name}")
 
 
 def _all(title: str, kind: str, key: str, sums: Sequence[str], schema: str | None = None) -> dict[str, Query]:

@@ -20,6 +20,8 @@ from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
 
 T = TypeVar("T")
+OF_HEADERS = ("remove_whole", "move_whole")
+"""The verbs that take several headers at once; no tier has headers."""
 
 
 def check_tiers(backend: Backend, paths: Iterable[str]) -> None:
@@ -166,6 +168,8 @@ class TieredBackend(BackendWrapper):
 
     async def call(self, verb: str, *args: Any) -> Any:
         first, *rest = args
+        if verb in OF_HEADERS:
+            return await super().call(verb, *args)
         if verb == "delete":
             return await self._delete(first)
         if verb == "copy":

@@ -5,11 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 
 from rollingfs.errors import visible
+from rollingfs.show.outlook_text import STEPS
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
 
-STEPS = "▁▂▃▄▅▆▇█"
-"""Marks of chunks, the smallest first."""
 GARBAGE = "▒"
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
 """The youngest first; as many as `segment_map.AGES`."""

@@ -57,8 +57,9 @@ def run(
     old, with the inline bytes, and says so as offload --follow does.
 
     With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
-    write_amplification, chunks, moved_bytes, files, collected_bytes, rewritten_bytes and failed of each, on a line of
-    its own; then the sums, as name null with streams, segments and seconds.
+    write_amplification, chunks, moved_bytes, saved_objects, files, collected_bytes, rewritten_bytes and failed of each,
+    on a line of its own; then the sums, as name null with streams, segments, seconds and saved_so_far, the objects that
+    all rounds of the process have saved.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:
@@ -73,11 +74,11 @@ def run(
     following = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else nullcontext()
     with stopping() as stop, following:
         upkeep = Upkeep(place.core.client, steps, grace_s=grace_s, readers_grace_s=readers_grace_s, is_stopped=stop)
-        number, began_s = 1, time.monotonic()
+        number, saved, began_s = 1, 0, time.monotonic()
         while True:
             session.code = errors.DONE
             try:
-                _round(session, place, number, upkeep)
+                saved = _round(session, place, number, upkeep, saved)
             except OSError as error:
                 if once or number == 1:
                     raise
@@ -107,7 +108,8 @@ def _pause_s(spent_s: float, every_s: float) -> float:
     return every_s - spent_s % every_s
 
 
-def _round(session: Session, place: Place, number: int, upkeep: Upkeep) -> None:
+def _round(session: Session, place: Place, number: int, upkeep: Upkeep, saved: int) -> int:
+    """Do a round; takes and returns the objects that the rounds of this process have saved."""
     began_s = time.monotonic()
     results = []
     for one in _kept(session, place, upkeep):
@@ -120,11 +122,15 @@ def _round(session: Session, place: Place, number: int, upkeep: Upkeep) -> None:
     seconds = time.monotonic() - began_s
     end = "; it was stopped" if whole.is_cut_short or upkeep.how.is_stopped() else ""
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
+    saved += whole.saved_objects
+    sums = {"name": None, "streams": streams, "segments": segments, "seconds": seconds, "saved_so_far": saved}
+    so_far = f"; {count_text(saved, 'object')} saved so far" if saved and number > 1 else ""
     session.report(
-        {**_fields(whole, number), "name": None, "streams": streams, "segments": segments, "seconds": seconds},
+        {**_fields(whole, number), **sums},
         f"round {number}: {count_text(streams, 'stream')} and {count_text(segments, 'other segment')} in {seconds:.1f} "
-        f"s: {_said(whole) or 'nothing to do'}{failures}{end}",
+        f"s: {_said(whole) or 'nothing to do'}{failures}{so_far}{end}",
     )
+    return saved
 
 
 def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:

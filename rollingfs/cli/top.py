@@ -21,20 +21,29 @@ from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
+from rollingfs.cli.stores import split
 from rollingfs.errors import visible
+from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
 from rollingfs.policy import parse_bytes
+from rollingfs.show.outlook_text import joins_mark, moves_mark, next_text, saved_text, sizes_mark, sizes_text
+from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import count_text, size_text
 
 commands = Commands("Look at segments")
 
 EVERY_DEFAULT = "2s"
 EVERY_S_MIN = 0.1
-FRAME_LINES = 4
-"""Lines of the screen for the summary, the titles, what is left out, and the cursor."""
-COLUMNS = ("segment", "state", "start", "length", "hot", "cold", "cold end", "lag", "lag age", "drops", "last commit")
-LEFT = frozenset({"segment", "state", "last commit"})
-LEFT_OUT = ("cold end", "lag age", "drops", "start", "hot", "cold", "lag", "last commit", "state")
+FRAME_LINES = 7
+"""Lines of the screen for the summary and the picture, the titles, what is left out, and the cursor."""
+COLUMNS = (
+    *("segment", "state", "start", "length", "hot", "cold", "cold end", "lag", "lag age", "sizes", "joins", "moves"),
+    *("drops", "last commit"),
+)
+LEFT = frozenset({"segment", "state", "sizes", "last commit"})
+LEFT_OUT = (
+    *("cold end", "lag age", "drops", "start", "moves", "joins", "hot", "cold", "lag", "last commit", "sizes", "state"),
+)
 """Columns that a narrow terminal does without, the first ones first: a number is whole or not there."""
 GAP_COLUMNS = 2
 NAME_COLUMNS_MIN = 8
@@ -80,7 +89,7 @@ def top(
     ] = None,
     after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Lag is what is older.")] = None,
 ) -> None:
-    """Watch the segments below a folder: sizes, tiers, what waits to be offloaded or deleted, the last commit.
+    """Watch the segments below a folder: sizes, tiers, what waits to be joined, offloaded or deleted, the last commit.
 
     It goes on until q or Ctrl-C; where standard output is not a terminal, it looks once. Lag is what an offload with
     the same --after-bytes and --after-age would move now. With --json: one array of objects, named as in fs.states.
@@ -90,13 +99,13 @@ def top(
         raise WrongUsage(f"--every {every}: give at least {EVERY_S_MIN:g} s")
     value_of("--after-bytes", after_bytes, parse_bytes)
     value_of("--after-age", after_age, parse_duration)
-    look = _Look(session.place(root), sort, after_bytes, after_age)
+    look = _Look(session.place(root), split(root)[0], sort, after_bytes, after_age)
     if session.json or once or not sys.stdout.isatty():
         states = look.states()
         if session.json:
             output.write_json([dataclasses.asdict(one) | {"size": one.size} for one in states])
         else:
-            output.show(Text(look.summary(states)), table(states, look.root, now_s=time.time()))
+            output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()))
         if any(one.error for one in states):
             session.code = errors.DAMAGED
     else:
@@ -106,9 +115,10 @@ def top(
 class _Look:
     """One look after the other at the same folder."""
 
-    def __init__(self, place: Place, sort: Sort, after_bytes: str | None, after_age: str | None) -> None:
+    def __init__(self, place: Place, protocol: str, sort: Sort, after_bytes: str | None, after_age: str | None) -> None:
         self._place = place
         self.root: str = place.name
+        self.prices = prices_of(protocol, place.path)
         self._sort = sort
         self._after_bytes, self._after_age = after_bytes, after_age
         self._counted = self._count()
@@ -140,6 +150,16 @@ class _Look:
             count_text(self.requests, "request"),
         )
         return f"{visible(self.root)}: {', '.join(facts)}"
+
+    def picture(self, states: Sequence[SegmentState]) -> list[str]:
+        """The summary, the sizes of all chunks, what the next round of upkeep does, what is known of those before."""
+        whole = Outlook()
+        for one in states:
+            whole = whole.plus(one.outlook)
+        cold, rewritten = (sum(getattr(one, name) for one in states) for name in ("cold_bytes", "rewritten"))
+        saved = saved_text(cold, rewritten, self.prices)
+        lines = [self.summary(states), sizes_text(whole), f"next: {next_text(whole, self.prices)}"]
+        return [*lines, *([f"so far: {saved}"] if saved else [])]
 
 
 def table(
@@ -183,7 +203,8 @@ def _row(one: SegmentState, root: str, now_s: float) -> dict[str, str]:
     cold_end = f"{one.cold_end:,}" if one.cold_bytes else ""
     lag = (size_text(one.lag_bytes), age_text(one.lag_s)) if one.lag_bytes else ("", "")
     ago = f"{age_text(now_s - one.committed)} ago"
-    return dict(zip(COLUMNS, (name, one.state, *sizes, cold_end, *lag, f"{one.drops or ''}", ago), strict=True))
+    marks = (sizes_mark(one.outlook), joins_mark(one.outlook), moves_mark(one.outlook))
+    return dict(zip(COLUMNS, (name, one.state, *sizes, cold_end, *lag, *marks, f"{one.drops or ''}", ago), strict=True))
 
 
 def _fitting(widths: dict[str, int], width: int) -> dict[str, int]:
@@ -218,12 +239,13 @@ def _watch(look: _Look, every_s: float) -> None:
         while True:
             try:
                 states = look.states()
-                said = look.summary(states)
+                said = "\n".join(look.picture(states))
             except OSError as error:
                 said = f"{errors.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
             rows_max = max(1, console.height - FRAME_LINES)
             shown = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
-            shown.title, shown.title_justify, shown.title_style = Text(visible(said)), "left", "bold"
+            title = Text("\n".join(map(visible, said.splitlines())))
+            shown.title, shown.title_justify, shown.title_style = title, "left", "bold"
             live.update(shown, refresh=True)
             if set(output.wait_for_keys(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return

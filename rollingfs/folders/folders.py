@@ -83,15 +83,18 @@ class Folders:
             await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
     async def _make(self, path: str) -> None:
-        if not self.backend.has_folders and not self.listings.is_top(path):
+        if self._needs_mark(path):
             return  # the first file in it makes it
         await self.backend.make_folder(path)
         await self.unmark(path)
 
     async def keep(self, path: str) -> None:
         """Let a folder be there although it is empty, on a store without folders too."""
-        if not self.backend.has_folders and not self.listings.is_top(path):
+        if self._needs_mark(path):
             await self.backend.write(kept_path(path), [b""])
+
+    def _needs_mark(self, path: str) -> bool:
+        return not self.backend.has_folders and not self.listings.is_top(path)
 
     async def unmark(self, folder: str) -> None:
         """Remove the marks by which a folder and those above it count as removed."""
@@ -126,7 +129,7 @@ class Folders:
 
     async def _remove(self, path: str, is_kept: bool) -> None:
         try:
-            if is_kept and not self.backend.has_folders and not self.listings.is_top(path):
+            if is_kept and self._needs_mark(path):
                 await self.backend.delete([kept_path(path)])
             await self.backend.remove_folder(path)
         except FileNotFoundError:

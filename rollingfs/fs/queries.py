@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.state import SegmentState
     from rollingfs.show.metrics import Metrics
     from rollingfs.stream.offload_policy import Policies
+    from rollingfs.stream.states import States
 
 logger = logging.getLogger("rollingfs")
 
@@ -38,6 +39,7 @@ class Queries:
         self.client = core.client
         self.listings = Listings(core.client)
         self.strip = core.strip
+        self._states: States | None = None
 
     # -- listings ------------------------------------------------------------------------------------------
 
@@ -203,13 +205,14 @@ class Queries:
         FileNotFoundError
             Nothing is there.
         """
-        from rollingfs.folders.states import States
         from rollingfs.maintenance.offload import Chosen
+        from rollingfs.stream.states import States
 
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         chosen = Chosen.parse(None, after_bytes, after_age)
-        return await States(self.client, self.listings).below(self.strip(path), maxdepth, chosen)
+        self._states = self._states or States(self.client, self.listings)  # the next look knows what this one asked
+        return await self._states.below(self.strip(path), maxdepth, chosen)
 
     async def get_policy(self, path: str) -> Policies:
         """The policies of a segment or of a folder: what counts, and what each level says.

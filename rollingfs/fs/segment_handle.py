@@ -55,8 +55,10 @@ class Segment(ByHandle):
     def _repr_html_(self) -> str:
         """What a notebook shows: the map of the snapshot; it asks the store nothing."""
         from rollingfs.show.notebook import segment_html
+        from rollingfs.show.prices import prices_of
 
-        return segment_html(self._snapshot)
+        core, view = self._binding.core, self._snapshot
+        return segment_html(view, core.client.store.now_ms() / 1000, prices_of(core.target, view.path))
 
     # -- the snapshot --------------------------------------------------------------------------------------
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
-from rollingfs.format.header import Chunk, Header
+from rollingfs.format.header import Header
 from rollingfs.maintenance.rewrite import Rewriter
-from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, may_join, plan
+from rollingfs.maintenance.rewrite_all import rewrite_all
+from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, joins, may_join
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import live, window
+from rollingfs.maintenance.swaps import live
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.values import value_class
-
-BATCH_BYTES = 1024 * 1024 * 1024
-"""Bytes that one commit consolidates, or two chunks if those are larger."""
 
 
 @value_class
@@ -110,37 +105,13 @@ class Consolidator:
 
     async def _consolidate(self, path: str, header: Header, rule: Rule, grace_s: float, steps: Steps) -> Consolidated:
         await finish_drops(self.commits, path, header)
-        start, stores = header.start, {"", *self.backend.tiers}
-        known: Header | None = header
         rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, grace_s, counts=True)
-        result, position, is_last = Consolidated(), 0, False
-        while not is_last:
-            bytes_max = max(BATCH_BYTES, 2 * header.policy.max_bytes)
-            found = await window(self.store, path, header.segment, position, bytes_max, known)
-            header = known = found.header
-            is_last, max_bytes = found.is_last, header.policy.max_bytes
-            position, runs = plan(
-                found.chunks, max_bytes, is_last=is_last, sealed=header.sealed, rule=rule, stores=stores
-            )
-            if runs:
-                for swap in await rewriter.rewrite(header, [(run, _store(run)) for run in runs], steps):
-                    joined = rewriter.server_bytes(swap.run, swap.stored.file)
-                    result = result.plus(Consolidated(len(swap.run), 1, joined, swap.stored.size - joined))
-                known = None
-            steps.reach(position - start)
-        steps.reach(steps.total)
+        plan = joins(rule, {"", *self.backend.tiers})
+        replaced, written, size, joined = await rewrite_all(rewriter, header, plan, header.policy.max_bytes, steps)
         if rewriter.damaged:
             raise rewriter.damaged[0]
-        return result
+        return Consolidated(replaced, written, joined, size - joined)
 
     async def _is_plain(self, path: str) -> bool:
         lookup = Lookup(self.backend, self.store.headers)
         return await lookup.plain(path, await self.store.headers.load(path)) is not None
-
-
-def _store(run: Sequence[Chunk]) -> str:
-    """Where most bytes of a run lie; of equals, the hot store."""
-    sizes: Counter[str] = Counter()
-    for chunk in run:
-        sizes[chunk.tier] += chunk.length
-    return max(sorted(sizes), key=lambda tier: sizes[tier])

@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Sequence
 
 from rollingfs.backend.tiers import check_aliases, check_tier
 from rollingfs.commit.commits import Commits
@@ -18,17 +17,13 @@ from rollingfs.errors import BadOffsetError, CorruptChunkError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.rewrite import Rewriter
-from rollingfs.maintenance.runs import blocks
+from rollingfs.maintenance.rewrite_all import rewrite_all
+from rollingfs.maintenance.runs import Plan, Run, blocks
 from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import live, window
+from rollingfs.maintenance.swaps import live
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.read.ranges import Fetcher
 from rollingfs.runtime.values import value_class
-
-BATCH_BYTES = 1024 * 1024 * 1024
-"""About the bytes that one commit swaps."""
-FILES_MAX = 1024
-"""Maximum files that one commit swaps."""
 
 
 @value_class
@@ -85,6 +80,22 @@ class Chosen:
         for name, value in (("after_bytes", self.after_bytes), ("after_age", self.after_age_s)):
             if value is not None and value < 0:
                 raise ValueError(f"{path}: {name} is {value}: it must be at least 0; nothing was moved")
+
+
+def is_hot(chunk: Chunk) -> bool:
+    """Whether a chunk lies in the hot store."""
+    return not chunk.tier
+
+
+def moves(tier: str, chosen: Chosen, block_bytes: int, is_wanted: Callable[[Chunk], bool] = is_hot) -> Plan:
+    """The plan of an offload, or of an onload (tier ""): which of the chunks that are wanted move, as which blocks."""
+
+    def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
+        wanted = {chunk for chunk in chunks if is_wanted(chunk) and chosen.has(chunk, header, now_ms)}
+        end, found = blocks(chunks, wanted.__contains__, block_bytes, is_last=is_last)
+        return end, [(run, tier) for run in found]
+
+    return made
 
 
 class DamagedBlocksError(CorruptChunkError):
@@ -164,9 +175,7 @@ class Offloader:
         """
         check_tier(self.backend, tier, path)
         check_may_move(path)
-        return await self._move(
-            path, known or segment, tier, lambda chunk: not chunk.tier, chosen or Chosen(), lag_s, block_bytes, progress
-        )
+        return await self._move(path, known or segment, tier, is_hot, chosen or Chosen(), lag_s, block_bytes, progress)
 
     async def onload(
         self,
@@ -205,32 +214,14 @@ class Offloader:
         if block_bytes < 1:
             raise ValueError(f"{path}: block_bytes is {block_bytes}: it must be at least 1; nothing was moved")
         header = of if isinstance(of, Header) else await live(self.store, path, of)
-        known: Header | None = header
         chosen.check(path, header)
         await finish_drops(self.commits, path, header)
         rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, lag_s, protects=True)
-        start, steps = header.start, Steps(header.size, progress)
-        result, position, is_last = Offloaded(), chosen.start, False
-        while not is_last:
-            bytes_max = max(BATCH_BYTES, 2 * block_bytes)
-            found = await window(self.store, path, header.segment, position, bytes_max, known)
-            header, now_ms = found.header, self.store.now_ms()
-            end = found.chunks[-1].end if found.chunks else position
-            is_last = found.is_last or (chosen.upto is not None and end >= chosen.upto)
-            wanted = {c for c in found.chunks if is_wanted(c) and chosen.has(c, header, now_ms)}
-            position, runs = blocks(found.chunks, wanted.__contains__, block_bytes, is_last=is_last)
-            waiting = iter(runs)
-            while batch := [(run, tier) for run in islice(waiting, FILES_MAX)]:
-                for swap in await rewriter.rewrite(header, batch, steps):
-                    size = swap.stored.size
-                    by_server = rewriter.server_bytes(swap.run, swap.stored.file)
-                    result = result.plus(Offloaded(len(swap.run), 1, size, by_server))
-            known = None if runs else header
-            steps.reach(position - start)
-        steps.reach(steps.total)
+        plan, steps, upto = moves(tier, chosen, block_bytes, is_wanted), Steps(header.size, progress), chosen.upto
+        did = await rewrite_all(rewriter, header, plan, block_bytes, steps, start=chosen.start, upto=upto)
         if rewriter.damaged:
             raise DamagedBlocksError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
-        return result
+        return Offloaded(*did)
 
 
 def check_may_move(path: str) -> None:

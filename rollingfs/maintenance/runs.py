@@ -1,8 +1,9 @@
-"""The plan of a consolidation: which neighbouring chunks to join. Pure."""
+"""The plans of consolidation and offload: which neighbouring chunks become one file. Pure."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -18,6 +19,12 @@ GAIN_MIN = 1.25
 """A run has at least this many times the bytes of its largest chunk. So a byte is copied few times."""
 LAYER = 8
 """A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than one of layer n - 1."""
+
+Run = tuple[tuple[Chunk, ...], str]
+"""Neighbouring chunks, and the tier in which their new file lies ("" is the hot store)."""
+Plan = Callable[[Header, Sequence[Chunk], int, bool], tuple[int, list[Run]]]
+"""What to do with chunks: of a header, some consecutive chunks, the time in ms, and whether nothing follows, it makes
+the runs to rewrite, and the offset from which to plan on. Upkeep carries plans out, and a picture shows them."""
 
 
 @value_class
@@ -48,6 +55,25 @@ ASKED = Rule(math.inf, 2, by_layers=False, mixes=True)
 BY_ITSELF = Rule(1 / 4, 32, by_layers=True, mixes=False)
 """What upkeep does. A byte is written anew at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
 each layer that its chunk has above itself, and once after the seal of the segment."""
+
+
+def joins(rule: Rule, stores: Collection[str]) -> Plan:
+    """The plan of a consolidation; the parameters are those of `plan`."""
+
+    def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
+        max_bytes, sealed = header.policy.max_bytes, header.sealed
+        end, found = plan(chunks, max_bytes, is_last=is_last, sealed=sealed, rule=rule, stores=stores)
+        return end, [(run, _store(run)) for run in found]
+
+    return made
+
+
+def _store(run: Sequence[Chunk]) -> str:
+    """Where most bytes of a run lie; of equals, the hot store."""
+    sizes: Counter[str] = Counter()
+    for chunk in run:
+        sizes[chunk.tier] += chunk.length
+    return max(sorted(sizes), key=lambda tier: sizes[tier])
 
 
 def may_join(header: Header) -> bool:

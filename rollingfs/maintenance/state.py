@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.offload import Chosen
+from rollingfs.maintenance.outlook import Outlook
 from rollingfs.runtime.values import value_class
 
 
@@ -39,6 +40,10 @@ class SegmentState:
     """Number of the last commit."""
     committed: float = 0.0
     """Date of the last commit, in seconds since 1970."""
+    rewritten: int = 0
+    """Bytes that consolidations have written anew so far."""
+    outlook: Outlook = Outlook()
+    """Its chunks by size, and what the next round of upkeep does with them."""
     error: str | None = None
 
     @property
@@ -82,6 +87,7 @@ class SegmentState:
             count,
             header.version,
             header.modified_ms / 1000,
+            header.rewritten,
         )
 
     @staticmethod

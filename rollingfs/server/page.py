@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from time import time
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -65,7 +66,6 @@ async def _segment(store: Store, place: str) -> dict[str, Any]:
     data = b"".join([piece async for piece in store.pieces(view, first, view.length)])
     skipped = data.find(b"\n") + 1 if first > view.start else 0
     whole = len(data) if view.sealed else data.rfind(b"\n") + 1
-    text = data[skipped:whole].decode(errors="replace")
-    lines = text.removesuffix("\n").split("\n") if text else []
-    facts = segment_html(view).replace(escape(place), escape(store.name(place)))
-    return {"view": view, "map": facts, "lines": lines, "offset": first + whole}
+    text = data[skipped:whole].decode(errors="replace").removesuffix("\n")
+    facts = segment_html(view, time()).replace(escape(place), escape(store.name(place)))
+    return {"view": view, "map": facts, "lines": text.split("\n") if whole > skipped else [], "offset": first + whole}

@@ -6,17 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from rollingfs.errors import visible
+from rollingfs.format.header import Chunk, Header
+from rollingfs.maintenance.outlook import SIZES, Outlook
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.show.outlook_text import next_text, saved_text
+from rollingfs.show.prices import Prices
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.members import Member
+from rollingfs.stream.offload_policy import Asked
+from rollingfs.stream.outlook import mover_of
 
 ROWS_MAX = 12
 """Maximum rows of a legend, and of the table of a stream's segments."""
 WIDTH_PX, HEIGHT_PX = 720, 24
 WIDTH_PX_MIN = 1.5
 """A part of a segment is shown at least so wide, however few its bytes are."""
-GONE_COLOUR, TAIL_COLOUR = "#d0d7de", "#d4a72c"
+GONE_COLOUR, TAIL_COLOUR, SIZE_COLOUR = "#d0d7de", "#d4a72c", "#6e7781"
 CHUNK_COLOURS = ("#2da44e", "#3b6fd4")
 """Neighbouring runs of chunks in different folders have different colours."""
 
@@ -24,15 +30,24 @@ Stripe = tuple[str, int, int, str]
 """A part of a segment: its colour, its first offset, its end, what it is."""
 
 
-def segment_html(snapshot: Snapshot) -> str:
-    """A segment: its path, state, start and length, and its map with a legend."""
+def segment_html(snapshot: Snapshot, now_s: float, prices: Prices | None = None) -> str:
+    """A segment: its path, state, start and length, its map with a legend, its chunks by size, what upkeep does next.
+
+    Parameters
+    ----------
+    now_s
+        Seconds since 1970.
+    prices
+        Of the store, if they are known.
+    """
     parts = list(_parts(snapshot))
     facts = (
         f"{snapshot.state}, version {snapshot.version}, start {snapshot.start:,}, length {snapshot.length:,}: "
         f"{size_text(snapshot.size)}"
     )
     rows = [_legend_row(part) for part in parts]
-    return _box(snapshot.path, facts, _bar(parts, snapshot.length), _table(_shortened(rows)))
+    upkeep = [] if snapshot.header is None else _upkeep(snapshot.header, now_s, prices)
+    return _box(snapshot.path, facts, _bar(parts, snapshot.length), _table(_shortened(rows)), *upkeep)
 
 
 def stream_html(path: str, members: Sequence[Member] | None) -> str:
@@ -44,6 +59,25 @@ def stream_html(path: str, members: Sequence[Member] | None) -> str:
     longest = max((member.length for member in members), default=0)
     rows = ["<th>segment</th><th>state</th><th>start</th><th>length</th><th></th>"] if members else []
     return _box(path, facts, _table([*rows, *_shortened([_member_row(one, longest) for one in members])]))
+
+
+def _upkeep(header: Header, now_s: float, prices: Prices | None) -> Iterator[str]:
+    """A bar for each class of sizes, and what upkeep does next: only the segment's own offload policy is known here."""
+    asked = Asked.by(header.offload)
+    stores = ("", *(tier.alias for tier in header.tiers))
+    found = Outlook.of(header, header.entries, round(now_s * 1000), stores, None if asked is None else mover_of(asked))
+    most = max(found.sizes)
+    rows = [
+        f"<td>{escape(label)}</td><td>{count_text(count, 'chunk')}</td>"
+        f'<td style="min-width:12em"><div style="background:{SIZE_COLOUR};height:0.8em;min-width:2px;'
+        f'width:{100 * count // most}%"></div></td>'
+        for count, (_, label) in zip(found.sizes, SIZES, strict=True)
+        if count
+    ]
+    cold = sum(chunk.length for chunk in header.entries if isinstance(chunk, Chunk) and chunk.tier)
+    saved = saved_text(cold, header.rewritten, prices)
+    yield _table(rows)
+    yield f"next: {next_text(found, prices)}" + (f"<br/>so far: {saved}" if saved else "")
 
 
 def _parts(snapshot: Snapshot) -> Iterator[Stripe]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
+from rollingfs.maintenance.outlook import SIZES, size_class
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 
@@ -20,15 +21,8 @@ OWN = "its own folder"
 INLINE = "inline in the header"
 PAGES = "index pages"
 """Where chunks are that the header does not list itself."""
-SIZES = (
-    (64 << 10, "< 64 KiB"),
-    (1 << 20, "< 1 MiB"),
-    (16 << 20, "< 16 MiB"),
-    (64 << 20, "< 64 MiB"),
-    (None, "64 MiB or more"),
-)
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
-"""Classes of chunks: by their bytes in the segment, and by the seconds since they were written."""
+"""Classes of chunks by the seconds since they were written."""
 
 
 class SnapshotChunks(Protocol):
@@ -199,8 +193,8 @@ class _Tally:
     def noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         for chunk in chunks:
             size = chunk.end - max(chunk.start, self.start)
-            age = _class(AGES, self.now_s - chunk.at_ms / 1000)
-            for found in (self.sizes[_class(SIZES, size)], self.ages[age]):
+            age = _age_class(self.now_s - chunk.at_ms / 1000)
+            for found in (self.sizes[size_class(size)], self.ages[age]):
                 found.count += 1
                 found.bytes += size
             for column in self._columns(max(chunk.start, self.start), chunk.end):
@@ -212,8 +206,8 @@ class _Tally:
         return range(*(-(-offset * self.width // self.length) for offset in (first, end))) if self.length else range(0)
 
 
-def _class(classes: Sequence[tuple[int | None, str]], value: float) -> int:
-    return next(index for index, (limit, _) in enumerate(classes) if limit is None or value < limit)
+def _age_class(seconds: float) -> int:
+    return next(index for index, (limit, _) in enumerate(AGES) if limit is None or seconds < limit)
 
 
 def picture(chunks: SnapshotChunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:

@@ -40,6 +40,9 @@ WITHOUT_PROFILES = ("3.4.1",)
 """Versions of Hadoop whose connector cannot be told the name of a profile."""
 S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)
 
+VECTORED = "spark.hadoop.parquet.hadoop.vectored.io.enabled"
+"""Parquet's reads of many ranges; Hadoop's client of WebHDFS opens the file anew for each part that has come."""
+
 _S3A = "spark.hadoop.fs.s3a."
 _CREDENTIALS = "org.apache.hadoop.fs.s3a."
 _NAMES = {
@@ -87,6 +90,7 @@ def configure(
     gateway
         The URL of a root, like ``s3://bucket/logs``: start `rollingfs serve` for it on this host, and make it the
         filesystem of paths without a scheme, by Hadoop's own client; no jar is added. True for the whole local disk.
+        Parquet is read without vectored reads, unless the builder chooses them: they are slow in that client.
         All processes of this host reach it. For a local master; on a cluster, run a server on each host.
 
     Returns
@@ -106,8 +110,8 @@ def configure(
     _use_this_python(known)
     if gateway:
         where = gateway_url(gateway if isinstance(gateway, str) else "/", storage_options)
-        builder.config("spark.hadoop.fs.defaultFS", where)  # type: ignore[attr-defined]
-        return builder
+        settings = {"spark.hadoop.fs.defaultFS": where, VECTORED: known.get(VECTORED, "false")}
+        return _set(builder, settings)
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
     for scheme in (*jar.SCHEMES, *jar.MORE_SCHEMES):
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
@@ -119,6 +123,10 @@ def configure(
             settings["spark.jars.packages"] = _joined(packages, s3a_packages())
             settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
     settings |= tier_options(tiers or {})
+    return _set(builder, settings)
+
+
+def _set(builder: Builder, settings: Mapping[str, str]) -> Builder:
     for key, value in settings.items():
         builder.config(key, value)  # type: ignore[attr-defined]
     return builder

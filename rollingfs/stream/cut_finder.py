@@ -41,8 +41,10 @@ class Cutter:
             Cut behind the last of these delimiters that is not behind the offset found so. Where there is none
             within `WINDOW_BYTES_MAX`, cut at the start.
         """
-        calls = [partial(self._offset_or_error, view, at, align) for view in views.values()]
-        found = dict(zip(views, await self.members.listings.gather(calls), strict=True))
+        ends = at is None and align is None
+        calls = {name: partial(self._offset_or_error, view, at, align) for name, view in views.items() if not ends}
+        found: dict[str, int | OSError] = {name: view.length for name, view in views.items()} if ends else {}
+        found |= zip(calls, await self.members.listings.gather(calls.values()), strict=True)
         failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
         self.members.warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}

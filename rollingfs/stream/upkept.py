@@ -54,6 +54,12 @@ class Upkept:
         return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
 
     @property
+    def saved_objects(self) -> int:
+        """Objects that there are fewer by joins and blocks, and requests that a read of everything makes fewer."""
+        joined, moved = self.consolidated, self.offloaded
+        return joined.replaced - joined.written + moved.chunks - moved.files
+
+    @property
     def write_amplification(self) -> float | None:
         """How often a byte of the segments that were consolidated has been written, on average; None without any."""
         return self.written_bytes / self.appended_bytes if self.appended_bytes else None
@@ -71,6 +77,7 @@ class Upkept:
             "write_amplification": None if amplification is None else round(amplification, 3),
             "chunks": self.offloaded.chunks,
             "moved_bytes": self.offloaded.bytes,
+            "saved_objects": self.saved_objects,
             "files": self.files,
             "collected_bytes": self.collected_bytes,
             "rewritten_bytes": self.rewritten_bytes,

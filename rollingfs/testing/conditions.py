@@ -68,6 +68,20 @@ class Conditions(Subject):
             tokens.append(run(backend, backend.replace(path, b"equal", tokens[-1])))
         assert len(set(tokens)) == len(tokens)
 
+    def test_a_segment_is_moved_and_removed_whole_by_its_token_only(self, backend: Backend, folder: str) -> None:
+        if not backend.removes_whole:
+            pytest.skip("a request may arrive late on this store")
+        path, target = f"{folder}/segment$header", f"{folder}/moved$header"
+        token = run(backend, backend.create(path, format_header(Header(str(uuid.uuid4()), 1))))
+        assert run(backend, backend.move_whole([(path, f"{token}0", target)])) == [False]
+        assert run(backend, backend.move_whole([(path, token, target)])) == [True]
+        blob = run(backend, backend.read(target))
+        assert run(backend, backend.remove_whole([(target, f"{blob.token}0")])) == [False]
+        assert run(backend, backend.remove_whole([(target, blob.token)])) == [True]
+        for gone in (path, target):
+            with pytest.raises(FileNotFoundError):
+                run(backend, backend.stat(gone))
+
     def test_an_extended_header_keeps_what_it_had_and_has_another_token(self, backend: Backend, folder: str) -> None:
         if not backend.can_extend:
             pytest.skip("headers of this store are replaced only")

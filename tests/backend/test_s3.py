@@ -18,6 +18,9 @@ from tests.support.servers import require_module
 
 require_module("s3fs")
 
+from botocore.parsers import ResponseParserFactory
+from botocore.session import get_session
+from botocore.utils import parse_timestamp
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
@@ -29,6 +32,7 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.s3 import bucket as s3_bucket
 from rollingfs.backend.objects.s3 import parts as s3_parts
 from rollingfs.backend.objects.s3 import service as s3_service
+from rollingfs.backend.objects.s3.botocore import read_listing, timestamp_of
 from rollingfs.backend.objects.s3.service import S3Service
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, UnsafeBackendError
@@ -70,6 +74,77 @@ def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPa
     """A backend behind `proxy` that does not wait before it tries again."""
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     return open_s3(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
+
+
+# -- times of listings ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["2026-11-24T02:22:23.123Z", "2026-11-24T02:22:23Z", "2026-11-24T02:22:23+01:00"])
+def test_the_times_of_listings_are_those_of_botocore(text):
+    assert timestamp_of(text) == parse_timestamp(text)
+
+
+@pytest.mark.parametrize("text", ["Tue, 24 Nov 2026 02:22:23 GMT", "1700000000", 1700000000.5, "2026-11-24T25:00Z"])
+def test_other_times_are_left_to_botocore(text, monkeypatch):
+    monkeypatch.setattr("rollingfs.backend.objects.s3.botocore.parse_timestamp", lambda given: ("botocore", given))
+    assert timestamp_of(text) == ("botocore", text)
+
+
+CONTENTS = (
+    "<Contents><Key>a%2Fb%26</Key><LastModified>2026-11-24T02:22:23.123Z</LastModified><ETag>&#34;e&#34;</ETag>"
+    "<Size>300</Size><Owner><ID>me</ID></Owner><StorageClass>STANDARD</StorageClass></Contents>"
+)
+LISTING = (
+    '<?xml version="1.0"?>\n<ListBucketResult{}><Name>b</Name>{}<KeyCount>2</KeyCount><IsTruncated>true</IsTruncated>'
+    "<NextContinuationToken>n&amp;</NextContinuationToken><EncodingType>url</EncodingType>"
+    "<CommonPrefixes><Prefix>a%2Fc/</Prefix></CommonPrefixes></ListBucketResult>"
+)
+NAMESPACE = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
+
+
+def _parsed(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The answer to a listing as botocore reads it, without and with our hook."""
+    shape = get_session().get_service_model("s3").operation_model("ListObjectsV2").output_shape
+    parser = ResponseParserFactory().create_parser("rest-xml")
+    answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
+    theirs = parser.parse(dict(answer), shape)
+    read_listing(response_dict=answer, customized_response_dict=ours, operation_model=None)
+    return theirs, {**parser.parse(answer, shape), **ours}
+
+
+@pytest.mark.parametrize("namespace", [NAMESPACE, ""])
+@pytest.mark.parametrize("files", ["", CONTENTS, CONTENTS * 3])
+def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
+    theirs, ours = _parsed(LISTING.format(namespace, files).encode())
+    for file in theirs.get("Contents", []):
+        del file["Owner"]  # nobody here reads it
+    assert ours == theirs
+    assert len(ours.get("Contents", [])) == files.count("<Key>")
+
+
+@pytest.mark.parametrize("broken", ["<Size>300</Size>", "2026-11-24T02:22:23.123Z", "</Contents>"])
+def test_a_listing_that_is_not_as_documented_is_left_to_botocore(broken):
+    body = LISTING.format(NAMESPACE, CONTENTS.replace(broken, "")).encode()
+    answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
+    read_listing(response_dict=answer, customized_response_dict=ours)
+    assert (answer["body"], ours) == (body, {})
+
+
+def test_a_refused_listing_is_left_to_botocore():
+    body = LISTING.format(NAMESPACE, CONTENTS).encode()
+    answer, ours = {"status_code": 503, "headers": {}, "body": body}, dict[str, Any]()
+    read_listing(response_dict=answer, customized_response_dict=ours)
+    assert (answer["body"], ours) == (body, {})
+
+
+def test_a_listing_reads_no_time_by_botocores_parser(wired, bucket, monkeypatch):
+    token = run(wired, wired.create(f"{bucket}/a/file", b"one"))
+    slow: list[object] = []
+    monkeypatch.setattr("rollingfs.backend.objects.s3.botocore.parse_timestamp", slow.append)
+    [found] = run(wired, wired.list(f"{bucket}/a")).entries
+    assert found.token == token
+    assert found.modified > 1_700_000_000
+    assert slow == []
 
 
 # -- requests ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.testing import BackendContract
+from tests.backend.test_local import OnDiskByThreads
 from tests.support.backends import Counting, joined, private_memory
 
 FILE = "/logs/s$chunks/tier-x"
@@ -48,6 +49,17 @@ class TestAHotStoreWithATier(BackendContract):
 
     def raw_write(self, path: str, data: bytes) -> None:
         self.memory.fs.pipe_file(path, data)
+
+    def spawn_arguments(self) -> None:
+        return None
+
+
+class TestAHotDiskWithATier(OnDiskByThreads):
+    """A disk has verbs that no other store has."""
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        return TieredBackend(LocalBackend(sync=False), {"cold": TierStore(private_memory(), "/archive")})
 
     def spawn_arguments(self) -> None:
         return None

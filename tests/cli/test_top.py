@@ -11,7 +11,10 @@ import pytest
 from rich.console import Console
 
 from rollingfs.cli import output, top
+from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
+from rollingfs.show.outlook_text import next_text, saved_text
+from rollingfs.show.prices import prices_of
 from tests.support.cli import Run, done, failed, terminal
 
 
@@ -31,8 +34,9 @@ def root(tmp_path: Path) -> str:
 
 def rows(text: str) -> list[list[str]]:
     """The words of each row."""
-    _, _, *lines = text.splitlines()
-    return [line.split() for line in lines]
+    lines = text.splitlines()
+    titles = next(at for at, line in enumerate(lines) if line.startswith("segment "))
+    return [line.split() for line in lines[titles + 1 :]]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,44 @@ def test_the_summary_adds_the_segments_up_and_says_what_the_look_cost(root):
     [b] = [row for row in rows(found.text) if row[0] == "b"]
     assert b[1:4] == ["open", "0", "250"]
     assert b[4:9] == ["150", "B", "100", "B", "100"]
+
+
+def test_it_shows_sizes_and_what_upkeep_does_next_which_is_what_a_round_then_does(root, tmp_path):
+    fs = fsspec.filesystem("rolling", target_protocol="file", max_bytes=4096, inline_bytes=0, skip_instance_cache=True)
+    fs.create(f"{root}/many")
+    for _ in range(50):
+        fs.append(f"{root}/many", b"x" * 100)
+    tiers = ("--option", f"tiers.cold.root={tmp_path}/archive")
+    done("policy", f"{root}/c", "--tier", "cold", "--block-bytes", "100", *tiers)
+    found = done("top", root, *tiers)
+    assert found.text.splitlines()[1:4] == [
+        "64 chunks: 64 < 64 KiB",
+        "next: upkeep will move 8 chunks of 400 B to a tier as 4 and join 50 chunks of 4.9 KiB to 2: 52 objects fewer, "
+        "and as many requests fewer for each read of everything",
+        "so far: 100 B moved to tiers",
+    ]
+    cells = {row[0]: " ".join(row) for row in rows(found.text)}
+    assert "█····" in cells["many"]
+    assert "50 → 2" in cells["many"]
+    assert "8 → 4" in cells["c"]
+    [whole] = [one for one in done("run", root, "--once", "--json", *tiers).lines if one["name"] is None]
+    assert (whole["chunks"], whole["joined_chunks"], whole["joined_to"]) == (8, 50, 2)
+    assert whole["saved_objects"] == whole["saved_so_far"] == 52
+    after = {one["path"].rpartition("/")[2]: one for one in done("top", root, "--json", *tiers).json}
+    assert after["many"]["rewritten"] == 5000
+    assert after["many"]["outlook"]["joins"] == after["c"]["outlook"]["moves"] == 0
+
+
+def test_money_is_by_the_list_prices_of_the_store_and_only_where_they_are_known():
+    found = Outlook((1000, 0, 0, 0, 1), joins=1000, joins_to=1, join_bytes=64 * 2**20)
+    assert "999 objects fewer" in next_text(found, None)
+    assert "$" not in next_text(found, prices_of("file", "/logs"))
+    assert "($0.4 for 1,000 such reads on S3 Standard)" in next_text(found, prices_of("s3", "bucket/logs"))
+    express = prices_of("s3", "bucket--use1-az4--x-s3/logs")
+    assert "S3 Express" in next_text(found, express)
+    assert saved_text(100 * 2**30, 0, express) == "100.0 GiB moved to tiers ($8.70 a month, if the tier is S3 Standard)"
+    assert saved_text(100 * 2**30, 0, prices_of("s3", "b")) == "100.0 GiB moved to tiers"
+    assert next_text(Outlook(), express) == "upkeep has nothing to join or to move"
 
 
 def test_as_json_it_is_one_array_with_the_names_of_the_states(root):
@@ -117,7 +159,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
         for title in titles[1:]:
             assert row[title] in line
         assert "…" not in line.partition(row["length"])[2]
-    assert (len(titles) == len(top.COLUMNS)) == (width >= 120)
+    assert (len(titles) == len(top.COLUMNS)) == (width >= 200)
 
 
 def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
@@ -133,8 +175,8 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
                 raise found
             return found
 
-        def summary(self, states):
-            return f"{len(states)} seen"
+        def picture(self, states):
+            return [f"{len(states)} seen"]
 
     waits = iter([b"", b"x", b"q"])
 

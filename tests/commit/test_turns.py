@@ -122,7 +122,7 @@ def _pausing(load: Load, turns: type[Turns]) -> Figures:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writers", [24, 60, 100])
+@pytest.mark.parametrize("writers", [24, 60, pytest.param(100, marks=pytest.mark.nightly)])
 def test_a_crowd_starves_nobody(writers: int) -> None:
     found, earlier, plain = (run(Load(writers, duration_s=30), turns) for turns in (Turns, EarlierTurns, NoTurns))
     assert found.rate_per_s >= SATURATED_RATE_RATIO_MIN * earlier.rate_per_s

@@ -24,6 +24,7 @@ from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT
+from rollingfs.show.prices import PRICES_AT, S3_EXPRESS, S3_STANDARD
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
@@ -128,12 +129,12 @@ def test_the_prices_named_are_those_that_were_reckoned_with() -> None:
     from benchmarks import cost
 
     section = TEXT.partition("## What a log costs in a month")[2].partition("\n## ")[0]
-    for prices in (cost.S3_STANDARD, cost.S3_EXPRESS):
+    for prices in (S3_STANDARD, S3_EXPRESS):
         named = [prices.storage_gb_month, prices.write_1000, prices.read_1000, prices.upload_gb or prices.write_1000]
         assert all(f"${price:g}" in section or f"${price:.5f}" in section for price in named), prices.name
     assert f"${cost.BROKER_H:g}" in section
     assert f"${cost.BROKER_GB_MONTH:.2f}" in section
-    assert cost.PRICES_AT in section
+    assert PRICES_AT in section
 
 
 def test_a_price_is_made_of_requests_of_bytes_and_of_what_is_kept() -> None:

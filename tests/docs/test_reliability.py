@@ -1,7 +1,7 @@
 """The figures of docs/reliability.md are counted, not typed; `python -m tests.docs.test_reliability` counts them anew.
 
 What can be counted at once is compared with the tests as they are. What takes minutes is noted in `FIGURES`, with its
-date: how many tests there are, and what the long run of the state machine did.
+date: how many tests there are, and what the long run of the simulation did.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.support.faults import Fault
+from tests.simulation.faults import Fault
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -23,10 +23,8 @@ MONTHS = (  # not by `strftime`, which speaks the language of the locale
 )
 FIGURES = ROOT / "tests" / "fixtures" / "reliability.json"
 BLOCK = re.compile(r"(<!-- counted -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-RUN = re.compile(
-    r"(?P<operations>\d+) operations of (?P<worlds>\d+) worlds: (?P<changed>\d+)% changed something, (?P<faulty>\d+)% "
-    r"met a fault.* (?P<unknown>\d+) ended without an answer"
-)
+LONG_RUN = ("tests.simulation", "--seed", "1060060", "--worlds", "60")
+RUN = re.compile(r"(?P<worlds>\d+) worlds, (?P<operations>\d+) operations, (?P<faults>\d+) faults, 0 failed")
 
 
 def block(found: dict[str, int | str]) -> str:
@@ -34,12 +32,10 @@ def block(found: dict[str, int | str]) -> str:
     return (
         f"- {found['tests']:,} tests; {found['fast']:,} of them in the fast suite, on {found['date']}. "
         "`pytest --collect-only -q` counts them anew.\n"
-        f"- On {found['run_date']}, the long run of the state machine did {found['operations']:,} operations in "
-        f"{found['worlds']} worlds. {found['changed']} % changed something; {found['faulty']} % met\n"
-        f"  one of {len(Fault)} kinds of fault (lost and late answers, crashes, refusals, conflicts, stopped clients, "
-        f"…). {found['unknown']:,} ended without an\n"
-        "  answer, and the model agreed with what was found afterwards. "
-        "(`pytest tests/system/test_state_machine.py -m slow`)\n"
+        f"- On {found['run_date']}, the long run of the simulation did {found['operations']:,} operations in "
+        f"{found['worlds']} worlds, among {found['faults']:,} faults of {len(Fault)} kinds\n"
+        "  (lost and late answers, crashes, refusals, conflicts, stopped clients, …), and broke no rule. "
+        f"(`python -m {' '.join(LONG_RUN)}`)\n"
     )
 
 
@@ -62,15 +58,19 @@ def count() -> dict[str, int | str]:
     """Count the tests, and do the long run; this takes minutes."""
 
     def output(*words: str) -> str:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+        command = [sys.executable, "-m", *words]
         return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
     def tests(*words: str) -> int:
-        collected = re.search(r"^(\d+)(?:/\d+)? tests? collected", output("--collect-only", *words), re.MULTILINE)
+        collected = re.search(
+            r"^(\d+)(?:/\d+)? tests? collected",
+            output("pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words),
+            re.MULTILINE,
+        )
         assert collected is not None
         return int(collected[1])
 
-    run = RUN.search(output("tests/system/test_state_machine.py", "-m", "slow"))
+    run = RUN.search(output(*LONG_RUN))
     assert run is not None
     counted = {"tests": tests(), "fast": tests("-m", "not slow")}
     numbers = {name: int(number) for name, number in run.groupdict().items()}

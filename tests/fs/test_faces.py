@@ -15,6 +15,8 @@ from fsspec.callbacks import Callback
 import rollingfs
 from rollingfs import RollingFileSystem, RollingPolicy, Segment, Stream
 from rollingfs.fs.tail import Tail
+from rollingfs.show.notebook import segment_html
+from rollingfs.show.prices import S3_STANDARD
 from tests.support.backends import Counting, private_memory
 from tests.support.servers import require_module
 
@@ -143,6 +145,10 @@ def test_a_segment_shows_its_map_start_length_and_seal_and_asks_nothing(
     assert "start 7, length 35" in text
     assert "0 to 7 truncated" in text
     assert "chunks in its own folder" in text
+    assert re.search(r"< 64 KiB\s+6 chunks", text)
+    assert "next: upkeep will join 6 chunks of 30 B to 3: 3 objects fewer" in text
+    assert "$" not in text  # requests to memory cost nothing
+    assert "($0.0012 for 1,000 such reads on S3 Standard)" in text_of(segment_html(segment._snapshot, 0, S3_STANDARD))
     found = bars(html)
     assert found[0] == (0, 144)  # 7 of 35 bytes, of 720 pixels
     assert found[-1][0] + found[-1][1] == pytest.approx(720)

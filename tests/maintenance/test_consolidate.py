@@ -173,7 +173,7 @@ def test_index_pages_are_taken_apart_and_made_anew(world):
 
 
 def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
-    monkeypatch.setattr("rollingfs.maintenance.consolidate.BATCH_BYTES", 100)
+    monkeypatch.setattr("rollingfs.maintenance.rewrite_all.BATCH_BYTES", 100)
     fill(world, 300)
     world.append(LOG, b"x" * 999)
     fill(world, 20, path="/other")

@@ -16,9 +16,9 @@ from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.survey import Survey
 from rollingfs.runtime.concurrency import drive
+from tests.simulation.world import shrink_pages
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
-from tests.system.test_state_machine import shrink_pages
 
 TARGET = "/tree/target"
 SMALL = RollingPolicy(max_bytes=4, inline_bytes=0)

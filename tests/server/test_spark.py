@@ -72,14 +72,18 @@ def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
     from rollingfs.spark import configure
 
     class Builder:
-        _options: dict[str, str] = {}  # noqa: RUF012
+        def __init__(self, **options: str) -> None:
+            self._options = options
 
         def config(self, key: str, value: str) -> None:
             self._options[key] = value
 
+    vectored = "spark.hadoop.parquet.hadoop.vectored.io.enabled"
     (tmp_path / "a").write_bytes(b"one\n")
     builder = configure(Builder(), gateway=str(tmp_path))
-    again = configure(Builder(), gateway=str(tmp_path))
+    again = configure(Builder(**{vectored: "true"}), gateway=str(tmp_path))
+    assert builder._options[vectored] == "false"
+    assert again._options[vectored] == "true"
     where = builder._options["spark.hadoop.fs.defaultFS"]
     assert where == again._options["spark.hadoop.fs.defaultFS"]
     url = where.replace("webhdfs://", "http://")

@@ -46,8 +46,10 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX)
-def test_many_worlds_break_no_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    said = simulate("--seed", "60000", "--worlds", "60", "--processes", "2")  # `.ci/nightly` draws new seeds
+@pytest.mark.parametrize(("seed", "processes"), [(60000, 2), (1_060_060, 1)])
+def test_many_worlds_break_no_rule(capsys: pytest.CaptureFixture[str], seed: int, processes: int) -> None:
+    # `.ci/nightly` draws new seeds
+    said = simulate("--seed", str(seed), "--worlds", "60", "--processes", str(processes))
     with capsys.disabled():
         print(f"\n{said}")
 

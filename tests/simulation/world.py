@@ -320,7 +320,7 @@ def run_world(plan: Plan) -> World:
     ):
         kind = random.Random(plan.seed + 1)
         if kind.random() < SMALL_PAGES_SHARE:
-            _shrink_pages(patch)
+            shrink_pages(patch)
         if kind.random() < SHARING_AT_RANDOM_SHARE:
             share_at_random(patch)
         loop.set_exception_handler(lambda *_: None)  # tasks of the dead
@@ -334,7 +334,7 @@ def run_world(plan: Plan) -> World:
         return world
 
 
-def _shrink_pages(patch: pytest.MonkeyPatch) -> None:
+def shrink_pages(patch: pytest.MonkeyPatch) -> None:
     """Fold sooner than the format demands, so that there are many index pages."""
     patch.setattr(placement, "PAGE_CHUNKS", 3)
     patch.setattr(placement, "PAGES_JOINED", 3)

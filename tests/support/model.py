@@ -16,7 +16,6 @@ from rollingfs.errors import (
     FencedError,
     SegmentNotSealedError,
     SegmentSealedError,
-    SegmentTruncatedError,
 )
 from rollingfs.policy import RollingPolicy
 
@@ -146,10 +145,6 @@ def acquire(state: State, path: str, born: int, policy: RollingPolicy, owner: st
     return put(state, path, replace(headed(state[path], born, policy), owner=owner)), None
 
 
-def release(state: State, path: str, who: Who) -> Next:
-    return put(state, path, replace(check(state, path, who), owner=None)), None
-
-
 def delete(state: State, path: str, who: Who) -> Next:
     if path not in state or not state[path].plain:
         check(state, path, who)
@@ -159,21 +154,6 @@ def delete(state: State, path: str, who: Who) -> Next:
 def look(state: State, path: str) -> Next:
     """Any operation that changes nothing visible."""
     return state, None
-
-
-def collect(state: State, path: str) -> Next:
-    if path not in state:
-        raise Refused(FileNotFoundError)
-    return state, None
-
-
-def read(state: State, path: str, begin: int, end: int) -> Next:
-    if path not in state:
-        raise Refused(FileNotFoundError)
-    found = state[path]
-    if begin < found.start or end > found.length:
-        raise Refused(SegmentTruncatedError if begin < found.start else ValueError)
-    return state, found.data[begin - found.start : end - found.start]
 
 
 def concat(
@@ -241,8 +221,6 @@ class Call:
     verb: Callable[..., Next]
     path: str
     args: Mapping[str, Any]
-    may_also: frozenset[type[Exception] | None] = frozenset()
-    """Errors that it may meet for reasons unknown to the model; None: it may succeed where nothing is left."""
 
     def apply(self, state: State) -> Next:
         return self.verb(state, self.path, **self.args)
@@ -265,13 +243,12 @@ class Outcome:
         try:
             new, value = call.apply(state)
         except Refused as refused:
-            wanted: set[type[Exception] | None] = {*refused.errors, *call.may_also}
-            fits = self.kind in ("unknown", "not done") or (self.value if self.kind == "error" else None) in wanted
+            fits = self.kind in ("unknown", "not done") or (self.kind == "error" and self.value in refused.errors)
             return [state] if fits else []
         if self.kind == "ok":
             return [new] if value in (None, self.value) else []
         if self.kind == "error":
-            return [state] if self.value in call.may_also else []
+            return []
         return [state] if self.kind == "not done" else [state, new]
 
 
@@ -281,17 +258,10 @@ class Possible:
     def __init__(self) -> None:
         self.states: list[State] = [{}]
 
-    def happened(self, calls: Sequence[tuple[Call, Outcome]], within: tuple[Call, Outcome] | None = None) -> None:
-        """Apply calls that followed each other, and one that may have begun before and ended after them."""
-        orders = [calls] if within is None else [[*calls[:at], within, *calls[at:]] for at in range(len(calls) + 1)]
-        states: list[State] = []
-        for order in orders:
-            reached = list(self.states)
-            for call, outcome in order:
-                reached = [new for state in reached for new in outcome.follow(call, state)]
-            states += [state for state in reached if state not in states]
-        told = "; ".join(f"{call} -> {outcome}" for call, outcome in [*calls, *filter(None, [within])])
-        assert states, f"the model cannot have gone through: {told}\nfrom {self.states}"
+    def happened(self, call: Call, outcome: Outcome) -> None:
+        """Apply a call."""
+        states = [new for state in self.states for new in outcome.follow(call, state)]
+        assert states, f"the model cannot have gone through: {call} -> {outcome}\nfrom {self.states}"
         self.states = states
 
     def seen(self, path: str, observed: Seg | None) -> None:
@@ -300,16 +270,12 @@ class Possible:
         assert states, f"{path} is {observed}\nbut the model has {[state.get(path) for state in self.states]}"
         self.states = states
 
-    def join(self) -> set[str]:
-        """Keep one of the states that look the same; gives the paths whose incarnation is uncertain."""
+    def join(self) -> None:
+        """Keep one of the states that look the same."""
         kept: dict[str, State] = {}
-        blurred = set()
         for state in self.states:
-            key = str({path: _shown(state[path]) for path in sorted(state)})
-            other = kept.setdefault(key, state)
-            blurred |= {path for path in state if state[path] != other[path]}
+            kept.setdefault(str({path: _shown(state[path]) for path in sorted(state)}), state)
         self.states = list(kept.values())
-        return blurred
 
 
 def _agree(state: State, path: str, observed: Seg | None) -> list[State]:

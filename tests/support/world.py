@@ -1,19 +1,17 @@
-"""Several clients on one failing store, checked against the reference model. The state machines drive it."""
+"""Several clients on one failing store, checked against the reference model, for `tests/system/test_crashes.py`."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.client import Client
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.sharing.files import ASK_AGE_S_MAX
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S, Chunk, Header, Page, Phase
@@ -41,7 +39,6 @@ COMMIT_IS_LAST = {
     model.overwrite,
     model.seal,
     model.acquire,
-    model.release,
     model.concat,
     model.rename,
 }
@@ -54,8 +51,6 @@ class Op:
 
     call: Call
     start: Callable[[Client], Coroutine[Any, Any, Any]]
-    done: Callable[[Any], None] | None = None
-    """Called with the value after a success."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +74,8 @@ class World:
         self.policy = policy
         self.store = store or Store()
         self.possible = Possible()
-        self.counts: Counter[str] = Counter(worlds=1)
-        self.faults: Counter[Fault] = Counter()
         self.clients = [self.new_client(index) for index in range(clients)]
         self.checker = Client(self.store, policy, header_cache_s=0.0, clock=CLOCK.time)
-        self.handles: list[Handle] = []
-        self.opened: list[tuple[str, str, int]] = []
-        self.receipts: list[tuple[Staged, bytes, float]] = []
 
     def new_client(self, index: int) -> Client:
         """A client; all but the last share commits."""
@@ -108,54 +98,26 @@ class World:
 
     # -- operations ----------------------------------------------------------------------------------------
 
-    def step(
-        self,
-        op: Op,
-        index: int = 0,
-        faults: Mapping[int, Fault] | None = None,
-        always: Fault | None = None,
-        others: Mapping[int, tuple[Op, int]] | None = None,
-        *,
-        answers_reads: bool = False,
-    ) -> Outcome:
-        """Run an operation with faults, operations of other clients within it; check all against the model."""
-        within: list[tuple[Call, Outcome]] = []
-
-        def other(op: Op, index: int) -> Callable[[], None]:
-            return lambda: within.append((op.call, self.run(op, index)))
-
-        before = self.possible.states[0]
+    def step(self, op: Op, index: int = 0, faults: Mapping[int, Fault] | None = None) -> Outcome:
+        """Run an operation with faults; check all against the model."""
         backend = self.backend(index)
-        backend.prepare(faults, {at: other(*others[at]) for at in others or {}}, always, answers_reads=answers_reads)
+        backend.prepare(faults)
         outcome = self.run(op, index)
         backend.prepare()
-        met = backend.met
         if outcome.kind in ("unknown", "not done"):
             self.store.land()
         if outcome.kind == "unknown":
             CLOCK.sleep(ASK_AGE_S_MAX + 1)  # others may carry the ask of an append until then
-        logger.debug("%d: %s faults %s always %s -> %s, within %s", index, op.call, faults, always, outcome, within)
-        self.possible.happened(within, (op.call, outcome))
-        self.look([path for call in [op.call, *(call for call, _ in within)] for path in _touched(call)])
-        self._count(op.call.verb.__name__, outcome, before, met, len(within))
+        logger.debug("%d: %s faults %s -> %s", index, op.call, faults, outcome)
+        self.possible.happened(op.call, outcome)
+        self.look(_touched(op.call))
         return outcome
-
-    def _count(self, verb: str, outcome: Outcome, before: model.State, met: Counter[Fault], others: int) -> None:
-        self.faults += met
-        self.counts["operations"] += 1 + others
-        self.counts["met a fault"] += bool(met)
-        self.counts["overlapped"] += others
-        self.counts[outcome.kind] += 1
-        self.counts[f"{verb} {outcome.kind} {outcome.value.__name__ if outcome.kind == 'error' else ''}"] += 1
-        self.counts["changed something"] += self.possible.states[0] != before
-        met.clear()
 
     def run(self, op: Op, index: int) -> Outcome:
         """Run an operation; gives the outcome for its caller."""
         try:
             value = drive(op.start(self.clients[index]))
         except Crashed as crash:
-            self.faults += self.backend(index).met
             self.clients[index] = self.new_client(index)
             return Outcome("unknown", error=crash)
         except AppendOutcomeUnknown as error:
@@ -163,15 +125,11 @@ class World:
         except CommitTimeoutError as error:
             return Outcome("not done", error=error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
-            if isinstance(error, TierFailedError) and "injected" in str(error):  # it only says whose error it was
-                return Outcome("unknown", error=error)
             return Outcome("error", type(error), error)
         except (OSError, TimeoutError) as error:
             if "injected" not in str(error):
                 raise
             return Outcome("not done" if op.call.verb in COMMIT_IS_LAST else "unknown", error=error)
-        if op.done is not None:
-            op.done(value)
         return Outcome("ok", value)
 
     # -- looking -------------------------------------------------------------------------------------------
@@ -181,8 +139,7 @@ class World:
         for path in dict.fromkeys(paths):
             self.possible.seen(path, self.observe(path))
         if len(self.possible.states) > 1:
-            blurred = self.possible.join()
-            self.opened = [opened for opened in self.opened if opened[0] not in blurred]
+            self.possible.join()
 
     def header(self, path: str) -> Header | None:
         """The header that lies at a path."""
@@ -222,13 +179,6 @@ class World:
     def owned(self) -> set[str]:
         """The paths of segments that somebody holds exclusively."""
         return {path for path in PATHS if (header := self.header(path)) is not None and header.owner is not None}
-
-    def leftovers(self, path: str) -> bool:
-        """Whether a tombstone names files that are still there."""
-        header = self.header(path)
-        if header is None or not header.deleted:
-            return False
-        return any(names.locate(path, drop.file, drop.tier) in self.store.fs.store for drop in header.drops)
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.clouds import new_container, new_google_bucket
-from tests.system.test_processes import FORK_WARNING, WRITERS, Target, append_from_all, kill_at_random, spawn
+from tests.system.test_processes import FORK_WARNING, Target, append_from_all, spawn
 
 CLOUDS: dict[str, tuple[str, Callable[[dict[str, Any]], str], int]] = {
     "azurite": ("az", new_container, 25),
@@ -36,11 +36,6 @@ def cloud(request: pytest.FixtureRequest) -> tuple[Target, int]:
 def test_eight_processes_append_each_record_once_and_in_order(cloud: tuple[Target, int], tmp_path: Path) -> None:
     target, count = cloud
     append_from_all(target, tmp_path, count)
-
-
-def test_kill_9_loses_nothing_acknowledged_and_tears_nothing(cloud: tuple[Target, int], tmp_path: Path) -> None:
-    target, _ = cloud
-    kill_at_random(target, tmp_path, writers=WRITERS)
 
 
 def append_once(fs: Any, path: str, log: Path) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pytest
 
 from rollingfs.policy import RollingPolicy
+from tests.simulation.world import shrink_pages
 from tests.support import model
 from tests.support.examples import some
 from tests.support.faults import CRASHES, Fault, hurry
 from tests.support.model import ANYBODY, Call, Who
 from tests.support.world import NEW, PATHS, Handle, Op, World
-from tests.system.test_state_machine import shrink_pages
 
 POLICY = RollingPolicy(max_bytes=5, inline_bytes=3)
 A, B, C, D, F = PATHS

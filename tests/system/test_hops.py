@@ -26,6 +26,8 @@ BOUNDS = {
     "seal": (109, 34),
 }
 """Most calls and most modules of each verb."""
+TRIES = 3
+"""A call takes two hops more when a new second begins, or the garbage collector comes."""
 
 
 def hops(verb: str) -> list[tuple[str, str]]:
@@ -66,7 +68,8 @@ def hops(verb: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("verb", BOUNDS)
 def test_a_small_verb_takes_few_hops(verb: str) -> None:
-    found, (calls_max, modules_max) = hops(verb), BOUNDS[verb]
+    calls_max, modules_max = BOUNDS[verb]
+    found = min((hops(verb) for _ in range(TRIES)), key=len)
     modules = {module for module, _ in found if module.startswith("rollingfs")}
     assert len(found) <= calls_max, Counter(module for module, _ in found).most_common()
     assert len(modules) <= modules_max, sorted(modules)

@@ -254,16 +254,6 @@ def test_kill_9_on_disk_loses_nothing_acknowledged_and_tears_nothing(disk: Targe
     kill_at_random(disk, tmp_path, writers=6)
 
 
-@pytest.mark.slow
-def test_kill_9_of_twenty_processes_on_disk(disk: Target, tmp_path: Path) -> None:
-    kill_at_random(disk, tmp_path, writers=20)
-
-
-@pytest.mark.slow
-def test_kill_9_on_a_store_loses_nothing_acknowledged_and_tears_nothing(remote: Target, tmp_path: Path) -> None:
-    kill_at_random(remote, tmp_path, writers=WRITERS)
-
-
 # -- one filesystem object in many processes -----------------------------------------------------------------
 
 

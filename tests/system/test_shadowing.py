@@ -15,7 +15,6 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, HashingStore, hurry
 from tests.support.life import CHUNKS, World
-from tests.system.test_state_machine import KINDS, run_world
 
 LOG, MOVED = "/folder/_SUCCESS", "/folder/moved"
 DATA = b"as ever"
@@ -75,11 +74,6 @@ def is_visible(store: HashingStore) -> bool:
 
 def is_live(store: HashingStore) -> bool:
     return drive(client(store).client.headers.load(LOG)).live
-
-
-def test_where_tokens_are_hashes_all_operations_agree_with_the_model() -> None:
-    for seed in (30, 31, 32):  # a collection that compared only tokens lost such a file
-        run_world(KINDS["as on S3"], seed)
 
 
 @pytest.mark.parametrize("end", [rename, delete])

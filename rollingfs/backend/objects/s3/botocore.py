@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from io import BytesIO
 from typing import Any
+from xml.etree import ElementTree
 
 import aiohttp
 from aiobotocore.httpsession import AIOHTTPSession
 from botocore import exceptions as said
 from botocore.parsers import ResponseParserError
+from botocore.utils import parse_timestamp
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, StoredFile
@@ -131,6 +134,38 @@ class BotocoreObjects:
 def found_of(entry: Mapping[str, Any]) -> StoredFile:
     """A file as a listing of S3 describes it."""
     return StoredFile(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+
+
+def timestamp_of(text: Any) -> datetime:
+    """As botocore's own, of which the times of listings take three quarters of the CPU time of a listing."""
+    if isinstance(text, str) and text[10:11] == "T":
+        with suppress(ValueError):
+            return datetime.fromisoformat(text)
+    found: datetime = parse_timestamp(text)
+    return found
+
+
+def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
+    """A hook of botocore's `before-parse`: the files of a listing, for which botocore takes three times as long.
+
+    The rest of the answer, and any answer that is not as S3 documents it, is left to botocore.
+    """
+    try:
+        root = ElementTree.fromstring(response_dict["body"])
+        files = root.findall("{*}Contents")
+        found = [_listed({part.tag.rpartition("}")[2]: part.text or "" for part in file}) for file in files]
+    except (ElementTree.ParseError, LookupError, ValueError):
+        return
+    if found and response_dict["status_code"] == 200:
+        root[:] = [part for part in root if part.tag != files[0].tag]
+        response_dict["body"] = ElementTree.tostring(root)
+        customized_response_dict["Contents"] = found
+
+
+def _listed(parts: dict[str, Any]) -> dict[str, Any]:
+    """A file of a listing, as botocore's parser has it."""
+    known: dict[str, Any] = {name: parts[name] for name in ("Key", "ETag", "StorageClass") if name in parts}
+    return {**known, "Size": int(parts["Size"]), "LastModified": timestamp_of(parts["LastModified"])}
 
 
 async def _read_up_to(body: Any, limit: int) -> bytes:

@@ -48,7 +48,14 @@ from rollingfs.backend.objects.bucket import Kept, Service
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.forks import keep_from_children, obstore_is_lost
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
-from rollingfs.backend.objects.s3.botocore import BotocoreObjects, StraightSession, errors_of_botocore, send_once
+from rollingfs.backend.objects.s3.botocore import (
+    BotocoreObjects,
+    StraightSession,
+    errors_of_botocore,
+    read_listing,
+    send_once,
+    timestamp_of,
+)
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.backend.objects.s3.options import (
     CA_VARIABLE,
@@ -218,6 +225,8 @@ class S3Service(Service):
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
+            events.register("before-parse.s3.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")
+            self.fs.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
             self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
         return client
 

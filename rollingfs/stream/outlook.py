@@ -1,0 +1,34 @@
+"""What an offload by policy moves next. Pure: upkeep's and the follower's own plans say it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rollingfs.format.header import Chunk, Header
+from rollingfs.maintenance.offload import moves
+from rollingfs.maintenance.runs import Plan, Run
+from rollingfs.stream.blocks import BlockRule, Move, look, plan, with_chunks
+from rollingfs.stream.offload_policy import Asked
+
+
+def mover_of(asked: Asked) -> Plan:
+    """The plan of an offload as a policy asks for it; inline bytes, which a due block takes along, are not in it."""
+    if asked.max_delay_s is None:
+        return moves(asked.tier, asked.chosen, asked.block_bytes)
+    rule = BlockRule(asked.block_bytes, asked.max_delay_s, asked.chosen)
+
+    def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
+        end, found = header.start, list[Run]()
+        while True:
+            left = [chunk for chunk in chunks if chunk.end > end]
+            block = plan(with_chunks(look(header, now_ms, rule), left, rule, header, now_ms), now_ms, rule)
+            if not isinstance(block, Move):
+                return end, found
+            chosen = replace(asked.chosen, upto=block.upto, start=block.start)
+            runs = moves(asked.tier, chosen, asked.block_bytes)(header, left, now_ms, True)[1]
+            if not runs:
+                return end, found
+            found, end = found + runs, runs[-1][0][-1].end
+
+    return made

@@ -1,0 +1,117 @@
+"""The states of all segments below a folder: a listing for each folder, and a read of each header that is new.
+
+Where the client has tiers, the policies of the folders are read too: those below by the listing, and those above once
+in `POLICIES_S_MAX`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from rollingfs.client import Client
+from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.format import names
+from rollingfs.format.header import Entry, Header
+from rollingfs.format.transitions import missing
+from rollingfs.maintenance.offload import Chosen
+from rollingfs.maintenance.outlook import Outlook
+from rollingfs.maintenance.runs import Plan
+from rollingfs.maintenance.state import SegmentState
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.stream.following import POLICIES_S_MAX
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.outlook import mover_of
+
+logger = logging.getLogger("rollingfs")
+
+LOOKS_MAX = 3
+"""Maximum looks at a segment whose index pages go while they are read."""
+
+
+class States:
+    """Looks at segments. A store's listing that tells tokens spares the read of headers that are known."""
+
+    def __init__(self, client: Client, listings: Listings) -> None:
+        self.client = client
+        self.listings = listings
+        self._ledgers: dict[str, Ledger] = {}
+        """What the folders say, those above them included."""
+        self._memories: dict[str, str | None] = {}
+        """The tokens of the memories that say it."""
+        self._asked_s = 0.0
+
+    async def below(self, path: str, depth_max: int | None, chosen: Chosen) -> list[SegmentState]:
+        """The states of what lies at or below a path, sorted by path; what cannot be read is among them.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is nothing of this name.
+        PermissionError
+            The folder cannot be listed.
+        """
+        scans = await self.listings.tree(path, depth_max, on_error=REPORT)
+        views = [view for scan in scans.values() for view in scan.listed.values()]
+        failed = {one: error for scan in scans.values() for one, error in scan.errors.items()}
+        failed |= {f"{scan.path}/": scan.error for scan in scans.values() if scan.error is not None}
+        if not scans:
+            views = [await self.client.lookup.view(path, fresh=True)]
+        if self.client.backend.tiers:
+            await self._ask_policies(scans, {names.parent(view.path) for view in views})
+        found = await self.listings.gather([partial(self._state, view, chosen) for view in views])
+        return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
+
+    async def _state(self, view: Snapshot, chosen: Chosen) -> SegmentState:
+        for _ in range(LOOKS_MAX):
+            if view.header is None:
+                assert view.plain is not None
+                return SegmentState.of_plain(view.path, view.size, view.plain.modified)
+            header = view.header
+            try:
+                chunks, entries = [], list[Entry](header.entries)
+                if header.tiers or self.client.backend.tiers or chosen != Chosen():
+                    listed = await self.client.pages.unfold(view.path, header.entries)
+                    chunks = [chunk for chunk in listed if chunk.end > header.start]
+                    entries = list[Entry](chunks)
+                count, now_ms = await self.client.pages.count(view.path, header), self.client.store.now_ms()
+                mover, stores = self._mover(view.path, header), ("", *self.client.backend.tiers)
+                state = SegmentState.of(view.path, header, chunks, count, chosen, now_ms)
+                return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))
+            except PageGoneError:
+                try:
+                    view = await self.client.lookup.view(view.path, fresh=True)
+                except FileNotFoundError:
+                    return SegmentState.unreadable(view.path, missing(view.path))
+            except CorruptHeaderError as error:
+                return SegmentState.unreadable(view.path, error)
+        return SegmentState.unreadable(view.path, OSError("it is changed too often to be looked at"))
+
+    async def _ask_policies(self, scans: Mapping[str, Scan], folders: set[str]) -> None:
+        """Ask what the folders say, if it may be something new."""
+        tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
+        memories = {path: token for path, token in tokens.items() if names.is_ledger(path)}
+        is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
+        if memories == self._memories and not is_old and folders <= self._ledgers.keys():
+            return
+        ledgers = Ledgers(self.client, once=True, listed=scans, tokens=memories)
+        self._ledgers, self._memories, self._asked_s = {}, memories, time.monotonic()
+        for folder in sorted(folders):
+            try:
+                self._ledgers[folder] = await ledgers.resolved(folder)
+            except OSError as error:
+                logger.warning("%s: what its policies are cannot be read, so nothing moves there: %s", folder, error)
+
+    def _mover(self, path: str, header: Header) -> Plan | None:
+        ledger = self._ledgers.get(names.parent(path))
+        if ledger is None:
+            return None
+        asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
+        return None if asked is None else mover_of(asked)

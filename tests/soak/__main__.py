@@ -1,0 +1,132 @@
+"""Processes that do all verbs, killed, stopped and interrupted at random: `python -m tests.soak disk --minutes 10`.
+
+At the end every byte of the place is compared with what the processes were told. See `check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.soak.check import Told, broken, growth
+from tests.soak.plan import Place
+from tests.support import clouds, seaweed, servers
+
+WORKERS = 8
+SAFE = 1
+"""Workers that no signal meets: their memory must not grow."""
+BETWEEN_SIGNALS_S = 0.4
+STOPPED_S = (0.05, 0.3, 1.0, 7.0)
+"""How long SIGSTOP lasts; the longest is more than the age at which others take a merge over."""
+END_S_MAX = 180
+SHOWN_MAX = 20
+
+
+def soak(place: Place, seconds: float, seed: int) -> Counter[str]:
+    """Let workers work for so long, meet them with signals, and wait until they have ended; how many signals."""
+    chance, started, counts = random.Random(seed), 0, Counter[str]()
+    fs = place.open()
+    for path in (*place.logs, place.merged):
+        fs.create(path)
+    workers: list[subprocess.Popen[bytes]] = []
+    try:
+        while started < WORKERS:
+            workers.append(_start(place, seed, started))
+            started += 1
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            time.sleep(chance.random() * 2 * BETWEEN_SIGNALS_S)
+            index = chance.randrange(SAFE, WORKERS)
+            kind = chance.choice((signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGINT))
+            counts[kind.name] += 1
+            if not _meet(workers[index], kind, chance):
+                workers[index] = _start(place, seed, started)
+                started += 1
+        place.stop.touch()
+        for worker in workers:
+            worker.wait(END_S_MAX)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    return counts
+
+
+def _start(place: Place, seed: int, number: int) -> subprocess.Popen[bytes]:
+    name = f"worker-{seed}-{number}"
+    with Path(place.notes, f"{name}.log").open("wb") as log:
+        command = [sys.executable, "-m", "tests.soak.worker", place.dump(), name]
+        return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def _meet(worker: subprocess.Popen[bytes], kind: signal.Signals, chance: random.Random) -> bool:
+    """Send a signal; False if the process has ended."""
+    worker.send_signal(kind)
+    if kind is signal.SIGSTOP:
+        time.sleep(chance.choice(STOPPED_S))
+        worker.send_signal(signal.SIGCONT)
+    if kind is signal.SIGKILL:
+        worker.wait()
+    return worker.poll() is None
+
+
+@contextlib.contextmanager
+def place_of(kind: str, options: dict[str, Any] | None = None) -> Iterator[Place]:
+    """A new place on a disk, or on a server: of these options, or one that is started for it."""
+    with contextlib.ExitStack() as stack:
+        notes = stack.enter_context(tempfile.TemporaryDirectory(prefix="rollingfs-soak-"))
+        if kind == "disk":
+            yield Place("file", f"{notes}/data", {}, notes)
+            return
+        options = options or stack.enter_context(_server(kind))
+        if kind == "azurite":
+            yield Place("az", f"{clouds.new_container(options)}/data", options, notes)
+        else:
+            yield Place("s3", f"{servers.new_bucket(options)}/data", options, notes)
+
+
+def _server(kind: str) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    if kind == "azurite":
+        return clouds.azurite_server()
+    is_seaweed = kind == "seaweed"
+    binary = seaweed.seaweed_binary() if is_seaweed else servers.minio_binary(servers.cache_dir(), build=True)
+    assert binary is not None, f"{kind} is not installed"
+    return seaweed.seaweed_server(binary) if is_seaweed else servers.minio_server(binary)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("place", choices=("disk", "seaweed", "minio", "azurite"))
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--keep", type=Path, help="copy notes and a disk's files here if a promise was broken")
+    given = parser.parse_args()
+    with place_of(given.place) as place:
+        signals = soak(place, given.minutes * 60, given.seed)
+        found = [*broken(place), *growth(place)]
+        told = Told(place)
+        if found and given.keep is not None:
+            shutil.copytree(place.notes, given.keep, dirs_exist_ok=True)
+    print(
+        f"{given.place}, seed {given.seed}: {len(told.tried)} appends tried, {len(told.acked)} acknowledged, ", end=""
+    )
+    print(f"{len(told.void)} void; signals {dict(signals)}; refused {dict(told.refused)}")
+    print(*found[:SHOWN_MAX], f"{len(found)} promises broken", sep="\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONHASHSEED", "0")
+    sys.exit(main())

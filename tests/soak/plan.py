@@ -1,0 +1,75 @@
+"""What the processes of a soak are told, and the notes that they write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+LOGS = 3
+MAX_BYTES, INLINE_BYTES = 64 * 1024, 4 * 1024
+COMMIT_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a soak works, and what it opens its filesystems with."""
+
+    protocol: str
+    root: str
+    options: dict[str, Any]
+    """Of the target filesystem."""
+    notes: str
+    """A local folder; a file `stop` in it ends all processes."""
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self))
+
+    def open(self) -> Any:
+        """A filesystem of its own, with a second tier beside the first."""
+        return fsspec.filesystem(
+            "rolling",
+            target_protocol=self.protocol,
+            target_options=self.options,
+            skip_instance_cache=True,
+            max_bytes=MAX_BYTES,
+            inline_bytes=INLINE_BYTES,
+            commit_timeout_s=COMMIT_TIMEOUT_S,
+            tiers={"cold": {"root": f"{self.root}-cold", "protocol": self.protocol}},
+        )
+
+    @property
+    def logs(self) -> list[str]:
+        """Segments that all append to, and truncate."""
+        return [f"{self.root}/logs/log-{index}" for index in range(LOGS)]
+
+    @property
+    def merged(self) -> str:
+        """The segment that all concat their parts to."""
+        return f"{self.root}/merged"
+
+    @property
+    def stop(self) -> Path:
+        return Path(self.notes, "stop")
+
+
+class Notes:
+    """The notes of one process: each by one write, so that after `kill -9` they say which call was under way."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self._file = os.open(Path(place.notes, f"{name}.notes"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, **note: Any) -> None:
+        os.write(self._file, json.dumps(note).encode() + b"\n")
+
+
+def read_notes(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All notes, each with the name of its process."""
+    for path in sorted(Path(place.notes).glob("*.notes")):
+        for line in path.read_text().splitlines():
+            yield path.stem, json.loads(line)

@@ -1,0 +1,208 @@
+"""A process that does one verb after another, as drawn, and notes what it was told.
+
+`python -m tests.soak.worker PLACE NAME` starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CorruptChunkError, CorruptHeaderError, RollingError
+from tests.soak.plan import Notes, Place
+from tests.support.append_worker import record
+
+PART_RECORDS_MAX = 12
+READ_BYTES = 1024 * 1024
+HEALTH_EVERY_S = 5.0
+OTHERS = (FileNotFoundError, FileExistsError)
+"""What other processes may have done to a segment meanwhile."""
+
+
+class Worker:
+    """One process: its filesystem, its notes, and a method for each verb that may be drawn."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.place, self.name = place, name
+        self.fs = place.open()
+        self.notes = Notes(place, name)
+        self.random = random.Random(name)
+        self.count = 0
+        self.own: list[tuple[str, int, int]] = []
+        """Path, offset and number of own appends to logs."""
+
+    def run(self) -> None:
+        verbs, weights = [tolerant(verb) for verb in VERBS], list(VERBS.values())
+        told_s = 0.0
+        while not self.place.stop.exists():
+            try:
+                self.random.choices(verbs, weights)[0](self)
+                if time.monotonic() - told_s > HEALTH_EVERY_S:
+                    told_s = time.monotonic()
+                    self.notes.write(health=self._health())
+            except KeyboardInterrupt:
+                pass  # noted where it matters; the next verb shows whether the process is sound
+            except Exception:  # noqa: BLE001 - whatever it is, the soak fails
+                self.notes.write(fault=traceback.format_exc())
+
+    def _health(self) -> dict[str, int]:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        return {"rss": pages * resource.getpagesize(), "files": files, "threads": threading.active_count()}
+
+    # -- appends, which are noted before and after ------------------------------------------------------------
+
+    def _append(self, path: str) -> int | None:
+        """Append a record; its offset, None if it is not known to be there."""
+        self.count += 1
+        number = self.count
+        self.notes.write(path=path, number=number)
+        try:
+            offset = int(self.fs.append(path, record(self.name, number)))
+        except (AppendOutcomeUnknown, AppendInterrupted) as error:
+            if getattr(error, "outcome", "") == "not committed":
+                self.notes.write(number=number, void=str(error))
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return None
+        except (*OTHERS, RollingError) as error:
+            self.notes.write(number=number, void=str(error))
+            return None
+        self.notes.write(number=number, offset=offset)
+        return offset
+
+    def append(self) -> None:
+        path = self.random.choice(self.place.logs)
+        offset = self._append(path)
+        if offset is not None:
+            self.own.append((path, offset, self.count))
+
+    def merge(self) -> None:
+        """A part of some records that is sealed, perhaps renamed, and joined to a segment of all."""
+        self.count += 1
+        path = f"{self.place.root}/parts/{self.name}-{self.count}"
+        self.fs.create(path)
+        for _ in range(self.random.randint(1, PART_RECORDS_MAX)):
+            self._append(path)
+        if self.random.random() < 0.5:
+            self.notes.write(moved=path, to=f"{path}-moved")
+            self.fs.mv(path, f"{path}-moved")
+            path = f"{path}-moved"
+        self.fs.seal(path)
+        self.fs.concat(self.place.merged, [path])
+        assert not self.fs.exists(path), f"{path} is there, and {self.place.merged} has it"
+
+    def scratch(self) -> None:
+        """A segment that lives for a moment, and leaves nothing."""
+        self.count += 1
+        path = f"{self.place.root}/scratch/{self.name}-{self.count}"
+        data = record(self.name, self.count)
+        self.fs.pipe_file(path, data)
+        assert self.fs.cat_file(path) == data
+        self.fs.append(path, data)
+        self.fs.truncate(path, len(data), erase=self.random.random() < 0.5)
+        self.fs.rm(path)
+        assert not self.fs.exists(path)
+
+    # -- what reads -------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """An own record is at its offset, unless a truncation has passed it."""
+        if not self.own:
+            return
+        path, offset, number = self.random.choice(self.own)
+        data, segment = record(self.name, number), self.fs.segment(path)
+        if segment.start > offset:
+            self.own.remove((path, offset, number))
+            return
+        try:
+            found = segment.read(offset, offset + len(data))
+        except RollingError:
+            segment.refresh()
+            if segment.start <= offset:
+                raise
+            return
+        assert found == data, f"{path}: {self.name} {number} is not at {offset}"
+
+    def look(self) -> None:
+        for info in self.fs.ls(f"{self.place.root}/logs"):
+            assert info["type"] == "file", info
+        path = self.random.choice([*self.place.logs, self.place.merged])
+        with self.fs.open(path, "rb") as file:
+            file.read(READ_BYTES)
+
+    def verify(self) -> None:
+        path = self.random.choice([*self.place.logs, self.place.merged])
+        bad = [row for row in self.fs.segment(path).verify() if not row.ok]
+        if bad:  # a chunk that a truncation took meanwhile is not there
+            time.sleep(0.2)
+            named = {row.file for row in bad} & {chunk.file for chunk in self.fs.segment(path).chunks}
+            assert not named, bad
+
+    # -- what changes the form, and no byte -------------------------------------------------------------------
+
+    def truncate(self) -> None:
+        if self.own:
+            path, offset, _ = self.own[len(self.own) // 2]
+            if self.fs.segment(path).start < offset:
+                self.notes.write(truncates=path, offset=offset)
+                self.fs.truncate(path, offset)
+
+    def consolidate(self) -> None:
+        self.fs.segment(self.random.choice([*self.place.logs, self.place.merged])).consolidate()
+
+    def offload(self) -> None:
+        segment = self.fs.segment(self.random.choice([*self.place.logs, self.place.merged]))
+        segment.offload("cold") if self.random.random() < 0.7 else segment.onload()
+
+    def roll(self) -> None:
+        self.fs.roll(self.random.choice(self.place.logs))
+
+    def collect(self) -> None:
+        self.fs.collect(self.place.root, recursive=True)
+
+
+VERBS: dict[Callable[[Worker], None], int] = {
+    Worker.append: 100,
+    Worker.read: 20,
+    Worker.merge: 4,
+    Worker.scratch: 2,
+    Worker.look: 4,
+    Worker.verify: 1,
+    Worker.truncate: 3,
+    Worker.consolidate: 2,
+    Worker.offload: 2,
+    Worker.roll: 1,
+    Worker.collect: 1,
+}
+"""How often each is drawn."""
+
+
+def tolerant(verb: Callable[[Worker], None]) -> Callable[[Worker], None]:
+    """The verb, where an error that says what is true now is an outcome; it is noted."""
+
+    def run(worker: Worker) -> None:
+        try:
+            verb(worker)
+        except (CorruptHeaderError, CorruptChunkError):
+            raise
+        except (RollingError, *OTHERS) as error:
+            worker.notes.write(refused=verb.__name__, error=f"{type(error).__name__}: {error}")
+
+    return run
+
+
+def main(arguments: list[str]) -> None:
+    place = Place(**json.loads(arguments[0]))
+    Worker(place, arguments[1]).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""`Outlook`: what it says of the next round is what the round then does."""
+
+from __future__ import annotations
+
+import pytest
+
+from rollingfs import OffloadPolicy, RollingFileSystem
+from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.maintenance.outlook import Outlook
+from rollingfs.policy import RollingPolicy
+from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept, total
+
+POLICIES = {
+    "none": None,
+    "blocks": OffloadPolicy("cold", block_bytes=1000),
+    "newest stay": OffloadPolicy("cold", block_bytes=700, after_bytes=1550),
+    "delay": OffloadPolicy("cold", block_bytes=900, max_delay="1h"),
+    "at once": OffloadPolicy("cold", block_bytes=900, max_delay=0),
+}
+
+
+@pytest.fixture
+def fs(tmp_path) -> RollingFileSystem:
+    tiers = {"cold": f"{tmp_path}/archive"}
+    return RollingFileSystem("file", max_bytes=4096, inline_bytes=0, sync=False, tiers=tiers, skip_instance_cache=True)
+
+
+def a_round(fs: RollingFileSystem, folder: str) -> Upkept:
+    upkeep = Upkeep(fs._client)
+    folders = fs._core.run(upkeep.folders(folder, {}))
+    return total([one for folder in folders for one in fs._core.run(upkeep.keep(folder))])
+
+
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_next_round_does_what_the_states_have_said(fs, tmp_path, policy, sealed):
+    folder = f"{tmp_path}/logs"
+    for name, count, size in (("a", 60, 100), ("b", 3, 2000), ("c", 40, 70)):
+        fs.create(f"{folder}/{name}")
+        for _ in range(count):
+            fs.append(f"{folder}/{name}", b"x" * size)
+        if sealed:
+            fs.seal(f"{folder}/{name}")
+    fs.truncate(f"{folder}/a", 250)
+    if policy is not None:
+        fs.set_policy(folder, policy)
+    said = Outlook()
+    for one in fs.states(folder):
+        said = said.plus(one.outlook)
+    did = a_round(fs, folder)
+    assert not did.failed
+    assert (said.joins, said.joins_to) == (did.consolidated.replaced, did.consolidated.written)
+    assert (said.moves, said.moves_to) == (did.offloaded.chunks, did.offloaded.files)
+    assert said.saved_objects == did.saved_objects
+    assert sum(said.sizes) == said.sizes[0] == 101
+    assert sum(len(list(fs.segment(f"{folder}/{name}").chunks)) for name in "abc") == 101 - did.saved_objects
+
+
+def test_policies_are_asked_once_and_anew_when_they_change(fs, tmp_path):
+    fs.pipe_file(f"{tmp_path}/logs/a", b"x" * 5000)
+    requests = lambda: sum(calls.count for calls in fs.metrics().requests.values())  # noqa: E731
+    fs.states(f"{tmp_path}/logs")
+    before = requests()
+    [first] = fs.states(f"{tmp_path}/logs")
+    cost = requests() - before
+    assert first.outlook.moves == 0
+    fs.set_policy(f"{tmp_path}/logs", OffloadPolicy("cold"))
+    [second] = fs.states(f"{tmp_path}/logs")
+    assert second.outlook.moves == 2
+    before = requests()
+    fs.states(f"{tmp_path}/logs")
+    assert requests() - before <= cost + 1  # the memory itself is one more file of the folder
+
+
+def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch):
+    page, last = Page(0, 1005, "i", 67, 0, 100), Chunk(1005, 5, "f", None, 1)
+    header = Header("id", 1, policy=RollingPolicy(max_bytes=400), entries=(page, last))
+    found = Outlook.of(header, header.entries, 0, ("",))
+    assert (sum(found.sizes), found.joins, found.joins_to, found.join_bytes) == (68, 68, 5, 1010)
+    monkeypatch.setattr("rollingfs.maintenance.outlook.CHUNKS_MAX", 67)
+    found = Outlook.of(header, header.entries, 0, ("",))
+    assert (sum(found.sizes), found.joins) == (68, 0)
