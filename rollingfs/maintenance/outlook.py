@@ -65,7 +65,7 @@ class Outlook:
         """
         sizes = [0] * len(SIZES)
         for entry in entries:
-            count = 1 if isinstance(entry, Chunk) else entry.count
+            count = _count(entry)
             sizes[size_class(entry.length / count)] += count
         planned = [entry for entry in entries if isinstance(entry, Chunk) or header.chunk_count <= CHUNKS_MAX]
         chunks = [chunk for entry in planned for chunk in _chunks(entry, header) if chunk.end > header.start]
@@ -83,13 +83,18 @@ def size_class(size: float) -> int:
     return next(index for index, (limit, _) in enumerate(SIZES) if limit is None or size < limit)
 
 
+def _count(entry: Entry) -> int:
+    """Its chunks. A page that begins within its file lists more chunks than it uses, perhaps more than it has bytes."""
+    return 1 if isinstance(entry, Chunk) else min(entry.count, entry.length)
+
+
 def _chunks(entry: Entry, header: Header) -> Iterator[Chunk]:
     if isinstance(entry, Chunk):
         yield entry
     else:
-        start = entry.start
-        for index in range(entry.count):
-            length = entry.length // entry.count + (index < entry.length % entry.count)
+        start, count = entry.start, _count(entry)
+        for index in range(count):
+            length = entry.length // count + (index < entry.length % count)
             yield Chunk(start, length, entry.file, None, header.modified_ms)
             start += length
 

@@ -81,3 +81,9 @@ def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch
     monkeypatch.setattr("rollingfs.maintenance.outlook.CHUNKS_MAX", 67)
     found = Outlook.of(header, header.entries, 0, ("",))
     assert (sum(found.sizes), found.joins) == (68, 0)
+
+
+def test_a_page_of_which_few_bytes_are_used_has_as_many_chunks_as_bytes_at_most():
+    page = Page(0, 3, "i", 67, 0, 100, offset=1000)
+    found = Outlook.of(Header("id", 1, entries=(page,)), (page,), 0, ("",))
+    assert (sum(found.sizes), found.joins) == (3, 0)
