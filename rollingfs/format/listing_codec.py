@@ -12,6 +12,7 @@ from dataclasses import astuple, fields
 from itertools import accumulate
 
 from rollingfs.format.header import OFFSET_MAX, Header
+from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 
 VERSION = 1
@@ -95,6 +96,7 @@ def format_rows(rows: Iterable[Row]) -> bytes:
 _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
+@collected_later()
 def parse_rows(data: bytes) -> dict[str, Row]:
     """The rows by name.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from rollingfs.format.header import OFFSET_MAX
+from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 
 CUT_FORMAT = "rollingfs-cut"
@@ -45,26 +46,43 @@ class StreamCut(Mapping[str, int]):
     size: int
     _incarnations: dict[str, str]
 
+    @collected_later()
     def __init__(
         self, offsets: Mapping[str, int], at: float, size: int, incarnations: Mapping[str, str] | None = None
     ) -> None:
         for path, offset in offsets.items():
-            _check_path(path)
-            _check_number(f"the offset of {path!r}", offset)
+            if not (type(path) is str and path and type(offset) is int and 0 <= offset <= OFFSET_MAX):
+                _check_path(path)
+                _check_number(f"the offset of {path!r}", offset)
         _check_number("the size of a stream cut", size)
         _check_time(at)
         known = {path: incarnation for path, incarnation in (incarnations or {}).items() if path in offsets}
         for path, incarnation in known.items():
-            _check_incarnation(path, incarnation)
-        object.__setattr__(self, "_offsets", dict(sorted(offsets.items())))
+            if not (type(incarnation) is str and incarnation):
+                _check_incarnation(path, incarnation)
+        object.__setattr__(self, "_offsets", {path: offsets[path] for path in sorted(offsets)})
         object.__setattr__(self, "at", float(at))
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "_incarnations", dict(sorted(known.items())))
+        object.__setattr__(self, "_incarnations", {path: known[path] for path in sorted(known)})
 
     @property
     def incarnations(self) -> Mapping[str, str]:
         """The known incarnations, by segment."""
         return MappingProxyType(self._incarnations)
+
+    def incarnation(self, path: str) -> str | None:
+        """That of one segment, if it is known."""
+        return self._incarnations.get(path)
+
+    def items(self) -> ItemsView[str, int]:
+        """The offsets by segment."""
+        return self._offsets.items()
+
+    @collected_later()
+    def columns(self) -> dict[tuple[str, str | None], int]:
+        """The offsets by segment and incarnation."""
+        known = self._incarnations.get
+        return {(path, known(path)): offset for path, offset in self._offsets.items()}
 
     @staticmethod
     def parse(text: str) -> StreamCut:

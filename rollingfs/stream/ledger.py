@@ -62,6 +62,8 @@ class Ledgers:
         self._listed = listed
         self._tokens = tokens or {}
         self._above: dict[str, Ledger] = {}
+        self._parsed: tuple[Loaded, Ledger] | None = None
+        """The last one, and the header that had it."""
 
     async def load(self, folder: str) -> Ledger:
         """The ledger of a stream; an empty one, if there is none yet."""
@@ -109,6 +111,8 @@ class Ledgers:
             if not loaded.live or loaded.header is None:
                 return Ledger(), None
             header = loaded.header
+            if self._parsed is not None and self._parsed[0] == loaded:
+                return self._parsed[1], header.segment
             if header.size > LEDGER_BYTES_MAX:
                 raise CorruptLedgerError(f"{path}: it has {header.size} bytes, a ledger at most {LEDGER_BYTES_MAX}")
             try:
@@ -116,7 +120,8 @@ class Ledgers:
             except FileNotFoundError:
                 continue  # replaced while it was read
             ledger = parse_ledger(data, path) if data else Ledger()
-            return replace(ledger, rolling=_rolling(header, path)), header.segment
+            self._parsed = loaded, replace(ledger, rolling=_rolling(header, path))
+            return self._parsed[1], header.segment
         raise ConflictError(f"{path}: others replaced it {LOOKS_MAX} times while it was read; try again")
 
     async def check(self, folder: str) -> None:

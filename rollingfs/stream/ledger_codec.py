@@ -94,7 +94,7 @@ class Ledger:
     def columns(self) -> set[Column]:
         """The segments that its cuts and its goals name."""
         goals = {(name, goal.segment) for name, goal in self.trim.goals.items()}
-        return goals.union(*(columns_of(cut) for cut in self.cuts))
+        return goals.union(*(cut.columns() for cut in self.cuts))
 
     def trimmed(self, goals: Mapping[str, Goal], gone: Collection[Column], name: str) -> Ledger:
         """The ledger with a new trim begun, which includes what the last one has not finished.
@@ -130,7 +130,7 @@ def format_ledger(ledger: Ledger) -> bytes:
 
     A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
-    columns = sorted({column for cut in ledger.cuts for column in columns_of(cut)}, key=_column_key)
+    columns = sorted({column for cut in ledger.cuts for column in cut.columns()}, key=_column_key)
     fields = {
         LEDGER_FORMAT: LEDGER_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
@@ -151,17 +151,12 @@ def _column_key(column: Column) -> tuple[str, str]:
     return name, incarnation or ""
 
 
-def columns_of(cut: StreamCut) -> dict[Column, int]:
-    """The offsets of a cut, by name and incarnation."""
-    return {(name, cut.incarnations.get(name)): offset for name, offset in cut.items()}
-
-
 def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
     """A row for each cut: time, size, and pairs of a column's index and its offset if the row before has another."""
     index = {column: position for position, column in enumerate(columns)}
     before: dict[Column, int] = {}
     for cut in cuts:
-        now = columns_of(cut)
+        now = cut.columns()
         changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
         changed |= {column: GONE for column in before if column not in now}
         yield [cut.at, cut.size, *(number for column in changed for number in (index[column], changed[column]))]

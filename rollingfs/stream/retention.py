@@ -179,11 +179,15 @@ Positions = dict[str, int]
 
 def positions(cut: StreamCut, extents: Holdings) -> Positions:
     """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
-    return {name: _position(cut, name, extent) for name, extent in extents.items()}
+    offsets = dict(cut.items())
+    return {
+        name: _position(offsets[name], extent) if cut.incarnation(name) in extent.incarnations else extent.start
+        for name, extent in extents.items()
+    }
 
 
-def _position(cut: StreamCut, name: str, extent: Holding) -> int:
-    return max(cut[name], extent.start) if _says(cut, name, extent) else extent.start
+def _position(offset: int, extent: Holding) -> int:
+    return offset if extent.start < offset <= extent.end else extent.start
 
 
 def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
@@ -192,7 +196,7 @@ def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
 
 def _says(cut: StreamCut, name: str, extent: Holding) -> bool:
     """Whether a cut is about this segment."""
-    return cut.incarnations.get(name) in extent.incarnations and cut[name] <= extent.end
+    return cut.incarnation(name) in extent.incarnations and cut[name] <= extent.end
 
 
 def least(several: Sequence[Positions]) -> Positions:
@@ -211,24 +215,17 @@ def bytes_left(at: Positions, extents: Holdings) -> int:
 
 
 def choose(
-    policy: RetentionPolicy,
-    cuts: Iterable[StreamCut],
-    subscribers: Iterable[StreamCut],
-    extents: Holdings,
-    now: float,
+    policy: RetentionPolicy, kept: Sequence[Kept], subscribers: Iterable[StreamCut], extents: Holdings
 ) -> Positions:
     """The positions to which one run trims a stream.
 
     Parameters
     ----------
-    cuts
+    kept
         The cuts that the stream keeps.
     subscribers
         The cut that each subscriber published.
-    now
-        Seconds since 1970.
     """
-    kept = [Kept(now - cut.at, positions(cut, extents), extents) for cut in sorted(cuts, key=lambda cut: cut.at)]
     allowed = [cut for cut in kept if cut.leaves(policy.min_age, policy.min_bytes)]
     if not allowed:
         return {name: extent.start for name, extent in extents.items()}
@@ -247,9 +244,16 @@ def choose(
 class Kept:
     """A cut that a stream keeps, and what a trim to it leaves."""
 
+    cut: StreamCut
     age_s: float
     place: Positions
     extents: Holdings
+
+    @staticmethod
+    def of(cuts: Iterable[StreamCut], extents: Holdings, now: float) -> list[Kept]:
+        """All of a stream, the oldest first, at a time in seconds since 1970."""
+        ordered = sorted(cuts, key=lambda cut: cut.at)
+        return [Kept(cut, now - cut.at, positions(cut, extents), extents) for cut in ordered]
 
     @property
     def bytes(self) -> int:
@@ -283,14 +287,12 @@ def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -
     return most([target, *within[:1]])
 
 
-def ended(policy: RetentionPolicy, cuts: Iterable[StreamCut], extents: Holdings, now: float) -> set[str]:
+def ended(policy: RetentionPolicy, kept: Sequence[Kept], extents: Holdings) -> set[str]:
     """Segments that a cut which retains enough no longer needs, so that sealed ones may go."""
     read_age_s, _ = policy.of_read or (None, None)
     age_s = max(policy.min_age or 0.0, read_age_s or 0.0)
-    enough = [
-        cut for cut in cuts if Kept(now - cut.at, positions(cut, extents), extents).leaves(age_s, policy.min_bytes)
-    ]
-    return {name for name, extent in extents.items() if any(_is_end(cut, name, extent) for cut in enough)}
+    enough = [one.cut for one in kept if one.leaves(age_s, policy.min_bytes)]
+    return {name for name, one in extents.items() if one.sealed and any(_is_end(cut, name, one) for cut in enough)}
 
 
 def _is_over(policy: RetentionPolicy, target: Positions, kept: Sequence[Kept], extents: Holdings) -> bool:
@@ -373,5 +375,5 @@ def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:
 def _is_useful(cut: StreamCut, name: str, extents: Holdings, gone: Gone | None) -> bool:
     extent = extents.get(name)
     if extent is None:
-        return gone is not None and (name, cut.incarnations.get(name)) not in gone
-    return _is_end(cut, name, extent) or _position(cut, name, extent) > extent.start
+        return gone is not None and (name, cut.incarnation(name)) not in gone
+    return _says(cut, name, extent) and (cut[name] > extent.start or _is_end(cut, name, extent))

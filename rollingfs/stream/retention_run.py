@@ -9,7 +9,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
-from rollingfs.stream.ledger_codec import Column, Goal, Ledger, columns_of
+from rollingfs.stream.ledger_codec import Column, Goal, Ledger
 from rollingfs.stream.members import Members, View
 from rollingfs.stream.retention import Holding, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
@@ -123,7 +123,7 @@ class _Plan:
             return ledger
         if ledger.cuts:
             last = ledger.cuts[-1]
-            lacking = [column for column in columns_of(last) if column[0] not in taken and column not in self.gone]
+            lacking = [column for column in last.columns() if column[0] not in taken and column not in self.gone]
             offsets = {name: last[name] for name, _ in lacking}
             at = max(taken.at, last.at) if lacking else taken.at
             taken = StreamCut({**offsets, **taken}, at, taken.size, {**last.incarnations, **taken.incarnations})
@@ -135,8 +135,9 @@ class _Plan:
         if policy is None:
             return {}
         read = [found.cut for found in ledger.subscribers.values()]
-        target = retention.choose(policy, ledger.cuts, read, extents, self.now)
-        ended = retention.ended(policy, ledger.cuts, extents, self.now)
+        kept = retention.Kept.of(ledger.cuts, extents, self.now)
+        target = retention.choose(policy, kept, read, extents)
+        ended = retention.ended(policy, kept, extents)
         goals = {
             name: Goal(offset, extents[name].incarnations[0])
             for name, offset in target.items()

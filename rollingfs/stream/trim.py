@@ -81,7 +81,7 @@ class Trimmer:
             view = views.get(name)
             if view is None:
                 continue
-            meant = cut.incarnations.get(name)
+            meant = cut.incarnation(name)
             if meant is None and _drops(view, offset):
                 raise ValueError(
                     f"{view.path}: the cut does not name the incarnation of the segment, which may have been replaced "

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Holding, RetentionPolicy, bytes_left, choose, prune
+from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, prune
 from tests.support.examples import examples, nightly
 from tests.support.life import CHUNKS, NOON_S, World
 
@@ -86,7 +86,7 @@ def situations(draw):
 @given(situations())
 def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situation):
     policy, cuts, subscribers, extents, now = situation
-    target = choose(policy, cuts, subscribers, extents, now)
+    target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
     nowhere = {name: extent.start for name, extent in extents.items()}
 
     def place(cut):
@@ -129,7 +129,7 @@ def pairs(draw):
 @given(pairs())
 def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_whichever_keeps_more(situation):
     policy, cuts, subscribers, extents, now = situation
-    target = choose(policy, cuts, subscribers, extents, now)
+    target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
     nowhere = {name: extent.start for name, extent in extents.items()}
 
     def place(cut):
@@ -216,7 +216,8 @@ def test_a_cut_of_an_earlier_incarnation_or_of_none_says_nothing_about_what_is_t
     def chosen(kept, read, *incarnations):
         cuts = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [kept]]
         readers = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [read]] if read else []
-        return choose(policy, cuts, readers, {"a": Holding(0, 20, incarnations)}, 9.0)["a"]
+        extents = {"a": Holding(0, 20, incarnations)}
+        return choose(policy, Kept.of(cuts, extents, 9.0), readers, extents)["a"]
 
     assert chosen((10, {"a": "old"}), None, "old") == 10
     assert chosen((10, {"a": "old"}), None, "new") == 0

@@ -21,6 +21,7 @@ from rollingfs.backend.contract import Buffer, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, StoredFile
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.format.sizes import read_bytes_max
+from rollingfs.runtime.garbage import collected_later
 
 SEND_BYTES = 256 * 1024
 CREDENTIALS_HINT = "give key and secret, a profile, or anon=True where everybody may read"
@@ -145,6 +146,7 @@ def timestamp_of(text: Any) -> datetime:
     return found
 
 
+@collected_later()
 def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
     """A hook of botocore's `before-parse`: the files of a listing, for which botocore takes three times as long.
 

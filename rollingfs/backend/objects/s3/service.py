@@ -225,7 +225,8 @@ class S3Service(Service):
             for verb in ("PutObject", "UploadPart"):
                 events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
-            events.register("before-parse.s3.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")
+            # by this pattern it comes before botocore's own hook for "s3.*", which parses the whole body for an error
+            events.register("before-parse.*.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")
             self.fs.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
             self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
         return client

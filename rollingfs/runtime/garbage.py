@@ -1,0 +1,34 @@
+"""Puts garbage collection off while a call makes many objects of which none is garbage.
+
+Each 700 new objects make Python look through the young ones, and every few thousand through all of them. A listing of
+60,000 segments spent more than half of its CPU time on that, and found nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_inside = 0
+_was_enabled = False
+
+
+@contextmanager
+def collected_later() -> Iterator[None]:
+    """Collect no garbage in this context, in no thread: for code that takes milliseconds and awaits nothing."""
+    global _inside, _was_enabled
+    with _lock:
+        if _inside == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _was_enabled:
+                gc.enable()

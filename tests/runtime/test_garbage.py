@@ -1,0 +1,51 @@
+"""`collected_later`: garbage is collected as before after it, however it ends, nests and threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from rollingfs.runtime.garbage import collected_later
+
+
+def test_nothing_is_collected_inside_and_all_as_before_after_it():
+    with collected_later():
+        assert not gc.isenabled()
+        with collected_later():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), collected_later():
+        _ = 1 / 0
+    assert gc.isenabled()
+
+
+def test_what_a_user_has_turned_off_stays_off():
+    gc.disable()
+    try:
+        with collected_later():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_the_last_of_several_threads_turns_it_on():
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with collected_later():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(10)
+    with collected_later():
+        pass
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
