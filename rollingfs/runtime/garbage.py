@@ -18,7 +18,7 @@ _was_enabled = False
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Collect no garbage in this context, in no thread: for code that takes milliseconds and awaits nothing."""
+    """Collect no garbage in this context, in no thread: for code that takes a second at most and awaits nothing."""
     global _inside, _was_enabled
     with _lock:
         if _inside == 0:

@@ -16,6 +16,7 @@ from rollingfs.format import names
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.format.policies import Fields
 from rollingfs.policy import OffloadPolicy
+from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy
@@ -125,6 +126,7 @@ class Ledger:
         return replace(self, trim=Trim(merged, done=self.trim.done and not goals))
 
 
+@collected_later()
 def format_ledger(ledger: Ledger) -> bytes:
     """A ledger as JSON.
 
@@ -184,6 +186,7 @@ def _cut(offsets: Mapping[Column, int], at: float, size: int) -> StreamCut:
     return StreamCut({name: offset for (name, _), offset in offsets.items()}, at, size, incarnations)
 
 
+@collected_later()
 def parse_ledger(data: bytes, name: str) -> Ledger:
     """The inverse of `format_ledger`.
 

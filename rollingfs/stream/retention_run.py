@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 
+from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
@@ -68,6 +69,7 @@ async def retain(
         plan = replace(plan, extents=_after(pending, plan.extents))
     goals: dict[str, Goal] = {}
 
+    @collected_later()
     def change(ledger: Ledger) -> Ledger:
         nonlocal goals, taken
         changed = plan.with_cut(ledger)
