@@ -61,8 +61,10 @@ class Row:
 
 
 _TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row)[:-1])
+_STATES = (OPEN, SEALED, DELETED)
 OTHERS_MAX = 2
 """Before renames, and the plain file."""
+_SHAPES = tuple((*_TYPES, *[str] * others) for others in range(OTHERS_MAX + 1))
 
 
 def row_of(name: str, header: Header, token: str) -> Row | None:
@@ -125,12 +127,10 @@ def parse_rows(data: bytes) -> dict[str, Row]:
 
 
 def _row(values: object) -> Row:
-    others = values[len(_TYPES) :] if isinstance(values, list) else []
-    types = (*_TYPES, *[str] * min(len(others), OTHERS_MAX))
-    if not isinstance(values, list) or tuple(map(type, values)) != types:
+    if not isinstance(values, list) or tuple(map(type, values)) not in _SHAPES:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")
-    row = Row(*(*values[: len(_TYPES)], tuple(others)))
-    is_in_range = all(0 <= value <= OFFSET_MAX for value in values if isinstance(value, int))
-    if row.state not in (OPEN, SEALED, DELETED) or row.start > row.length or not is_in_range:
+    row = Row(*(*values[: len(_TYPES)], tuple(values[len(_TYPES) :])))
+    numbers = (row.version, row.start, row.length, row.chunk_count, row.created_ms, row.modified_ms)
+    if row.state not in _STATES or row.start > row.length or min(numbers) < 0 or max(numbers) > OFFSET_MAX:
         raise ValueError(f"a row is malformed: {str(values)[:80]}")
     return row

@@ -121,8 +121,7 @@ class Members:
         self.listings = listings
         self.path = path
         self.on_error = on_error
-        self.last: Sequence[Member] | None = None
-        """The segments that the last listing showed; None before it."""
+        self._last: Listed | None = None
 
     def name_of(self, path: str) -> str:
         """A segment's name within the stream.
@@ -173,8 +172,14 @@ class Members:
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")
         found = Listed(views, errors, scan.is_by_rows, scan.listed_s)
-        self.last = [_member(name, views.get(name)) for name in found.names]
+        self._last = found
         return found
+
+    @property
+    def last(self) -> Sequence[Member] | None:
+        """The segments that the last listing showed; None before it."""
+        found = self._last
+        return None if found is None else [_member(name, found.views.get(name)) for name in found.names]
 
     async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
         """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
