@@ -19,6 +19,7 @@ from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.shadowing import delete_shadowed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
@@ -136,15 +137,18 @@ class Eraser:
             seen = await live(self.store, run.path, None)
             if seen.phase is not Phase.MERGING:  # else the commit settles the merge first
                 transitions.check(seen, run.guard, run.path)
-            header = await self._cut(run, seen)
-            parts = erasing.to_rewrite(await self._parts(run, header))
-            for part in parts:
-                if part not in run.written:
-                    await self._write(run, header, part)
             try:
+                header = await self._cut(run, seen)
+                parts = erasing.to_rewrite(await self._parts(run, header))
+                for part in parts:
+                    if part not in run.written:
+                        await self._write(run, header, part)
                 return await self._commit_once(run)
             except _MapChangedError:
                 continue
+            except PageGoneError as gone:
+                if (await live(self.store, run.path, None)).version == seen.version:
+                    raise CorruptHeaderError(f"{run.path}: an index page is missing: {gone.filename}") from gone
             except StagedExpiredError as error:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
                 run.written.clear()

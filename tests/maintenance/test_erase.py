@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError, RollingError
+from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError, RollingError
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S
@@ -544,6 +545,30 @@ def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_b
         store.lapse(GRACE_S)
         assert erase(client(store), 0).is_gone
         check_erased(store, 30, expected)
+
+
+def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 4)
+    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=2))
+    for index in range(9):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare(between={index: lambda store=store: erase(client(store), 10)})  # type: ignore[attr-defined]
+        erase(world, 30)
+        assert client(store).content(A) == WHOLE[30:]
+        check_erased(store, 30, WHOLE[30:])
+
+
+def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 4)
+    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=2))
+    store = TieredStore()
+    small(store)
+    (page,) = [file for file in store.files() if "/index-" in file]
+    del store.fs.store[page]
+    with pytest.raises(CorruptHeaderError, match="index page is missing"):
+        erase(client(store), 30)
 
 
 @pytest.mark.slow
