@@ -202,13 +202,17 @@ def _written_at(path: str) -> int | None:
 
 
 def _base(page: ListedPage) -> int | None:
-    """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree."""
-    if page.label is not None and page.label.offset is not None:
-        return page.label.offset
+    """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree.
+
+    No chunk is committed before the offset in its name. A page that says so lists dropped files (those of earlier
+    releases begin at 0, wherever the files lay).
+    """
     written = [
         (_written_at(chunk.file), chunk)
         for chunk in page.chunks
         if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
     ]
     bases = {start - chunk.start for start, chunk in written if start is not None}
+    if page.label is not None and page.label.offset is not None:
+        return page.label.offset if max(bases, default=0) <= page.label.offset else None
     return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None

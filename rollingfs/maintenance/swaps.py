@@ -207,7 +207,10 @@ class Swapper:
         return entries, gone, [entry for entry in old if isinstance(entry, Page)]
 
     async def _drops(self, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop) -> list[Drop]:
-        """The drop lines: of few old chunks one each, of many one for an index page that lists them."""
+        """The drop lines: of few old chunks one each, of many one for each index page that lists neighbours.
+
+        A rebuild takes what a page lists for what was committed there. So the page says where its chunks lay.
+        """
         files = list({(chunk.tier, chunk.file): chunk for chunk in gone}.values())
         entries: list[Entry] = [*files, *pages]
         drops = [
@@ -220,17 +223,26 @@ class Swapper:
         listed = [chunk for chunk in files if lasting or is_deletable(chunk.file)]
         if len(listed) <= DROP_LINES_MAX:
             return drops + [replace(model, file=chunk.file, tier=chunk.tier) for chunk in listed]
-        for first in range(0, len(listed), LARGE_PAGE_CHUNKS):
-            placed = placement.place(listed[first : first + LARGE_PAGE_CHUNKS], 0)
-            if placed not in attempt.files.pages:
-                attempt.files.pages[placed] = await self.store.pages.write(self.path, _as_chunks(placed))
-            page = attempt.files.pages[placed]
+        for run in _neighbours(listed):
+            if len(run) == 1:
+                drops.append(replace(model, file=run[0].file, tier=run[0].tier))
+                continue
+            if run not in attempt.files.pages:
+                attempt.files.pages[run] = await self.store.pages.write(self.path, run)
+            page = attempt.files.pages[run]
             drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
         return drops
 
 
-def _as_chunks(entries: Iterable[Entry]) -> list[Chunk]:
-    return [entry for entry in entries if isinstance(entry, Chunk)]
+def _neighbours(chunks: Iterable[Chunk]) -> list[tuple[Chunk, ...]]:
+    """Runs of chunks without gaps, each as long as an index page may be."""
+    runs: list[list[Chunk]] = []
+    for chunk in chunks:
+        if runs and runs[-1][-1].end == chunk.start and len(runs[-1]) < LARGE_PAGE_CHUNKS:
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    return [tuple(run) for run in runs]
 
 
 def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) -> bool:

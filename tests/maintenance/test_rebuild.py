@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.format import names, placement
+from rollingfs.format import labels, names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
+from rollingfs.maintenance import swaps
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
@@ -175,6 +176,24 @@ def test_old_files_that_a_consolidation_keeps_are_the_same_bytes():
     assert {one.reason for one in did.left} == {SAME}
     assert (did.chunks, len(did.left)) == (1, 5)
     assert client(store).content(NEW) == DATA
+
+
+@pytest.mark.parametrize("of_earlier_release", [False, True])
+def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_earlier_release):
+    monkeypatch.setattr(swaps, "DROP_LINES_MAX", 1)
+    store = Store()
+    world = small(store)
+    drive(world.client.segments.truncate(A, 20))
+    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A))
+    (page,) = [file for file in store.files() if "/index-" in file]
+    if of_earlier_release:
+        store.fs.store[page]._rollingfs_metadata[labels.OFFSET] = "0"
+    lose(store)
+    with pytest.raises(FileNotFoundError, match="chunks begin at 20"):
+        rebuild(client(store), 0)
+    if not of_earlier_release:
+        rebuild(client(store), 20)
+        assert client(store).content(NEW) == DATA[20:]
 
 
 def test_chunks_in_a_tier_return(monkeypatch):
