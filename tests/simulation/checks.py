@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.maintenance.erased import Erased
+from rollingfs.maintenance.rebuild import Rebuilt
+from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.meters import REQUEST
-from tests.simulation.history import TOKENS, Doing, Violation, token_at
-from tests.simulation.witness import EXPORTS
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.retention_run import Retained
+from rollingfs.stream.stream_verbs import StreamVerbs
+from rollingfs.stream.trim import Trimmed
+from tests.simulation.history import TOKENS, Doing, Violation, running, runs_of, token_at
+from tests.simulation.model import Call, Seg, State, by_steps
+from tests.simulation.witness import is_aside
 from tests.support.simulation import EPOCH_S
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LAST_CLOCK_AHEAD_S = 1000 * 24 * 3600.0
+SETTLING_S = 60.0
 ROUNDS_MAX = 8
 """Maximum rounds of collection: garbage of segments that hold each other's chunks goes folder by folder."""
 
@@ -30,7 +42,7 @@ def check_erased(world: World, did: Erased, doing: Doing) -> None:
     named = {one.file for one in did.remains}
     gone = world.history.gone.get(doing.call.path, frozenset())
     for file, data in world.store.snapshot().items():
-        if file in named or f"/{names.ASK_PREFIX}" in file or file.startswith(EXPORTS):
+        if file in named or f"/{names.ASK_PREFIX}" in file or is_aside(file):
             continue
         left = gone.intersection(token_at(one.group()) for one in TOKENS.finditer(data))
         if left and not _is_left_behind(world, file, doing):
@@ -62,6 +74,102 @@ def check_listed(world: World, found: Sequence[dict[str, Any]], doing: Doing) ->
             raise Violation(f"{path} is listed as {facts}, but was never so: {doing}, {segs}")
 
 
+# -- streams and folders ----------------------------------------------------------------------------------------
+
+
+def check_step(world: World, doing: Doing, before: State, after: State) -> None:
+    """A run of retention alone has dropped no more than the policy lets go that it found."""
+    if not doing.call.is_retaining or not doing.is_alone or world.is_waiting:
+        return
+    for path, old in before.items():
+        new, folder = after.get(path), names.parent(path)
+        policy = doing.policies.get(folder)
+        lost = len(old.data) - (0 if new is None else len(new.data))
+        if policy is None or not lost:
+            continue
+        left = sum(len(seg.data) for one, seg in after.items() if names.parent(one) == folder)
+        if left < (policy.min_bytes or 0):
+            raise Violation(f"{folder} has {left} bytes left, by {policy}: {doing}")
+        tokens = [token_at(one.group()) for one in TOKENS.finditer(old.data[:lost])]
+        written_s = max((world.history.written_s[token] for token in tokens), default=0.0)
+        age_s = world.store.clock() - written_s
+        if age_s < max(policy.min_age or 0.0, policy.keep_age or 0.0 if policy.keep_bytes is None else 0.0):
+            raise Violation(f"{path} has lost bytes that are {age_s} s old, by {policy}: {doing}")
+        world.counts["bytes dropped by policies"] += lost
+
+
+def check_cut(world: World, cut: StreamCut, doing: Doing) -> None:
+    """Each segment is cut where it ended at some moment, and only what was absent is missing."""
+    for path in world.paths:
+        if names.parent(path) != doing.call.path:
+            continue
+        segs = list(world.history.segs(path, doing))
+        if path not in cut:
+            if None not in segs and not doing.is_faulty:  # what cannot be read is left out
+                raise Violation(f"{path} is not in {cut}, but was there all the time: {doing}")
+        elif (cut[path], True) not in [(seg.length, cut.incarnations[path] in seg.ids) for seg in segs if seg]:
+            raise Violation(f"{path} never ended at {cut[path]}: {doing}, {cut!r}, {segs}")
+
+
+def check_trimmed(world: World, cut: StreamCut, did: Trimmed, doing: Doing) -> None:
+    """All that lay before the cut is gone, and the report says how much this call has dropped."""
+    _check_dropped(did.bytes, doing)
+    for path, incarnation in cut.incarnations.items() if doing.is_alone and not did.failed else ():
+        seg = world.history.state.get(path)
+        is_left = seg is not None and (seg.start < cut[path] or (seg.sealed and seg.length == cut[path]))
+        if seg is not None and is_left and incarnation in seg.ids:
+            raise Violation(f"{path} was not trimmed to {cut[path]}: {doing}, {seg}")
+
+
+def check_retained(world: World, did: Retained, doing: Doing) -> None:
+    """The report says how much the run has dropped, and what is left."""
+    _check_dropped(did.bytes, doing)
+    state, folder = world.history.state, doing.call.path
+    size = sum(len(seg.data) for path, seg in state.items() if names.parent(path) == folder)
+    if doing.is_alone and not doing.is_faulty and not did.failed and did.size != size:
+        raise Violation(f"{folder} has {size} bytes left: {doing}, {did}")
+
+
+def _check_dropped(said: int, doing: Doing) -> None:
+    if said != doing.dropped:
+        raise Violation(f"it has dropped {doing.dropped} bytes, and says {said}: {doing}")
+
+
+def check_left_nothing(world: World, doing: Doing) -> None:
+    """Each segment of a folder that was removed or moved is gone, or has gone and come back."""
+    for path in world.paths:
+        if path.startswith(f"{doing.call.path}/") and None not in world.history.segs(path, doing):
+            raise Violation(f"{path} was there all the time: {doing}")
+
+
+def check_rebuilt(world: World, path: str, did: Rebuilt, doing: Doing) -> None:
+    """What is proven to be committed was once there in the segment that is lost."""
+    header = world.witness.headers[path]
+    data = world.witness.content(path, header)
+    if (header.start, header.length, header.tail) != (did.start, did.end, b""):
+        raise Violation(f"{path} is not from {did.start} to {did.end}: {doing}")
+    for piece in did.pieces:
+        folder = names.chunks_folder(doing.call.path)
+        alias, file = names.split_tier(piece.file)
+        file = f"{folder}/{file.rpartition('/')[2]}"
+        was_committed = (names.in_tier(alias, file) if alias else file) in world.witness.ever_needed
+        if piece.by not in ("page", "later") or not was_committed:
+            continue  # a page whose writer died before its commit lists chunks that were never committed
+        made = data[piece.start - did.start : piece.end - did.start]
+        if not any(_has(seg, piece.start, made) for seg in world.history.line(doing.call.path)):
+            raise Violation(f"{piece} was never part of the segment, {runs_of(made)}: {doing}")
+    world.counts["rebuilt by proof"] += bool(did.by_page or did.by_later)
+    world.counts["rebuilt"] += 1
+
+
+def _has(seg: Seg | None, start: int, data: bytes) -> bool:
+    """Whether a segment has had such bytes there, of which the first may be truncated."""
+    if seg is None:
+        return False
+    first, last = max(seg.start, start), min(seg.length, start + len(data))
+    return first < last and seg.data[first - seg.start : last - seg.start] == data[first - start : last - start]
+
+
 # -- the end ---------------------------------------------------------------------------------------------------
 
 
@@ -89,11 +197,30 @@ async def check_end(world: World) -> None:
     _check_metrics(world)
 
 
+async def check_settles(world: World) -> None:
+    """Whatever has been, a policy by time drops all in the end, once nobody writes and no subscriber is left."""
+    client = world.client_on(world.store, world.store.clock)
+    running.set(Doing(0, Call(by_steps, "", is_step=lambda before, after: True), 0, world.history.now))
+    for folder in [folder for folder in world.folders if world.ledger(folder) != Ledger()]:
+        stream = StreamVerbs(client, Listings(client), folder)
+        for name in await stream.subscribers():
+            await stream.unsubscribe(name)
+        await stream.set_offload_policy(OffloadPolicy(""))
+        await stream.set_retention(RetentionPolicy(min_age=SETTLING_S, min_bytes=0, every=0))
+        for _ in range(3):
+            await stream.retain()
+            await asyncio.sleep(1.5 * SETTLING_S)
+        if size := await stream.size():
+            raise Violation(f"{folder} keeps {size} bytes, whatever its policy says: {world.ledger(folder)}")
+
+
 def _check_orphans(world: World) -> None:
     allowed = {names.in_tier(alias, names.TIER_MARK) for alias in world.store.tiers}
     own = [path(folder) for folder in world.folders for path in (names.listing_path, names.ledger_path)]
-    hidden = (EXPORTS, *(f"{path}$" for path in own))
-    left = {file for file in world.store.files if not file.startswith(hidden)}
+    hidden = tuple(f"{path}$" for path in own)
+    marks = (f"/{names.REMOVED_NAME}", f"/{names.KEPT_NAME}")
+    files = [file for file in world.store.files if not is_aside(file)]
+    left = {file for file in files if not file.startswith(hidden) and not file.endswith(marks)}
     orphans = left - _needed(world) - allowed - world.witness.outside
     orphans = {file for file in orphans if not _is_blocked(world, file)}
     if orphans:

@@ -10,11 +10,12 @@ import contextlib
 import contextvars
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rollingfs.errors import CorruptChunkError
+from rollingfs.stream.retention import RetentionPolicy
 from tests.simulation import model
 from tests.simulation.model import Call, Refused, Seg, State
 
@@ -45,8 +46,12 @@ class Doing:
     """Whether its calls may fail."""
     is_alone: bool = True
     """Whether no other operation ran beside it."""
-    removed: Seg | None = None
-    """The plain file that it deleted, if it is a delete."""
+    removed: dict[str, Seg] = field(default_factory=dict)
+    """What it deleted, if it is a delete."""
+    policies: Mapping[str, RetentionPolicy] = field(default_factory=dict)
+    """Of a run of retention: what counts in each folder where no trim is under way, when it begins."""
+    dropped: int = 0
+    """The bytes that its steps dropped, if it has many."""
     effects: list[tuple[int, Any]] = field(default_factory=list)
     """When it took place, and the value that its caller must get."""
 
@@ -77,8 +82,9 @@ def token_at(data: bytes, place: int = 0) -> int:
 class History:
     """The states of all segments, one after another, and the operations that made them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float], stepped: Callable[[Doing, State, State], None]) -> None:
         self.now = 0
+        self.clock, self.stepped = clock, stepped
         self.state: State = {}
         self._lines: dict[str, tuple[list[int], list[Seg | None]]] = {}
         self.gone: dict[str, set[int]] = {}
@@ -88,6 +94,8 @@ class History:
         self._deletes: list[Doing] = []
         self._appends: dict[int, Doing] = {}
         """Appends by their first token."""
+        self.written_s: dict[int, float] = {}
+        """When each token was first visible, by the store's clock."""
 
     def begin(self, number: int, call: Call, client: int) -> Doing:
         doing = Doing(number, call, client, self.now)
@@ -117,6 +125,10 @@ class History:
                 times, segs = self._lines.setdefault(path, ([0], [None]))
                 times.append(self.now)
                 segs.append(seg)
+        for path in changes:
+            old, new = before.get(path, model.NOTHING).data, after.get(path, model.NOTHING).data
+            for one in TOKENS.finditer(new, len(old) if new.startswith(old) else 0):
+                self.written_s.setdefault(token_at(one.group()), self.clock())
         self.state = after
 
     def taken(self, path: str, seg: Seg | None) -> None:
@@ -133,7 +145,7 @@ class History:
             old, new = before.get(path), after.get(path)
             if new is None or (old is not None and new.data == old.data and new.start == old.start):
                 continue
-            if cause is not None and cause.call.verb in (model.rename, model.concat):
+            if cause is not None and cause.call.is_move:
                 others = set().union(*moved.values())
                 self.gone[path] = others | (self.gone.get(path, set()) if cause.call.verb is model.concat else set())
             elif old is None or old.segment not in (None, new.segment):
@@ -171,27 +183,33 @@ class History:
                 for doing, value in zip(doings, values, strict=True):
                     self._took_place(doing, value)
                 if doings[0].call.verb is model.delete:
-                    self._deletes.append(doings[0])
-                    doings[0].removed = before[doings[0].call.path]
+                    self._note_removed(doings[0], before, after)
                 return
         if self._is_adopted_within_delete(before, after):
             return
-        if cause is not None and cause.call.verb is model.retain:
+        if cause is not None and cause.call.is_step is not None:
             with contextlib.suppress(Refused):
-                if model.retained(before, after, cause.call.path, cause.call.args["bounds"]):
+                if cause.call.is_step(before, after):
+                    self._note_removed(cause, before, after)
+                    self.stepped(cause, before, after)
                     return
         raise Violation(
             f"nobody asked for this, by {cause}: from {_shown(before, changes)}\nto {_shown(after, changes)}"
         )
 
+    def _note_removed(self, doing: Doing, before: State, after: State) -> None:
+        self._deletes.append(doing)
+        doing.removed.update((path, seg) for path, seg in before.items() if path not in after)
+        doing.dropped += sum(len(one.data) for one in before.values()) - sum(len(one.data) for one in after.values())
+
     def _is_adopted_within_delete(self, before: State, after: State) -> bool:
         """Whether a plain file that goes was adopted just before: the delete that is under way deletes the segment."""
         for doing in self._deletes:
-            path, file = doing.call.path, doing.removed
-            is_back = path not in before and file is not None and file.segment is None and after.get(path) == file
-            if is_back and doing.told == "running" and doing.effects:
-                doing.effects.clear()
-                return True
+            for path, file in doing.removed.items():
+                is_back = path not in before and file.segment is None and after.get(path) == file
+                if is_back and doing.told == "running" and (doing.effects or doing.call.is_step):
+                    doing.effects.clear()
+                    return True
         return False
 
     def _appended(self, before: State, after: State, changes: Mapping[str, Seg | None]) -> list[Doing]:
@@ -244,7 +262,7 @@ class History:
     def _check_error(self, doing: Doing, error: type[BaseException]) -> None:
         if doing.effects:
             raise Violation(f"it took place, but its caller got {error.__name__}: {doing}")
-        if error in doing.call.may_also or error in ANYWHERE:
+        if issubclass(error, tuple(one for one in {*doing.call.may_also, *ANYWHERE} if one is not None)):
             return
         ids = {seg.segment for seg in self.segs(doing.call.path, doing) if seg is not None}
         if doing.call.verb is model.read and error is FileNotFoundError and len(ids) > 1:
@@ -294,6 +312,10 @@ class History:
         for first, last, seg in self._limbo.get(path, ()):
             if first <= end and last >= doing.began:
                 yield seg
+
+    def line(self, path: str) -> list[Seg | None]:
+        """All that a path has held."""
+        return self._lines.get(path, ([0], [None]))[1]
 
     def at(self, path: str, time: int) -> Seg | None:
         """What a path held after so many changes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from rollingfs.errors import (
@@ -28,6 +29,8 @@ class Seg:
     segment: str | None = field(default=None, compare=False)
     """Its incarnation; None for a plain file."""
     root: str | None = field(default=None, compare=False)
+    ids: tuple[str, ...] = field(default=(), compare=False)
+    """The incarnations in which its offsets mean the same."""
     epoch: int = field(default=0, compare=False)
 
     @property
@@ -43,6 +46,7 @@ class Seg:
     __repr__ = __str__
 
 
+NOTHING = Seg()
 State = Mapping[str, Seg]
 Next = tuple[State, Any]
 
@@ -154,13 +158,34 @@ def look(state: State, path: str) -> Next:
     return state, None
 
 
-def retain(state: State, path: str, bounds: Sequence[Bound]) -> Next:
-    """A round of retention below a folder: it may drop what all subscribers have read."""
+def by_steps(state: State, path: str, **args: Any) -> Next:
+    """An operation of many steps, each of which its `is_step` judges; it has no value."""
     return state, None
 
 
-def retained(before: State, after: State, folder: str, bounds: Sequence[Bound]) -> bool:
+def removes(before: State, after: State, folder: str) -> bool:
+    """Whether a segment in a folder is gone, and nothing else changed."""
+    (path, old), *rest = [(path, old) for path, old in before.items() if after.get(path) != old]
+    return not rest and len(after) < len(before) and path.startswith(f"{folder}/") and old.owner is None
+
+
+def moves(before: State, after: State, folder: str, target: str) -> bool:
+    """Whether a segment in a folder has moved to another folder, and nothing else changed."""
+    for path in before:
+        if path.startswith(f"{folder}/") and path not in after:
+            return rename(before, path, target + path[len(folder) :])[0] == after
+    return False
+
+
+def retains(before: State, after: State, folder: str, bounds: Mapping[Any, Bound], trims: Mapping[str, int]) -> bool:
     """Whether segments have lost bytes that no subscriber needs, or were sealed and are gone, and nothing else changed.
+
+    Parameters
+    ----------
+    bounds
+        What subscribers have read.
+    trims
+        How far users have trimmed each incarnation: these bytes may go at any time, whoever needs them.
 
     Raises
     ------
@@ -176,7 +201,8 @@ def retained(before: State, after: State, folder: str, bounds: Sequence[Bound]) 
         cut = old.length if new is None else new.start
         if new is not None and (cut > old.length or replace(old, start=cut, data=old.data[cut - old.start :]) != new):
             return False
-        if any(cut > bound.of(path, old) for bound in bounds if bound.folder == path.rpartition("/")[0]):
+        needed = [bound for bound in bounds.values() if bound.is_stored and bound.folder == path.rpartition("/")[0]]
+        if cut > max(trims.get(one, 0) for one in ("", *old.ids)) and any(cut > bound.of(old) for bound in needed):
             raise Refused(SegmentTruncatedError)
     return True
 
@@ -189,11 +215,19 @@ class Bound:
     name: str
     is_stored: bool = False
     """Whether it knows that it is a subscriber."""
-    read: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The offsets by path and incarnation."""
+    read: dict[str, int] = field(default_factory=dict)
+    """The offsets by incarnation."""
+    leaving: int = 0
+    """Calls that may still take it off the list."""
+    left: int = 0
+    """Such calls that have begun."""
 
-    def of(self, path: str, seg: Seg) -> int:
-        return max(self.read.get((path, one or ""), seg.start) for one in (seg.segment, seg.root))
+    def leave(self) -> None:
+        """A call begins that may take it off the list."""
+        self.is_stored, self.leaving, self.left = False, self.leaving + 1, self.left + 1
+
+    def of(self, seg: Seg) -> int:
+        return max([seg.start, *(self.read.get(one, 0) for one in seg.ids)])
 
 
 def whole(state: State, path: str) -> Next:
@@ -272,12 +306,23 @@ class Call:
     args: Mapping[str, Any] = field(default_factory=dict)
     may_also: frozenset[type[BaseException]] = frozenset()
     """Errors that it may meet for reasons unknown to the model."""
+    is_step: Callable[[State, State], bool] | None = None
+    """Of an operation of many steps: whether one of them makes the one state of the other."""
+
+    is_retaining: bool = False
+    """Whether it may run retention."""
 
     @property
     def paths(self) -> list[str]:
         """All segments that it touches."""
         target = [self.args["target"]] if "target" in self.args else []
         return [self.path, *self.args.get("sources", ()), *target]
+
+    @property
+    def is_move(self) -> bool:
+        """Whether segments become part of others, or get other names."""
+        is_tree = isinstance(self.is_step, partial) and self.is_step.func is moves
+        return is_tree or self.verb in (rename, concat)
 
     def apply(self, state: State) -> Next:
         return self.verb(state, self.path, **self.args)

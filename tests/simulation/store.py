@@ -69,6 +69,13 @@ class Store(MemoryBackend):
         if before is not None:
             file.modified = before.modified
 
+    def copy_silently(self, path: str, target: str) -> None:
+        """Copy a file with its date and metadata; the witness is not told."""
+        self.put_silently(target, self.content(path) or b"")
+        file = self.files[target]
+        file.modified = self.files[path].modified
+        self._keep_metadata(target, getattr(self.files[path], "_rollingfs_metadata", None))
+
     async def now(self, path: str) -> float:
         return self.clock()
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest import mock
 
@@ -18,6 +19,7 @@ from rollingfs.errors import (
     SegmentTruncatedError,
     StagedExpiredError,
 )
+from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
@@ -26,6 +28,7 @@ from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
 from rollingfs.policy import OffloadPolicy
 from rollingfs.stream.blocks import Move
+from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.retention import RetentionPolicy
@@ -34,7 +37,7 @@ from rollingfs.stream.upkeep import Upkeep
 from tests.simulation import model
 from tests.simulation.history import TOKEN, Doing, tokens_of
 from tests.simulation.model import Bound, Call, Seg, Who
-from tests.simulation.witness import EXPORTS
+from tests.simulation.witness import EXPORTS, LOST, REBUILT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -44,6 +47,8 @@ T = TypeVar("T")
 KEYS = ("k", "ä =")
 TOKENS_MAX = 24
 TOKENS_OF_LARGE_MAX = 40
+MOVED = "/aside"
+"""The folder to which another moves."""
 SIZE_MAX = 1500
 """Bytes; longer segments get no more appends, and are truncated instead."""
 
@@ -343,45 +348,95 @@ class Verbs:
     # -- streams -------------------------------------------------------------------------------------------------
 
     def _stream(self, verb: Callable[[StreamVerbs], Coroutine[Any, Any, Any]]) -> tuple[str, Any]:
-        folder = self.chance.choice(self.world.folders)
+        folder = self.world.folders[0] if self.often(0.5) else self.chance.choice(self.world.folders)
         return folder, lambda client: verb(StreamVerbs(client, Listings(client), folder))
 
     def set_retention(self) -> Op:
-        policy = RetentionPolicy(min_bytes=self.chance.choice((0, 20, 100)), every=0)
-        folder, start = self._stream(lambda stream: stream.set_retention(policy))
-        return self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
+        minima = {
+            "min_bytes": self.chance.choice((0, 20, 100, None)),
+            "min_age": self.chance.choice((None, None, 60, 4000)),
+        }
+        keep = self.chance.choice(({}, {}, {"keep_bytes": 200}, {"keep_age": 9000}))
+        policy = RetentionPolicy(**minima, **keep, every=self.chance.choice((0, 0, 900)))
+        folder, start = self._stream(lambda stream: stream.set_retention(policy if policy.as_fields() else None))
+        op = self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
+        return replace(op, done=lambda _, doing: self.world.expect(doing, lambda found: found.retention == policy))
+
+    def _name(self) -> str:
+        return self.chance.choice(("one", "other"))
 
     def subscribe(self) -> Op:
+        name = self._name()
         folder, start = self._stream(lambda stream: stream.subscribe(name))
-        name = self.chance.choice(("one", "other"))
-        return replace(self._upkeep(folder, start), done=lambda _, doing: self._subscribed(folder, name))
+        return self._subscribing(folder, name, start)
 
     def _bound(self, folder: str, name: str) -> Bound:
         return self.world.bounds.setdefault((folder, name), Bound(folder, name))
 
-    def _subscribed(self, folder: str, name: str) -> None:
-        self._bound(folder, name).is_stored = True
+    def _subscribing(self, folder: str, name: str, start: Callable[[Client], Coroutine[Any, Any, Any]]) -> Op:
+        bound = self._bound(folder, name)
+        left = bound.left
+
+        def done(_: object, doing: Doing) -> None:
+            bound.is_stored |= bound.left == left and not bound.leaving
+            self.world.expect(doing, lambda found: name in found.subscribers)
+
+        return replace(self._upkeep(folder, start), done=done)
+
+    def unsubscribe(self) -> Op:
+        name = self._name()
+        folder, start = self._stream(lambda stream: stream.unsubscribe(name))
+        bound = self._bound(folder, name)
+        bound.leave()
+
+        def done(_: object, doing: Doing) -> None:
+            bound.leaving -= 1  # after another end it may still come true
+            self.world.expect(doing, lambda found: name not in found.subscribers)
+
+        return replace(self._upkeep(folder, start), done=done)
 
     def publish(self) -> Op:
-        name = self.chance.choice(("one", "other"))
+        name = self._name()
 
         async def publish(stream: StreamVerbs) -> None:
             cut = await stream.cut()
             read = self._bound(folder, name).read
             for path, incarnation in cut.incarnations.items():
-                read[path, incarnation] = max(cut[path], read.get((path, incarnation), 0))
+                read[incarnation] = max(cut[path], read.get(incarnation, 0))
             await stream.publish(name, cut)
 
         folder, start = self._stream(publish)
-        return replace(self._upkeep(folder, start), done=lambda _, doing: self._subscribed(folder, name))
+        return self._subscribing(folder, name, start)
 
-    def _retaining(self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]]) -> Op:
-        op = self._upkeep(folder, start, ValueError)
-        bounds = [bound for bound in self.world.bounds.values() if bound.is_stored]
-        return replace(op, call=replace(op.call, verb=model.retain, args={"bounds": bounds}))
+    def cut(self) -> Op:
+        return replace(self._upkeep(*self._stream(lambda stream: stream.cut())), done=self.world.cut_taken)
+
+    def trim(self) -> Op:
+        if not self.world.cuts:
+            return self.cut()
+        folder, cut = self.chance.choice(self.world.cuts)
+        if self.often(0.3):
+            cut = StreamCut({path: self.chance.randint(0, cut[path]) for path in cut}, cut.at, 0, cut.incarnations)
+        trims = self.world.trims
+        for path, incarnation in cut.incarnations.items():
+            trims[incarnation] = max(cut[path], trims.get(incarnation, 0))
+        op = self._retaining(
+            folder, lambda client: StreamVerbs(client, Listings(client), folder).trim(cut), BadOffsetError
+        )
+        op = replace(op, call=replace(op.call, is_retaining=False))
+        return replace(op, done=lambda did, doing: self.world.trimmed(cut, did, doing))
+
+    def _retaining(
+        self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], *errors: type[Exception]
+    ) -> Op:
+        world = self.world
+        op = self._upkeep(folder, start, ValueError, *errors)
+        is_step = partial(model.retains, folder=folder, bounds=world.bounds, trims=world.trims)
+        return Op(replace(op.call, verb=model.by_steps, is_step=is_step, is_retaining=True), op.start)
 
     def retain(self) -> Op:
-        return self._retaining(*self._stream(lambda stream: stream.retain()))
+        op = self._retaining(*self._stream(lambda stream: stream.retain()))
+        return replace(op, done=self.world.retained)
 
     def run(self) -> Op:
         """A round of upkeep of a tree."""
@@ -395,6 +450,44 @@ class Verbs:
                     await upkeep.keep(folder)
 
         return self._retaining(root, start)
+
+    # -- folders -------------------------------------------------------------------------------------------------
+
+    def _of_tree(self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], **args: Any) -> Op:
+        step = partial(model.moves if args else model.removes, folder=folder, **args)
+        for bound in self.world.bounds.values():
+            if bound.folder.startswith((folder, *args.values())):
+                bound.leave()  # its memory goes, or moves
+        may = frozenset({OSError, ConflictError, ValueError})
+        call = Call(model.by_steps, folder, {}, may, step)
+        return Op(call, start, lambda _, doing: self.world.left_nothing(doing))
+
+    def remove_tree(self) -> Op:
+        folder = self.chance.choice(self.world.folders)
+        return self._of_tree(folder, lambda client: Folders(client, Listings(client)).delete(folder, recursive=True))
+
+    def move_tree(self) -> Op | None:
+        if MOVED not in self.world.folders:
+            return None
+        folder, target = self.chance.sample(("/top/sub", MOVED), 2)
+        return self._of_tree(
+            folder,
+            lambda client: Folders(client, Listings(client)).move(folder, target, into=False),
+            target=target,
+        )
+
+    def rebuild(self) -> Op | None:
+        """Make a segment of the chunks of another whose header is lost: of a copy of its chunk folder."""
+        path, number = self._long(), self.world.new_number()
+        made = f"{REBUILT}{number}"
+        # as deep as the segment: references that leave its folder lead to the same files
+        lost = f"{LOST}{'deep/' * (path.count('/') - 2)}{number}"
+        starts = self.world.copy_chunks(path, lost)
+        if not starts:
+            return None
+        start_at = self.chance.choice(starts) if self.often(0.3) else starts[0]
+        op = self._upkeep(path, lambda client: client.rebuilder.rebuild(lost, made, start_at), ValueError)
+        return replace(op, done=lambda did, doing: self.world.rebuilt(made, did, doing))
 
     def follow(self) -> Op:
         """A look of a follower, and the block that is due."""
@@ -469,6 +562,12 @@ WEIGHTS: Mapping[str, int] = {
     "set_retention": 2,
     "subscribe": 2,
     "publish": 3,
+    "unsubscribe": 2,
+    "cut": 2,
+    "trim": 2,
+    "remove_tree": 1,
+    "move_tree": 2,
+    "rebuild": 2,
     "retain": 4,
     "run": 3,
     "follow": 2,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rollingfs.client import Client
-from rollingfs.commit.shadowing import is_shadowed
+from rollingfs.commit.shadowing import is_shadowed, shadow
 from rollingfs.format import codec, merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
@@ -21,6 +21,13 @@ PASSING = (names.PROBE_PREFIX, names.TEMPORARY_PREFIX, names.LOCK_NAME, names.PI
 
 EXPORTS = "/exports/"
 """The folder of exported files."""
+LOST, REBUILT = "/lost/", "/rebuilt/"
+"""Folders of chunks without a header, and of what is made of them."""
+
+
+def is_aside(file: str) -> bool:
+    """Whether a file is none of the segments that the model knows."""
+    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT))
 
 
 class Witness:
@@ -79,7 +86,7 @@ class Witness:
             self._committed(names.segment_of_header(path), codec.parse_file(data, path)[0])
         elif f"{names.CHUNKS_SUFFIX}/" in path:
             self._check_name(path, data)
-        elif not path.endswith(f"/{names.TIER_MARK}"):
+        elif not path.endswith((f"/{names.TIER_MARK}", f"/{names.REMOVED_NAME}")):
             raise Violation(f"a file outside was written: {path}, by {running.get()}")
 
     def _check_name(self, path: str, data: bytes) -> None:
@@ -166,10 +173,11 @@ class Witness:
             content = self.store.content(path)
             if content is None or is_shadowed(header, drive(self.store.stat(path))):
                 return None
-            return Seg(content)
+            dated = shadow(drive(self.store.stat(path)))
+            return Seg(content, ids=(dated.incarnation,) if dated is not None else ())
         if self.is_taken(path):
             return None
-        data = self._content(path, header)
+        data = self.content(path, header)
         return Seg(
             data,
             header.start,
@@ -178,10 +186,11 @@ class Witness:
             header.owner,
             header.segment,
             header.root,
+            header.incarnations,
             header.epoch,
         )
 
-    def _content(self, path: str, header: Header) -> bytes:
+    def content(self, path: str, header: Header) -> bytes:
         key = (header.entries, header.start)
         before = self._before.get(path)
         if before is None or before[0] != key:

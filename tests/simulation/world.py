@@ -24,23 +24,29 @@ from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
-from rollingfs.format import placement
+from rollingfs.format import names, placement
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.maintenance.erased import Erased
+from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import RollingPolicy
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger_codec import Ledger, parse_ledger
+from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.retention_run import Retained
+from rollingfs.stream.trim import Trimmed
 from rollingfs.write import ingest
 from tests.simulation import checks, model
 from tests.simulation.clock import Wall, simulated_time
 from tests.simulation.faults import Crashed, Fault, Way
 from tests.simulation.history import Doing, History, Violation, running
-from tests.simulation.model import Bound
+from tests.simulation.model import Bound, State
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
-from tests.simulation.verbs import NAMES, Handle, Op, Verbs
-from tests.simulation.witness import Witness
+from tests.simulation.verbs import MOVED, NAMES, Handle, Op, Verbs
+from tests.simulation.witness import PASSING, Witness
 from tests.support.sharing import share_at_random
 
-PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f")
+PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f", f"{MOVED}/c", f"{MOVED}/d e%")
 OUTSIDE = {"/topmost/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
 COMMIT_TIMEOUT_S = 6.0
 STEPS = 150
@@ -51,6 +57,12 @@ COMMIT_IS_LAST = {
 }  # fmt: skip
 """Verbs that do nothing after their commit: after an error of the store they did not take effect."""
 CROWD_SHARE = 0.3
+STREAM_SHARE = 0.3
+OF_STREAMS = (
+    *("append", "append", "append", "append", "seal", "concat", "rename", "publish", "unsubscribe", "cut", "trim"),
+    *("retain", "retain", "retain", "retain", "retain", "retain", "set_retention", "set_retention"),
+)
+"""In so many worlds, half of the verbs are these: retention comes often, and alone."""
 SMALL_PAGES_SHARE = 0.3
 SHARING_AT_RANDOM_SHARE = 0.8
 """Of the worlds: in the others, writers ask as they do in earnest."""
@@ -82,17 +94,19 @@ class Plan:
 
 def plan_of(seed: int, count: int = STEPS) -> Plan:
     chance = random.Random(seed)
-    clients, is_crowd = chance.randint(1, 8), chance.random() < CROWD_SHARE
+    clients, is_crowd, is_stream = chance.randint(1, 8), chance.random() < CROWD_SHARE, chance.random() < STREAM_SHARE
     haste_s = chance.choice((0.002, 0.01, 0.05))
     steps: list[Step] = []
     for _ in range(count):
         verb, pause_s = chance.choice(NAMES), _pause_s(chance, haste_s)
+        if is_stream and chance.random() < 0.5:
+            verb, pause_s = chance.choice(OF_STREAMS), pause_s + chance.random() * 2
         if is_crowd and chance.random() < 0.6:
             verb, pause_s = "append", chance.random() * haste_s
         if "erase" in (verb, steps[-1].verb if steps else None) and chance.random() < 0.8:
             pause_s += QUIET_S
         steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
-    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else len(PATHS), steps)
+    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)
 
 
 def _pause_s(chance: random.Random, haste_s: float) -> float:
@@ -112,7 +126,8 @@ class World:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.chance = random.Random(plan.seed ^ 0x5EED)
-        self.paths, self.folders = PATHS[: plan.paths], ("/top", "/top/sub", "/other")
+        self.paths = PATHS[: plan.paths]
+        self.folders = ("/top", "/top/sub", "/other", *([MOVED] if len(self.paths) == len(PATHS) else []))
         self.failure: Violation | None = None
         self.counts: Counter[str] = Counter()
         self.faults: Counter[Fault] = Counter()
@@ -121,9 +136,12 @@ class World:
         self.opened: list[tuple[str, str]] = []
         self.receipts: list[tuple[Staged, bytes, float]] = []
         self.bounds: dict[tuple[str, str], Bound] = {}
+        self.cuts: list[tuple[str, StreamCut]] = []
+        self.trims: dict[str, int] = {}
+        """How far users have trimmed each incarnation."""
         self.doings: dict[asyncio.Task[None], Doing] = {}
         self._numbers = itertools.count(1)
-        self.history = History()
+        self.history = History(lambda: self.store.clock(), self.stepped)
         self.witness = Witness(self.history, PATHS, self.fail)
         self.policy = self.another_policy(self.chance)
 
@@ -224,6 +242,8 @@ class World:
             return
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
+        if op.call.is_retaining:
+            doing.policies = self._policies()
         for other in self.doings.values():
             other.is_alone = doing.is_alone = False
         task = asyncio.ensure_future(self._do(op, doing, self.clients[index], chance))
@@ -276,6 +296,67 @@ class World:
             self.counts["erases seen"] += 1
             checks.check_erased(self, did, doing)
 
+    def stepped(self, doing: Doing, before: State, after: State) -> None:
+        """An operation of many steps has made one."""
+        checks.check_step(self, doing, before, after)
+
+    def _policies(self) -> dict[str, RetentionPolicy]:
+        """What counts in each folder where no trim is under way."""
+        found = {}
+        for folder in self.folders:
+            ledger = self.ledger(folder)
+            resolved = ledger.under(self.ledger("/top")) if folder == "/top/sub" else ledger
+            if ledger.trim.done and resolved.retention is not None:
+                found[folder] = resolved.retention
+        return found
+
+    def ledger(self, folder: str) -> Ledger:
+        """The memory of a stream, as it lies there."""
+        path = names.ledger_path(folder)
+        header = self.witness.headers.get(path)
+        data = b"" if header is None or header.deleted else self.witness.content(path, header)
+        return parse_ledger(data, path) if data else Ledger()
+
+    def expect(self, doing: Doing, is_so: Callable[[Ledger], bool]) -> None:
+        """A change of the memory of a stream has ended."""
+        if doing.is_alone and not self.is_waiting and not is_so(self.ledger(doing.call.path)):
+            raise Violation(f"the memory of the stream has not changed: {doing}, {self.ledger(doing.call.path)}")
+
+    def cut_taken(self, cut: StreamCut, doing: Doing) -> None:
+        """A cut was taken: it is kept for a trim."""
+        checks.check_cut(self, cut, doing)
+        self.cuts = [*self.cuts[-5:], (doing.call.path, cut)]
+
+    def trimmed(self, cut: StreamCut, did: Trimmed, doing: Doing) -> None:
+        """A trim to a cut has ended."""
+        checks.check_trimmed(self, cut, did, doing)
+
+    def retained(self, did: Retained, doing: Doing) -> None:
+        """A run of retention has ended."""
+        checks.check_retained(self, did, doing)
+
+    def left_nothing(self, doing: Doing) -> None:
+        """A folder was removed or moved."""
+        checks.check_left_nothing(self, doing)
+
+    def copy_chunks(self, path: str, lost: str) -> list[int]:
+        """Copy the chunk folders of a segment, without its pins; returns where entries begin that lie there."""
+        header, folder = self.witness.headers.get(path), names.chunks_folder(path)
+        if header is None or header.deleted:
+            return []
+        for file in list(self.store.files):
+            alias, hot = names.split_tier(file)
+            if names.parent(hot) == folder and not hot.rpartition("/")[2].startswith(PASSING):
+                copy = names.chunks_folder(lost) + hot[len(folder) :]
+                copy = names.in_tier(alias, copy) if alias else copy
+                self.store.copy_silently(file, copy)
+                self.witness.outside.add(copy)
+        return [one.start for one in header.entries if "/" not in one.file]
+
+    def rebuilt(self, path: str, did: Rebuilt, doing: Doing) -> None:
+        """A segment was made of chunks without a header."""
+        checks.check_rebuilt(self, path, did, doing)
+
     def listed(self, found: Any, doing: Doing) -> None:
         """A listing has ended: compare it with the headers."""
         checks.check_listed(self, found, doing)
@@ -286,6 +367,7 @@ class World:
         await asyncio.sleep(2 * GRACE_S)  # all late requests have landed
         if self.failure is None:
             await checks.check_end(self)
+            await checks.check_settles(self)
         if self.failure is not None:
             raise self.failure
 
