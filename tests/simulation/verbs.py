@@ -435,6 +435,8 @@ class Verbs:
         return Op(replace(op.call, verb=model.by_steps, is_step=is_step, is_retaining=True), op.start)
 
     def retain(self) -> Op:
+        if self.often(0.15):
+            return self._upkeep(*self._stream(lambda stream: stream.retain(dry_run=True)), ValueError)
         op = self._retaining(*self._stream(lambda stream: stream.retain()))
         return replace(op, done=self.world.retained)
 

@@ -1,0 +1,109 @@
+"""A run of retention, with something else at each of its calls: another policy, a move, a new subscriber."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from rollingfs import RollingPolicy
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.retention import RetentionPolicy
+from tests.support.examples import slowly, some
+from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.life import World
+
+FOLDER = "/stream"
+NAMES = tuple(f"{FOLDER}/{letter}" for letter in "abcde")
+SMALL = RollingPolicy(max_bytes=24, inline_bytes=10)
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+def due(store: Store) -> World:
+    """A stream of which the next run drops 80 bytes."""
+    world = World(Faulty(store), SMALL, CLOCK.time)
+    for name in NAMES[:2]:
+        world.create(name, [b"0123456789"] * 4)
+    world.stream().retention = RetentionPolicy.by_size(10, every=0)
+    world.stream().retain()
+    for name in NAMES[:2]:
+        world.append(name, b"9876543210")
+    world.backend.prepare()
+    return world
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("policy", [None, RetentionPolicy.by_size(1000), RetentionPolicy.by_time("1d")])
+def test_a_policy_that_changes_before_the_commit_of_a_run_counts(policy: RetentionPolicy | None) -> None:
+    world = due(Store())
+    assert world.stream().retain().bytes == 80
+    calls = [verb for verb, path in world.backend.trace if verb == "replace" and names.LEDGER_NAME in str(path)]
+    trace = [(verb, str(what)) for verb, what in world.backend.trace]
+    commit = next(i for i, (verb, what) in enumerate(trace) if verb == "replace" and names.LEDGER_NAME in what)
+    assert calls
+    for index in some(range(commit + 1)):
+        store = Store()
+        world, other = due(store), World(Faulty(store), SMALL, CLOCK.time)
+        world.backend.prepare(between={index: lambda other=other: setattr(other.stream(), "retention", policy)})  # type: ignore[misc]
+        with contextlib.suppress(ValueError):  # there is none any more
+            assert world.stream().retain().bytes == 0, index
+        assert other.stream().size() == 100
+
+
+@pytest.mark.exhaustive
+def test_a_move_at_any_call_of_a_run_makes_it_drop_no_more() -> None:
+    """The source is read before the move, and the target after it: the bytes are still counted once."""
+    world = due(Store())
+    world.stream().retain()
+    for index in some(range(len(world.backend.trace))):
+        store = Store()
+        world = World(Faulty(store), SMALL, CLOCK.time)
+        for name in (NAMES[1], NAMES[0]):
+            world.create(name, [b"0123456789"] * 4)
+        world.seal(NAMES[0])
+        world.stream().retention = RetentionPolicy.by_size(60, every=0)
+        world.stream().retain()
+        world.append(NAMES[1], b"9876543210")
+        mover = World(Faulty(store), SMALL, CLOCK.time)
+
+        def meanwhile(mover: World = mover) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                drive(mover.client.concats.concat(NAMES[1], [NAMES[0]]))
+
+        world.backend.prepare(between={index: meanwhile})
+        world.stream().retain()
+        assert mover.stream().size() >= 60, index
+
+
+@pytest.mark.parametrize("crash", [CRASHES[0], *slowly(*CRASHES[1:])])
+@pytest.mark.parametrize("target", [NAMES[1], NAMES[2], "/aside/x"])
+def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, crash: Fault) -> None:
+    for index in range(26):
+        store = Store()
+        world = World(Faulty(store), SMALL, CLOCK.time)
+        for name in NAMES[:2]:
+            world.create(name, [b"0123456789"] * 9)
+        world.seal(NAMES[0])
+        stream = world.stream()
+        stream.retention = RetentionPolicy.by_size(120, every=0)
+        stream.retain()
+        mover = World(Faulty(store), SMALL, CLOCK.time)
+        mover.backend.prepare({index: crash})
+        with contextlib.suppress(Crashed):
+            if target == NAMES[1]:
+                drive(mover.client.concats.concat(target, [NAMES[0]]))
+            else:
+                drive(mover.client.concats.rename(NAMES[0], target))
+        store.land()
+        whole = stream.size()
+        assert whole == 180 or (whole == 90 and target == "/aside/x"), index
+        world.append(NAMES[1], b"9876543210")
+        dry = stream.retain(dry_run=True)
+        assert dry.size >= min(120, whole), index
+        assert stream.retain().size >= min(120, whole), index
+        assert stream.size() >= min(120, whole), index
