@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
+from rollingfs.errors import ConflictError
 from rollingfs.folders.info import Info, info_of_row, info_of_unreadable
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import names
@@ -20,13 +21,17 @@ from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.ledger_codec import Ledger, Published
-from rollingfs.stream.members import Members, Outline, View
+from rollingfs.stream.ledger_codec import Ledger, Published, Trim
+from rollingfs.stream.members import LOOKS_MAX, Members, Outline, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed, Trimmer
+
+
+class _TrimUnderWayError(Exception):
+    """Internal: a new subscriber would not be heeded by this trim."""
 
 
 class StreamVerbs:
@@ -250,11 +255,7 @@ class StreamVerbs:
         self._check_subscriber(subscriber)
         self._check_cut(cut)
         published = Published(cut.renamed(self.members.name_of), self.client.store.clock())
-
-        def change(found: Ledger) -> Ledger:
-            return replace(found, subscribers={**found.subscribers, subscriber: published})
-
-        await self.ledgers.update(self.path, change)
+        await self._enrol(subscriber, lambda found: {**found, subscriber: published})
 
     async def subscribe(self, subscriber: str) -> None:
         """Become a subscriber that has read nothing yet; one of this name keeps what it has published.
@@ -273,11 +274,29 @@ class StreamVerbs:
         self._check_subscriber(subscriber)
         now = self.client.store.clock()
         published = Published(StreamCut({}, now, 0), now)
+        await self._enrol(subscriber, lambda found: {subscriber: published, **found})
 
-        def change(found: Ledger) -> Ledger:
-            return replace(found, subscribers={subscriber: published, **found.subscribers})
+    async def _enrol(
+        self, subscriber: str, change: Callable[[Mapping[str, Published]], Mapping[str, Published]]
+    ) -> None:
+        """Change what subscribers have read. A trim under way knows nothing of a new one, so it is finished first."""
+        tried = Trim()
 
-        await self.ledgers.update(self.path, change)
+        def changed(found: Ledger) -> Ledger:
+            if subscriber not in found.subscribers and not found.trim.done and found.trim != tried:
+                raise _TrimUnderWayError
+            return replace(found, subscribers=change(found.subscribers))
+
+        for _ in range(LOOKS_MAX):
+            try:
+                await self.ledgers.update(self.path, changed)
+            except _TrimUnderWayError:
+                ledger = await self.ledgers.load(self.path)
+                tried = ledger.trim
+                await self.trimmer.finish(ledger)
+            else:
+                return
+        raise ConflictError(f"{self.path}: others began {LOOKS_MAX} trims meanwhile; nothing was written, try again")
 
     def _check_subscriber(self, subscriber: Any) -> None:
         _check_kind(self.path, subscriber, str, "the subscriber", "'billing'")

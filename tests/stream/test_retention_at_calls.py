@@ -9,6 +9,8 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import slowly, some
 from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
@@ -107,3 +109,41 @@ def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, cra
         assert dry.size >= min(120, whole), index
         assert stream.retain().size >= min(120, whole), index
         assert stream.size() >= min(120, whole), index
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("joins", ["subscribe", "publish"])
+def test_what_a_run_had_decided_when_it_died_is_not_dropped_after_a_subscriber_has_joined(joins: str) -> None:
+    world = due(Store())
+    world.stream().retain()
+    for index in some(range(len(world.backend.trace))):
+        store = Store()
+        world, other = due(store), World(Faulty(store), SMALL, CLOCK.time)
+        cut = StreamCut({}, CLOCK.time(), 0)
+        world.backend.prepare({index: CRASHES[0]})
+        with contextlib.suppress(Crashed):
+            world.stream().retain()
+        getattr(other.stream(), joins)(*["new", cut][: 1 if joins == "subscribe" else 2])
+        size = other.stream().size()
+        assert other.stream().retain().bytes == 0, index
+        assert other.stream().size() == size
+
+
+def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
+    store = Store()
+    world = due(store)
+    world.backend.prepare({1 + [verb for verb, _ in _calls()].index("replace"): CRASHES[0]})
+    with contextlib.suppress(Crashed):
+        world.stream().retain()
+    for name in NAMES[:2]:
+        store._put(names.header_path(name), b"rollingfs 9\n\n")
+    other = World(Faulty(store), SMALL, CLOCK.time)
+    other.stream().subscribe("new")
+    assert [*other.stream().subscribers()] == ["new"]
+    assert not drive(Ledgers(other.client).load(FOLDER)).trim.done
+
+
+def _calls() -> list[tuple[str, object]]:
+    world = due(Store())
+    world.stream().retain()
+    return world.backend.trace
