@@ -51,8 +51,7 @@ class RollingReader(DataSourceReader):
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        options.check_read()
-        options.reading.check_batch()
+        options.check_batch()
         self.options = options
         self.rows = RowReader(options, schema, is_batch=True)
 
@@ -93,11 +92,11 @@ class RowReader:
         self.schema = schema
         self.is_batch = is_batch
         self.data_schema = rows.arrow_schema(schema)
-        if options.reading.has_metadata:
+        if options.has_metadata:
             if not form.has_offsets:
                 raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
             self.data_schema = metadata.data_schema(self.data_schema)
-        if not options.reading.has_folder_columns:  # else a column may be one of folders: see `check_columns`
+        if not options.has_folder_columns:  # else a column may be one of folders: see `check_columns`
             form.check_read(self.data_schema)
 
     def check_columns(self, paths: Iterable[str], bases: Sequence[str]) -> None:
@@ -108,7 +107,7 @@ class RowReader:
         ValueError
             There is such a column.
         """
-        if self.options.reading.has_folder_columns:
+        if self.options.has_folder_columns:
             for path in paths:
                 there = folder_columns.values_of(path, bases)
                 self.form.check_read(pa.schema([one for one in self.data_schema if one.name not in there]))
@@ -149,7 +148,7 @@ class RowReader:
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
-        if self.options.reading.has_folder_columns:
+        if self.options.has_folder_columns:
             return self._with_folder_columns(fs, partition.value, schema)
         return self._rows(fs, partition.value, schema)
 
@@ -157,7 +156,7 @@ class RowReader:
         self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Rows with the columns of the folders in which their segments lie."""
-        options = replace(self.options, reading=replace(self.options.reading, has_folder_columns=False))
+        options = replace(self.options, has_folder_columns=False)
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
             own = type(self.schema)([field for field in self.schema if field.name not in values])
             inner = RowReader(options, own, is_batch=self.is_batch)
@@ -174,7 +173,7 @@ class RowReader:
         times: metadata.CommitTimes | None = None
         located: Range | None = None
         for opened, one, piece in self._pieces(fs, ranges):
-            if self.options.reading.has_metadata and one is not located:
+            if self.options.has_metadata and one is not located:
                 times, located = self._times(opened, one), one
             for batch, starts in self.form.rows(piece, one, self.data_schema):
                 found = rows.conform(batch, self.data_schema)
@@ -214,7 +213,7 @@ class RowReader:
 
     def _begins_later(self, fs: RollingFileSystem, one: Range, error: OSError) -> bool:
         """Whether retention took the head, or all, of what a batch reads from the earliest on: it reads the rest."""
-        if not self.is_batch or self.options.reading.starting.name != EARLIEST:
+        if not self.is_batch or self.options.starting.name != EARLIEST:
             return False
         if isinstance(error, segments.StartMovedError):
             return self._has_lines(one)

@@ -37,7 +37,7 @@ class Boundaries:
     def __init__(self, options: Options, fs: RollingFileSystem) -> None:
         self.options = options
         self.fs = fs
-        asked = [one for one in (options.reading.starting, options.reading.ending) if one and not one.name]
+        asked = [one for one in (options.starting, options.ending) if one and not one.name]
         if asked and not options.form.grows:
             raise ValueError(
                 f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
@@ -45,8 +45,8 @@ class Boundaries:
 
     def complete(self, found: places.Found) -> places.Found:
         """What was found, with the segments that a cut names and a listing has missed."""
-        reading = self.options.reading
-        named = [path for position in (reading.starting, reading.ending) if position for path in position.points]
+        positions = (self.options.starting, self.options.ending)
+        named = [path for position in positions if position for path in position.points]
         meant = [path for path in dict.fromkeys(named) if self._is_meant(path)]
         return places.complete(self.fs, self.options, found, meant)
 
@@ -60,7 +60,7 @@ class Boundaries:
         ValueError
             A cut names no segment of the read, or an offset behind the end of one.
         """
-        starting, ending = self.options.reading.starting, self.options.reading.ending or Position(LATEST)
+        starting, ending = self.options.starting, self.options.ending or Position(LATEST)
         self.check(starting, "startingOffsets", views)
         self.check(ending, "endingOffsets", views)
         if starting.name == EARLIEST and ending.name == LATEST:

@@ -28,16 +28,16 @@ def infer_schema(options: Options) -> Any:
     """
     found = _found(options)
     schema = _inferred(options, [view for view in found.views.values() if view.size])
-    if options.reading.has_folder_columns:
+    if options.has_folder_columns:
         columns = folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
         schema = with_folder_columns(schema, columns)
-    return metadata.added_to(schema) if options.reading.has_metadata else schema
+    return metadata.added_to(schema) if options.has_metadata else schema
 
 
 def _found(options: Options) -> places.Found:
     """The segments that tell the columns, found by one look; none if the format has the same columns everywhere."""
     is_known = options.form.columns is not None
-    if is_known and not options.reading.has_folder_columns:
+    if is_known and not options.has_folder_columns:
         return places.Found({}, {})
     try:
         return places.find(places.filesystem(options), options)

@@ -1,32 +1,33 @@
-"""How the text of an option becomes a value. Pure."""
+"""How the text of an option becomes the value of a field. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
 from typing import Any
 
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.runtime.values import value_class
 
 Parse = Callable[[str, str], Any]
 """Makes a value of an option's name and text, or raises a `ValueError` that names the option."""
 
 
-@value_class
-class Option:
-    """An option, and the field of a class of options that takes its value."""
-
-    name: str
-    field: str
-    parse: Parse
+BOTH, READ, WRITE = "both", "read", "write"
+"""What an option is for."""
 
 
-def named(options: Iterable[Option]) -> dict[str, str]:
-    """The names of options, by their names in lower case, as Spark hands them over."""
-    return {one.name.lower(): one.name for one in options}
+def option(name: str, parse: Parse, default: Any = None, use: str = READ) -> Any:
+    """A field of a dataclass that takes the value of an option."""
+    return field(default=default, metadata={"name": name, "parse": parse, "use": use})
 
 
-def values(options: Iterable[Option], given: Mapping[str, str]) -> dict[str, Any]:
+def names(kind: type, use: str) -> dict[str, str]:
+    """The names of a class's options for some use, by their names in lower case, as Spark hands them over."""
+    found = [one.metadata for one in fields(kind) if one.metadata]
+    return {one["name"].lower(): one["name"] for one in found if one["use"] == use}
+
+
+def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
     """The values of the options that are given, by field.
 
     Raises
@@ -34,8 +35,9 @@ def values(options: Iterable[Option], given: Mapping[str, str]) -> dict[str, Any
     ValueError
         A value is impossible; the message names the option.
     """
-    there = [(one, given[one.name.lower()]) for one in options if one.name.lower() in given]
-    return {one.field: one.parse(one.name, text) for one, text in there}
+    found = [(one.name, one.metadata) for one in fields(kind) if one.metadata]
+    texts = [(name, of_one, given.get(of_one["name"].lower())) for name, of_one in found]
+    return {name: of_one["parse"](of_one["name"], text) for name, of_one, text in texts if text is not None}
 
 
 def by(parse: Callable[[str], Any], least: float | None = None, unit: str = "") -> Parse:

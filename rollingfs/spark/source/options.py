@@ -7,46 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source import formats, option, reading_options
+from rollingfs.spark.source import formats
+from rollingfs.spark.source import option as of
 from rollingfs.spark.source.formats import compression
-from rollingfs.spark.source.option import Option
-from rollingfs.spark.source.reading_options import ReadingOptions
-from rollingfs.spark.source.sink import sink_options
-from rollingfs.spark.source.sink.sink_options import SinkOptions
+from rollingfs.spark.source.option import BOTH, WRITE, option
+from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
 
 CSV = "csv"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
+DELAY_S_DEFAULT = 900.0
+POLL_S = 1.0
+"""Spark asks a stream a hundred times a second; each look at the store costs requests."""
+TASK_MESSAGE_BYTES = 64 * 1024
+"""Maximum bytes that a task sends to the driver in its message; a task that writes more uploads them itself."""
+BATCH_MESSAGE_BYTES = 8 * 1024 * 1024
+"""Maximum bytes in the messages of all tasks of a write."""
 
 if TYPE_CHECKING:
     from rollingfs.spark.source.formats.contract import Format
 
-_OPTIONS = (
-    Option("format", "format", option.one_of({name: name for name in formats.MODULES})),
-    Option("partitionBytes", "partition_bytes", option.some_bytes),
-    Option("maxBytesPerTrigger", "trigger_bytes_max", option.some_bytes),
-    Option("failOnDataLoss", "fails_on_data_loss", option.truth),
-    Option("onCorrupt", "skips_corrupt", option.one_of({"fail": False, "skip": True})),
-    Option("compression", "compression", option.one_of({name: name for name in compression.CHOICES})),
-)
-_OWN = {
-    **option.named(_OPTIONS),
-    **{name: name for name in ("storage_options", "tiers", "mode")},
-    **sink_options.NAMES,
-    **option.named(reading_options.OPTIONS),
-}
-"""Our options, by their names in lower case, as Spark hands them over."""
-_READS = frozenset(
-    {"partitionbytes", "maxbytespertrigger", "failondataloss", "oncorrupt", "mode"}
-    | option.named(reading_options.OPTIONS).keys()
-)
-"""Those of a read; a write has no use for them."""
-READING = frozenset(_OWN.keys() - sink_options.NAMES.keys() - {"format", "mode"})
-"""Those that a read of text may have."""
-_WRITES = frozenset(sink_options.NAMES)
-"""Those of a write."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
-"""Names that Spark puts beside them."""
+"""Names that Spark puts beside our options."""
+_POLICY = ("max_bytes", "inline_bytes", "max_age")
 FAILFAST = "FAILFAST"
 SPARKS_OWN = (
     "read with rollingfs.spark.read_csv(spark, url, schema) or stream_csv, and JSON with read_json or stream_json; "
@@ -70,23 +54,58 @@ class Place:
     """With the protocol, as the backend understands it."""
 
 
+def _policy(name: str) -> of.Parse:
+    """Takes a part of a policy as it is, after a look at it."""
+
+    def checked(text: str) -> str:
+        RollingPolicy(**{name: text})  # type: ignore[arg-type]
+        return text
+
+    return of.by(checked)
+
+
 @value_class
 class Options:
     """The options of a read or write, checked."""
 
     places: tuple[Place, ...]
-    format: str = formats.TEXT
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """It may hold secrets, so it must be in no text that Spark shows or logs."""
-    partition_bytes: int = PARTITION_BYTES_DEFAULT
-    trigger_bytes_max: int | None = None
-    fails_on_data_loss: bool = True
-    skips_corrupt: bool = False
-    sink: SinkOptions = field(default_factory=SinkOptions)
-    reading: ReadingOptions = field(default_factory=ReadingOptions)
-    compression: str = compression.AUTO
     given: frozenset[str] = frozenset()
     """The names of what the user gave, in lower case."""
+    transaction: tuple[str, int] | None = None
+    """Of a write that takes effect once, however often it is repeated: who counts, and the growing number of it."""
+    format: str = option("format", of.one_of({name: name for name in formats.MODULES}), formats.TEXT, BOTH)
+    compression: str = option("compression", of.one_of({name: name for name in compression.CHOICES}), "auto", BOTH)
+    partition_bytes: int = option("partitionBytes", of.some_bytes, PARTITION_BYTES_DEFAULT)
+    fails_on_data_loss: bool = option("failOnDataLoss", of.truth, True)
+    skips_corrupt: bool = option("onCorrupt", of.one_of({"fail": False, "skip": True}), False)
+    starting: Position = option("startingOffsets", parse_position, Position(EARLIEST))
+    ending: Position | None = option("endingOffsets", parse_position)
+    """Where a batch ends; None: at the present ends."""
+    has_metadata: bool = option("includeMetadata", of.truth, False)
+    """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
+    has_folder_columns: bool = option("partitionColumns", of.truth, True)
+    """Whether folders like ``day=2026-11-21`` are columns."""
+    base_path: str | None = option("basePath", of.word)
+    """The URL of the folder below which folders are columns; None: what the query names."""
+    poll_s: float = option("pollInterval", of.time_s, POLL_S)
+    """Seconds between two looks of a stream at the store."""
+    subscriber: str | None = option("subscriber", of.word)
+    """The name under which a stream publishes how far it has read."""
+    trigger_bytes_max: int | None = option("maxBytesPerTrigger", of.some_bytes)
+    trigger_records_max: int | None = option("maxRecordsPerTrigger", of.count)
+    """Maximum number of records of a batch of a stream."""
+    trigger_bytes_min: int | None = option("minBytesPerTrigger", of.size)
+    """Bytes that a stream waits for, at most `delay_s`, before it makes a batch."""
+    delay_s: float = option("maxTriggerDelay", of.time_s, DELAY_S_DEFAULT)
+    task_message_bytes: int = option("taskMessageBytes", of.size, TASK_MESSAGE_BYTES, WRITE)
+    batch_message_bytes: int = option("batchMessageBytes", of.size, BATCH_MESSAGE_BYTES, WRITE)
+    segment_by: str | None = option("segmentBy", of.word, None, WRITE)
+    """The column that names the segment of a row."""
+    max_bytes: str | None = option("maxBytes", _policy("max_bytes"), None, WRITE)
+    inline_bytes: str | None = option("inlineBytes", _policy("inline_bytes"), None, WRITE)
+    max_age: str | None = option("maxAge", _policy("max_age"), None, WRITE)
 
     def check_read(self) -> None:
         """Refuse options of writes in a read.
@@ -98,6 +117,39 @@ class Options:
         """
         self._refuse(_WRITES, "writes", "a read", "")
 
+    def check_batch(self) -> None:
+        """Refuse options of writes and of streams in a batch read.
+
+        Raises
+        ------
+        ValueError
+            An option has no meaning there.
+        """
+        self.check_read()
+        if self.starting.name == LATEST:
+            raise ValueError("option startingOffsets is 'latest': a batch read would be empty; streams begin there")
+        if self.subscriber is not None:
+            raise ValueError("option subscriber is for streams: a batch read remembers nothing")
+
+    def check_stream(self) -> None:
+        """Refuse options of writes and of batch reads in a stream, and two limits of its batches.
+
+        Raises
+        ------
+        ValueError
+            An option has no meaning there.
+        """
+        self.check_read()
+        if self.ending is not None:
+            raise ValueError(
+                "option endingOffsets is for batch reads: a stream has no end; read with spark.read, "
+                "or stop at the present ends with Trigger.AvailableNow"
+            )
+        if self.trigger_records_max is not None and not self.form.has_lines:
+            raise ValueError(f"option maxRecordsPerTrigger counts lines, and format {self.format!r} has none")
+        if self.trigger_records_max is not None and self.trigger_bytes_max is not None:
+            raise ValueError("options maxRecordsPerTrigger and maxBytesPerTrigger are both given: give one of them")
+
     def check_write(self) -> None:
         """Refuse options of reads in a write.
 
@@ -108,13 +160,18 @@ class Options:
         """
         self._refuse(_READS, "reads", "a write", "; nothing was written")
 
-    def _refuse(self, names: frozenset[str], use: str, other: str, state: str) -> None:
-        odd = ", ".join(sorted(_OWN[name] for name in self.given & names))
+    def _refuse(self, names: Mapping[str, str], use: str, other: str, state: str) -> None:
+        odd = ", ".join(sorted(_OWN[name] for name in self.given & names.keys()))
         if odd:
             raise ValueError(
                 f"option {odd} is for {use}, and {other} would ignore it{state}: leave it out; a view from which you "
                 "read and another into which you insert can have different options"
             )
+
+    @property
+    def policy(self) -> dict[str, str]:
+        """What is given of the policy of new segments, by the names of `RollingPolicy`."""
+        return {name: text for name in _POLICY if (text := getattr(self, name)) is not None}
 
     @property
     def target(self) -> Place:
@@ -155,12 +212,22 @@ class Options:
     @property
     def rolling_options(self) -> dict[str, Any]:
         """Options of the rolling filesystem itself: those nested under ``"rolling"``, and the policy of a write."""
-        return {**_table(self.storage_options.get("rolling")), **self.sink.policy}
+        return {**_table(self.storage_options.get("rolling")), **self.policy}
 
     @property
     def target_protocol(self) -> str:
         """The backend's protocol."""
         return self.places[0].protocol
+
+
+_WRITES = {**of.names(Options, WRITE), "txnappid": "txnAppId", "txnversion": "txnVersion"}
+"""The options of a write alone, by their names in lower case, as Spark hands them over."""
+_READS = {**of.names(Options, of.READ), "mode": "mode"}
+"""Those of a read alone."""
+_BOTH = {**of.names(Options, BOTH), **{name: name for name in ("storage_options", "tiers")}}
+_OWN = {**_BOTH, **_READS, **_WRITES}
+READING = frozenset(_OWN.keys() - _WRITES.keys() - {"format", "mode"})
+"""Those that a read of text may have."""
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
@@ -184,22 +251,34 @@ def parse_options(options: Mapping[str, str]) -> Options:
     protocols = sorted({place.protocol for place in places})
     if len(protocols) != 1:
         raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
-    _check_format(given)
-    return Options(
-        places,
-        storage_options=_with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
-        sink=sink_options.parse(given),
-        reading=reading_options.parse_reading(given),
-        given=frozenset(given),
-        **option.values(_OPTIONS, given),
-    )
-
-
-def _check_format(given: Mapping[str, str]) -> None:
-    """Refuse what only the parsers of Spark have."""
     if given.get("format") == CSV:
         raise ValueError(f"format 'csv' is read and written by Spark itself: {SPARKS_OWN}")
-    kind = option.values(_OPTIONS[:1], given).get("format", formats.TEXT)
+    found = Options(
+        places,
+        storage_options=_with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
+        given=frozenset(given),
+        transaction=_transaction(given),
+        **of.values(Options, given),
+    )
+    _check_format(found.format, given)
+    if found.ending is not None and found.ending.name == EARLIEST:
+        raise ValueError("option endingOffsets is 'earliest': the read would be empty")
+    return found
+
+
+def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
+    app, version = given.get("txnappid"), given.get("txnversion")
+    if app is None and version is None:
+        return None
+    if not app or version is None or not (version.isascii() and version.isdigit()):
+        raise ValueError(
+            f"options txnAppId and txnVersion are {app!r} and {version!r}: give both, a name and a whole number"
+        )
+    return app, int(version)
+
+
+def _check_format(kind: str, given: Mapping[str, str]) -> None:
+    """Refuse what only the parsers of Spark have."""
     if "compression" in given and not formats.of(kind).has_lines:
         raise ValueError(f"option compression is for lines, and format {kind!r} has none")
     if "mode" in given and (kind != formats.JSON or given["mode"].upper() != FAILFAST):

@@ -153,12 +153,12 @@ def bases(options: Options) -> tuple[str, ...]:
         parts = RollingFileSystem._strip_protocol(place.path).split("/")
         magic = next((nth for nth, part in enumerate(parts) if has_magic(part)), len(parts))
         found.append("/".join(parts[:magic]))
-    if options.reading.base_path is None:
+    if options.base_path is None:
         return tuple(found)
-    base: str = RollingFileSystem._strip_protocol(parse_url(options.reading.base_path).path)
+    base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path).path)
     for path in found:
         if path != base and not path.startswith(f"{base}/"):
-            raise ValueError(f"option basePath is {options.reading.base_path!r}, but {path} does not lie below it")
+            raise ValueError(f"option basePath is {options.base_path!r}, but {path} does not lie below it")
     return (base,)
 
 

@@ -50,7 +50,7 @@ class Arrow:
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
         """The record batches of a range."""
         found = arrow_streams.batches(opened.read, one, at_once=is_remote(opened.fs))
-        if not options.reading.has_metadata:
+        if not options.has_metadata:
             return ((batch, None) for batch in found)
         starts = arrow_streams.batch_starts(opened.read, one)
         return (_located(batch, start) for batch, start in zip(found, starts, strict=True))

@@ -10,7 +10,6 @@ import pyarrow as pa
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source.formats.lines import Read
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.reading_options import ReadingOptions
 from rollingfs.spark.source.segments import SegmentReader
 
 CORRUPT = (CorruptHeaderError, CorruptChunkError)
@@ -30,8 +29,8 @@ class ReadOptions(Protocol):
         """Bytes of a task."""
 
     @property
-    def reading(self) -> ReadingOptions:
-        """What is read."""
+    def has_metadata(self) -> bool:
+        """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
 
     @property
     def target_protocol(self) -> str:

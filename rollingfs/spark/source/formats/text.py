@@ -65,7 +65,7 @@ class Text:
         """Equal ranges; a compressed segment is one."""
         if options.codec(extent.path) is None:
             return partitions.split(extent, options.partition_bytes)
-        if options.reading.has_metadata:
+        if options.has_metadata:
             raise ValueError(f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it")
         if extent.size != opened.view.size:
             raise compression.refused(extent.path, f"and not bytes {extent.start} to {extent.end} of it")

@@ -58,7 +58,7 @@ class JobCommit:
     @property
     def column(self) -> str | None:
         """The column that names the segment of a row."""
-        return self.options.sink.segment_by
+        return self.options.segment_by
 
     def segment(self, name: str | None) -> SegmentCommit:
         """The commit to the target, or to the segment of a name in it."""
@@ -150,8 +150,7 @@ class RollingWriter(DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._job = JobCommit(options, schema, overwrite=overwrite)
-        transaction = options.sink.transaction
-        self._marker = None if transaction is None else Marker.of(transaction.app, transaction.version)
+        self._marker = None if options.transaction is None else Marker.of(*options.transaction)
 
     def check_target(self) -> None:
         """Refuse a target to which the commit would fail, before any task begins; see `JobCommit.check_target`."""

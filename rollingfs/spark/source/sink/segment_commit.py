@@ -76,7 +76,7 @@ class SegmentCommit:
             self._check_policy(header.policy)
 
     def _check_policy(self, policy: RollingPolicy) -> None:
-        given: Mapping[str, Any] = self.options.sink.policy
+        given: Mapping[str, Any] = self.options.policy
         if not given:
             return
         # an option is the default of what no folder says; a segment that was moved may not follow its folders yet

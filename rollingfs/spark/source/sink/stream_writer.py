@@ -28,7 +28,7 @@ class RollingStreamWriter(StreamArrowWriter):
     """Appends the batches of a query to one segment; in complete mode each batch overwrites it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
-        if options.sink.transaction is not None:
+        if options.transaction is not None:
             raise ValueError("options txnAppId and txnVersion are for batch writes; a stream counts its batches itself")
         self._job = JobCommit(options, schema, overwrite=overwrite)
         self._attrs: Mapping[str, str] = {}

@@ -45,9 +45,8 @@ class TaskWriter:
     def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
         """Write some rows; the receipt has what the driver commits."""
         context: Any = TaskContext.get()
-        sink = self.options.sink
-        limit = messages.task_bytes_max(context.partitionId(), sink.task_message_bytes, sink.batch_message_bytes)
-        by = sink.segment_by
+        options, by = self.options, self.options.segment_by
+        limit = messages.task_bytes_max(context.partitionId(), options.task_message_bytes, options.batch_message_bytes)
         pieces = self._one(batches, limit) if by is None else self._routed(batches, by, limit)
         return Receipt(context.partitionId(), pieces, context.getLocalProperty(QUERY_ID))
 

@@ -57,9 +57,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not options.form.grows:
             growing = ", ".join(name for name in formats.MODULES if formats.of(name).grows)
             raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be one of {growing}")
-        options.check_read()
-        options.reading.check_stream()
-        _check_records(options)
+        options.check_stream()
         self.options = options
         self.rows = RowReader(options, schema)
         self._ends: dict[str, Mark] | None = None
@@ -73,7 +71,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the last batch ends, as far as Spark has told or asked it."""
         self._planned: dict[str, Any] | None = None
         """The end of a batch that this reader has planned, and so has just looked at."""
-        self._waits_since_s = time.monotonic() - options.reading.delay_s
+        self._waits_since_s = time.monotonic() - options.delay_s
         """Since when less than the smallest batch has been waiting."""
 
     # made where they are used: Spark makes and pickles many readers, and the tasks need none of these
@@ -84,7 +82,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _subscription(self) -> Subscription | None:
-        name = self.options.reading.subscriber
+        name = self.options.subscriber
         return None if name is None else Subscription(self.options, self._fs, name)
 
     # -- offsets -----------------------------------------------------------------------------------------------
@@ -98,7 +96,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ValueError, DataLossError
             The option is a cut that does not fit the segments.
         """
-        position, boundaries = self.options.reading.starting, Boundaries(self.options, self._fs)
+        position, boundaries = self.options.starting, Boundaries(self.options, self._fs)
         self._found = boundaries.complete(self._look(is_new=True))
         views = self._found.views
         boundaries.check(position, "startingOffsets", views)
@@ -127,7 +125,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The option ``maxBytesPerTrigger`` or ``maxRecordsPerTrigger``."""
-        size, count = self.options.trigger_bytes_max, self.options.reading.trigger_records_max
+        size, count = self.options.trigger_bytes_max, self.options.trigger_records_max
         if count is not None:
             return ReadMaxRows(count)
         return ReadAllAvailable() if size is None else ReadMaxBytes(size)
@@ -165,13 +163,13 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _is_too_small(self, before: Mapping[str, Mark], found: places.Found) -> bool:
         """Whether a batch is to wait for more bytes: what is there is less than the smallest, and did not wait long."""
-        reading = self.options.reading
+        size_min, delay_s = self.options.trigger_bytes_min, self.options.delay_s
         now_s = time.monotonic()
-        if reading.trigger_bytes_min is not None and self._ends is None:
+        if size_min is not None and self._ends is None:
             known = progress.known(before, found.views)
             begins = {path: self._records.begin(view, known[path]) for path, view in found.views.items()}
             waiting = sum(view.length - begins[path] for path, view in found.views.items())
-            if waiting < reading.trigger_bytes_min and now_s - self._waits_since_s < reading.delay_s:
+            if waiting < size_min and now_s - self._waits_since_s < delay_s:
                 return True
         self._waits_since_s = now_s
         return False
@@ -235,7 +233,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         now_s = time.monotonic()
         is_first = self._looked_at_s is None or (is_new and not self._found.views)
-        if fresh or is_first or now_s - (self._looked_at_s or 0) >= self.options.reading.poll_s:
+        if fresh or is_first or now_s - (self._looked_at_s or 0) >= self.options.poll_s:
             before = self._found
             self._found = places.find(self._fs, self.options, before.folders, may_be_missing=not is_new)
             self._looked_at_s, self._idle_at = now_s, None
@@ -359,12 +357,3 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Do nothing: nothing is open between batches."""
-
-
-def _check_records(options: Options) -> None:
-    if options.reading.trigger_records_max is None:
-        return
-    if not options.form.has_lines:
-        raise ValueError(f"option maxRecordsPerTrigger counts lines, and format {options.format!r} has none")
-    if options.trigger_bytes_max is not None:
-        raise ValueError("options maxRecordsPerTrigger and maxBytesPerTrigger are both given: give one of them")
