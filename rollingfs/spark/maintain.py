@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from glob import has_magic
 from typing import Any
-
-from fsspec.utils import glob_translate
 
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
@@ -175,7 +172,7 @@ def _place(
     for one in options.places:
         path = core(fs).strip(one.path).rstrip("/")
         if has_magic(path):
-            roots.add(re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0])
+            roots.add(places.above_pattern(path))
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
     place = Place(url, tuple(sorted(roots)), target_options, overwrite)
@@ -203,11 +200,6 @@ def _paths(fs: RollingFileSystem, options: Options) -> list[str]:
     found: set[str] = set()
     for place in options.places:
         path = below.strip(place.path)
-        if not has_magic(path):
-            found.update(below.run(tree.segments(path)))
-            continue
-        is_match = re.compile(glob_translate(path)).match
-        root = re.split(r"[*?[]", path, maxsplit=1)[0].rpartition("/")[0] or "/"
-        segments = below.run(tree.segments(root))
-        found.update(one for one in segments if any(map(is_match, (one, *places.folders_of(one)))))
+        there = below.run(tree.segments(places.above_pattern(path) or "/"))
+        found.update(filter(places.meaning(path), there) if has_magic(path) else there)
     return sorted(found)

@@ -226,17 +226,9 @@ def _truncate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Ou
 def _cut(segment: Segment, keep: Keep) -> int:
     """The offset at which truncation cuts: never less than the bytes asked for stay."""
     offset = max(segment.start, segment.length - keep.bytes)
-    if keep.align is None or offset == segment.start:
+    if keep.align is None:
         return offset
-    delimiter = keep.align.encode()
-    end, size = offset, lines.LOOK_BYTES
-    while end > segment.start:
-        begin = max(segment.start, end - size)
-        at = segment.read(begin, min(end + len(delimiter) - 1, offset)).rfind(delimiter)
-        if at >= 0:
-            return begin + at + len(delimiter)
-        end, size = begin, min(2 * size, lines.LOOK_BYTES_MAX)
-    return segment.start
+    return lines.last_line_end(segment.read, segment.start, offset, keep.align.encode())
 
 
 def _seal(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:

@@ -28,9 +28,8 @@ from rollingfs.errors import ConflictError
 from rollingfs.folders.listing import Listings
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source.batch_reader import RollingReader
-from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.stream import stream_reader
-from rollingfs.spark.source.stream.data_loss import DataLossError
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 TEXT = StructType().add("value", "string")

@@ -31,9 +31,8 @@ from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.positions import Position, parse_position
-from rollingfs.spark.source.stream.data_loss import DataLossError
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)

@@ -26,10 +26,10 @@ from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
-from rollingfs.spark.source.options import parse_options
+from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
-from rollingfs.spark.source.stream.stream_reader import DataLossError, RollingStreamReader
+from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 ALL = ReadAllAvailable()

@@ -6,11 +6,7 @@ once, also where a position lies within a record.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from glob import has_magic
-
-from fsspec.utils import glob_translate
 
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -21,7 +17,6 @@ from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
 from rollingfs.spark.source.segments import SegmentReader, extent_of
-from rollingfs.spark.source.stream.data_loss import lose
 from rollingfs.stream.cut_finder import offset_at
 
 
@@ -92,44 +87,43 @@ class Boundaries:
         for path in meant:
             if path not in views:
                 what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
-                lose(self.options, f"{path}: {what}")
+                self.options.lose(f"{path}: {what}")
 
     def start(self, view: Snapshot, position: Position, option: str) -> int:
         """The offset at which a read from a position begins in a segment."""
         if position.name:
             return view.start if position.name == EARLIEST else self._behind(view, view.length)
-        if position.at_s is not None:
-            return self._behind(view, self._at(view, position.at_s))
-        point = position.points.get(view.path)
-        if point is None:
-            return view.start  # it came after the cut
-        if not self._is_same(view, point):
-            lose(self.options, _replaced(view, point, option))
-            return view.start
-        if point.offset < view.start:
-            lose(self.options, f"{view.path}: bytes {point.offset} to {view.start} were truncated away")
-        return self._behind(view, self._checked(view, point, option))
+        offset = self._offset(view, position, option)
+        return view.start if offset is None else self._behind(view, offset)
 
     def _end(self, view: Snapshot, position: Position) -> int | None:
         """The offset at which a read up to a position ends in a segment; None if the segment came later."""
         if position.name:
             return view.length
+        offset = self._offset(view, position, "endingOffsets")
+        return None if offset is None else self._behind(view, offset)
+
+    def _offset(self, view: Snapshot, position: Position, option: str) -> int | None:
+        """The offset that a time or a cut means in a segment, perhaps within a record; None if the segment came later.
+
+        Raises
+        ------
+        DataLossError, ValueError
+            As `extents`.
+        """
         if position.at_s is not None:
-            return self._behind(view, self._at(view, position.at_s))
+            return max(view.start, core(self.fs).run(offset_at(core(self.fs).client, view, position.at_s)))
         point = position.points.get(view.path)
         if point is None:
             return None
+        named = f"option {option} names offset {point.offset} of"
         if not self._is_same(view, point):
-            lose(self.options, _replaced(view, point, "endingOffsets"))
+            self.options.lose(f"{view.path}: {named} another segment, which had this name before")
             return None
-        return self._behind(view, self._checked(view, point, "endingOffsets"))
-
-    def _at(self, view: Snapshot, at_s: float) -> int:
-        return max(view.start, core(self.fs).run(offset_at(core(self.fs).client, view, at_s)))
-
-    def _checked(self, view: Snapshot, point: Point, option: str) -> int:
+        if point.offset < view.start and position is self.options.starting:
+            self.options.lose(f"{view.path}: bytes {point.offset} to {view.start} were truncated away")
         if point.offset > view.length:
-            raise ValueError(f"option {option} names offset {point.offset} of {view.path}, but {view.extent}")
+            raise ValueError(f"{named} {view.path}, but {view.extent}")
         return max(point.offset, view.start)
 
     def _behind(self, view: Snapshot, offset: int) -> int:
@@ -149,15 +143,4 @@ class Boundaries:
 
     def _is_meant(self, path: str) -> bool:
         """Whether a path is one that the query reads."""
-        for place in self.options.places:
-            root = str(core(self.fs).strip(place.path))
-            if has_magic(root):
-                if any(re.match(glob_translate(root), one) for one in (path, *places.folders_of(path))):
-                    return True
-            elif path == root or path.startswith(f"{root}/"):
-                return True
-        return False
-
-
-def _replaced(view: Snapshot, point: Point, option: str) -> str:
-    return f"{view.path}: option {option} names offset {point.offset} of another segment, which had this name before"
+        return any(places.meaning(core(self.fs).strip(place.path))(path) for place in self.options.places)

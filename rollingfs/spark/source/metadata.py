@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from rollingfs.client import Client
-from rollingfs.commit.shadowing import modified_ms
 from rollingfs.format.header import Chunk
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.values import value_class
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
 SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
@@ -60,8 +60,7 @@ async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> 
     """The commit times of the bytes ``[start, end)``, as far as the segment's map tells them."""
     header = view.header
     if header is None:
-        assert view.plain is not None
-        return CommitTimes([], [], modified_ms(view.plain))
+        return CommitTimes([], [round(view.modified.timestamp() * 1000)])
     ends: list[int] = []
     at_ms: list[int] = []
     for entry in header.entries:
@@ -69,33 +68,21 @@ async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> 
             chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(view.path, entry)
             ends += [chunk.end for chunk in chunks]
             at_ms += [chunk.at_ms for chunk in chunks]
-    return CommitTimes(ends, at_ms, header.modified_ms)
+    return CommitTimes(ends, [*at_ms, header.modified_ms])
 
 
+@value_class
 class CommitTimes:
-    """Commit times by segment offset: of each chunk that of its newest byte, of the tail that of the last commit.
+    """Commit times by segment offset: of each chunk that of its newest byte, of the tail that of the last commit."""
 
-    Parameters
-    ----------
-    ends
-        Where the chunks end, by segment offset, ascending.
-    at_ms
-        Their times, in milliseconds since 1970.
-    last_ms
-        The time of all that lies behind them.
-    """
-
-    def __init__(self, ends: Sequence[int], at_ms: Sequence[int], last_ms: int) -> None:
-        self._ends = ends
-        self._at_us = [1000 * one for one in (*at_ms, last_ms)]
-
-    def by_ms(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Where the chunks end, and their times, in milliseconds since 1970; the last time is that of what follows."""
-        return self._ends, [at_us // 1000 for at_us in self._at_us]
+    ends: Sequence[int]
+    """Where the chunks end, by segment offset, ascending."""
+    at_ms: Sequence[int]
+    """Their times, in milliseconds since 1970, and that of all that lies behind them."""
 
     def of(self, offsets: Sequence[int]) -> pa.Array:
         """The times of some offsets."""
-        found = [self._at_us[bisect_right(self._ends, offset)] for offset in offsets]
+        found = [1000 * self.at_ms[bisect_right(self.ends, offset)] for offset in offsets]
         return pa.array(found, pa.int64()).cast(_TYPES[COMMIT_TIME])
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import formats
@@ -14,6 +16,8 @@ from rollingfs.spark.source import option as of
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.option import BOTH, WRITE, option
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
+
+logger = logging.getLogger("pyspark_rollingfs")
 
 CSV = "csv"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024
@@ -43,6 +47,10 @@ NO_TABLE = (
     "or write FROM table WITH (path='URL', format='arrow')"
 )
 """What a user who makes or reads a table must know."""
+
+
+class DataLossError(SegmentTruncatedError):
+    """Bytes are gone before the query has read them; with ``failOnDataLoss=false`` it goes on without them."""
 
 
 @value_class
@@ -159,6 +167,18 @@ class Options:
             One is given, and would be ignored.
         """
         self._refuse(_READS, "reads", "a write", "; nothing was written")
+
+    def lose(self, what: str) -> None:
+        """Raise for bytes that are gone before they were read, or log that the read goes on, as `failOnDataLoss` says.
+
+        Raises
+        ------
+        DataLossError
+            It does not say to go on without the bytes.
+        """
+        if self.fails_on_data_loss:
+            raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
+        logger.warning("%s; going on without (failOnDataLoss=false)", what)
 
     def _refuse(self, names: Mapping[str, str], use: str, other: str, state: str) -> None:
         odd = ", ".join(sorted(_OWN[name] for name in self.given & names.keys()))

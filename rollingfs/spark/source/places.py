@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from glob import has_magic
+from itertools import takewhile
 
 import fsspec
 from fsspec.utils import glob_translate
@@ -148,13 +149,9 @@ def bases(options: Options) -> tuple[str, ...]:
     ValueError
         The query names something that is not below option ``basePath``.
     """
-    found = []
-    for place in options.places:
-        parts = RollingFileSystem._strip_protocol(place.path).split("/")
-        magic = next((nth for nth, part in enumerate(parts) if has_magic(part)), len(parts))
-        found.append("/".join(parts[:magic]))
+    found = tuple(above_pattern(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
     if options.base_path is None:
-        return tuple(found)
+        return found
     base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path).path)
     for path in found:
         if path != base and not path.startswith(f"{base}/"):
@@ -165,14 +162,13 @@ def bases(options: Options) -> tuple[str, ...]:
 def _matching(fs: RollingFileSystem, pattern: str) -> Looks:
     """The segments that a pattern matches, and those below folders that it matches; each folder is listed once."""
     parts = pattern.split("/")
-    magic = next(nth for nth, part in enumerate(parts) if has_magic(part))
-    level = ["/".join(parts[:magic])]
+    level = [above_pattern(pattern)]
     if level == [""]:  # the top of a store, which may be no folder
         found = [_at(fs, path) for path in fs.glob(pattern) if not _is_skipped(path.rpartition("/")[2])]
         return {path: look for looks in found for path, look in looks.items() if not names.is_hidden_segment(path)}
     if "**" in parts:
         return _matched(_scans(fs, level), re.compile(glob_translate(pattern)), fs)
-    for nth in range(magic, len(parts) - 1):
+    for nth in range(len(level[0].split("/")), len(parts) - 1):
         wanted = re.compile(glob_translate("/".join(parts[: nth + 1])))
         level = [folder for scan in _scans(fs, level, 1).values() for folder in _shown(scan) if wanted.match(folder)]
     return _matched(_scans(fs, level, 1), re.compile(glob_translate(pattern)), fs)
@@ -246,6 +242,19 @@ def _corrupt(scan: Scan) -> Looks:
 
 def _shown(scan: Scan) -> list[str]:
     return [folder for folder in scan.shown if folder not in scan.unreadable]
+
+
+def above_pattern(path: str) -> str:
+    """The folder above the first wildcard of a pattern; of no pattern, the path itself."""
+    return "/".join(takewhile(lambda part: not has_magic(part), path.split("/")))
+
+
+def meaning(path: str) -> Callable[[str], bool]:
+    """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match."""
+    if has_magic(path):
+        is_match = re.compile(glob_translate(path)).match
+        return lambda one: any(map(is_match, (one, *folders_of(one))))
+    return lambda one: one == path or one.startswith(f"{path}/")
 
 
 def folders_of(path: str) -> Iterator[str]:

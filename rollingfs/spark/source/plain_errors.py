@@ -37,15 +37,8 @@ def plain_errors() -> Iterator[None]:
         raise
 
 
-def plainly(call: Callable[P, T]) -> Callable[P, T]:
-    """A function that Spark calls, with its errors shown plainly."""
-
-    @functools.wraps(call)
-    def shown(*args: P.args, **kwargs: P.kwargs) -> T:
-        with plain_errors():
-            return call(*args, **kwargs)
-
-    return shown
+plainly = plain_errors()
+"""Decorates a function that Spark calls, whose errors are then shown plainly."""
 
 
 def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:

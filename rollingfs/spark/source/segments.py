@@ -90,11 +90,6 @@ def committed_ms(view: Snapshot, offset: int) -> float:
     return entry.at_ms if isinstance(entry, Chunk) else header.created_ms
 
 
-def is_sealed(view: Snapshot) -> bool:
-    """Whether a segment takes no more bytes."""
-    return view.header is not None and view.header.sealed
-
-
 def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) -> Extent:
     """The bytes ``[start, end)`` of a segment; by default all that it retains."""
     return Extent(

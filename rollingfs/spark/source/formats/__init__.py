@@ -19,7 +19,7 @@ TEXT, JSON, ARROW, PARQUET, BINARY = "text", "json", "arrow", "parquet", "binary
 MODULES = {
     TEXT: "text",
     JSON: "strict_json",
-    ARROW: "arrow",
+    ARROW: "arrow_streams",
     PARQUET: "parquet",
     BINARY: "binary",
 }

@@ -1,4 +1,4 @@
-"""Arrow IPC streams, one behind the other, or one IPC file: where their messages lie. Pure.
+"""Arrow IPC streams, one behind the other, or one IPC file: where their messages lie.
 
 Each task appends a stream of its own. A stream that is larger than a partition is cut between its record batches; a
 task that reads a part reads the schema of the stream first.
@@ -7,7 +7,8 @@ task that reads a part reads the schema of the stream first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -15,8 +16,10 @@ from rollingfs.errors import RollingError
 from rollingfs.format.flatbuffer import Table
 from rollingfs.parquet.encoding import OutputBuffer, gathered
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source.formats.lines import Read
+from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
+from rollingfs.spark.source.formats.lines import Read, Window
 from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote
 
 WINDOW_BYTES = 64 * 1024
 """Size of one read in the search for messages: small messages share it; of a large one only the beginning is read."""
@@ -92,12 +95,12 @@ def streams(read: Read, extent: Extent) -> Iterator[Stream]:
 
 def messages(read: Look, extent: Extent) -> Iterator[Message]:
     """The messages of an extent, found by reading the beginning of each."""
-    window = _Window(read, extent)
+    window = Window(read, extent.end, WINDOW_BYTES)
     position = extent.start
-    is_file = window.get(position, position + len(_FILE_HEAD)) == _FILE_HEAD
+    is_file = window(position, position + len(_FILE_HEAD)) == _FILE_HEAD
     position += len(_FILE_HEAD) if is_file else 0
     while position + _PREFIX_BYTES <= extent.end:
-        prefix = window.get(position, position + _PREFIX_BYTES)
+        prefix = window(position, position + _PREFIX_BYTES)
         if prefix[:4] != _CONTINUATION:
             raise _malformed(extent, position, "no message begins there")
         [size] = struct.unpack("<i", prefix[4:])
@@ -110,7 +113,7 @@ def messages(read: Look, extent: Extent) -> Iterator[Message]:
         body = position + _PREFIX_BYTES + size
         if size < 0 or body > extent.end:
             return
-        kind, length = _parse(window.get(position + _PREFIX_BYTES, body))
+        kind, length = _parse(window(position + _PREFIX_BYTES, body))
         if body + length > extent.end:
             return
         yield Message(kind, position, body + length)
@@ -122,36 +125,19 @@ def is_torn(read: Read, extent: Extent, end: int) -> bool:
     return end < extent.end and bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end)) != _FILE_TAIL
 
 
-def _is_footer(window: _Window, position: int, end: int) -> bool:
+def _is_footer(window: Window, position: int, end: int) -> bool:
     """Whether the bytes left are the footer of an IPC file."""
     if end - position < _FILE_TAIL_BYTES:
         return False
-    tail = window.get(end - _FILE_TAIL_BYTES, end)
+    tail = window(end - _FILE_TAIL_BYTES, end)
     [size] = struct.unpack("<i", tail[:4])
-    return tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end
+    return bool(tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end)
 
 
 def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
     """The kind of a message and the length of its body, as its flatbuffer says."""
     message = Table.root(metadata)
     return message.number(1, "<B"), message.number(3, "<q")
-
-
-class _Window:
-    """Serves small reads out of a larger one."""
-
-    def __init__(self, read: Look, extent: Extent) -> None:
-        self._read = read
-        self._extent = extent
-        self._start = 0
-        self._data: bytes | memoryview = b""
-
-    def get(self, start: int, end: int) -> bytes | memoryview:
-        end = min(end, self._extent.end)
-        if not self._start <= start <= end <= self._start + len(self._data):
-            self._start = start
-            self._data = self._read(start, min(max(end, start + WINDOW_BYTES), self._extent.end))
-        return self._data[start - self._start : end - self._start]
 
 
 def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:
@@ -206,7 +192,7 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
             break
         found = stream.end
     else:
-        if found > extent.start and _is_footer(_Window(read, extent), found, extent.end):
+        if found > extent.start and _is_footer(Window(read, extent.end, WINDOW_BYTES), found, extent.end):
             return extent.end
     return found
 
@@ -296,3 +282,50 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     if writer is not None:
         writer.close()
         yield sink.drain()
+
+
+# -- the format --------------------------------------------------------------------------------------------------
+
+
+class Arrow(Format):
+    """The rows of record batches; the offset of each is that of its batch."""
+
+    grows: ClassVar[bool] = True
+    has_offsets: ClassVar[bool] = True
+
+    def infer(self, opened: SegmentReader) -> pa.Schema | None:
+        """The columns of the first stream."""
+        return schema(opened.read, extent_of(opened.view))
+
+    def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
+        """Whole streams, or parts of a large one."""
+        return cut(opened.read, extent, options.partition_bytes)
+
+    def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
+        """The error for a message that is cut off."""
+        if not is_torn(read, extent, end):
+            return None
+        return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are not a whole Arrow IPC message")
+
+    def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
+        """Behind a whole stream."""
+        return whole_end(read, extent, upto, is_last=is_last)
+
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
+        """The record batches of a range."""
+        found = batches(opened.read, one, at_once=is_remote(opened.fs))
+        if not options.has_metadata:
+            return ((batch, None) for batch in found)
+        starts = batch_starts(opened.read, one)
+        return (_located(batch, start) for batch, start in zip(found, starts, strict=True))
+
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+        """One stream; without rows, no bytes."""
+        return encode(batches)
+
+
+def _located(batch: pa.RecordBatch, start: int) -> Located:
+    return batch, lambda: [start] * batch.num_rows
+
+
+FORMAT = Arrow()

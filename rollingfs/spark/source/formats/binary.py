@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import ClassVar
 
 import pyarrow as pa
 
-from rollingfs.commit.shadowing import modified_ms
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats.contract import Located, ReadOptions
-from rollingfs.spark.source.formats.whole import Whole
+from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
 
 
-class Binary(Whole):
+class Binary(Format):
     """A row for each segment, with the columns of Spark's own format for binary files."""
 
     columns: ClassVar[str | None] = "path string, modificationTime timestamp, length bigint, content binary"
-
-    def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """Not asked: the columns are the same everywhere."""
-        raise NotImplementedError
-
-    def check_read(self, schema: pa.Schema) -> None:
-        """Any of the columns."""
 
     def check_write(self, schema: pa.Schema) -> None:
         """Refuse all but one column of bytes."""
@@ -42,7 +31,7 @@ class Binary(Whole):
         """One row."""
         columns = {
             "path": pa.array([f"rolling+{options.target_protocol}://{one.extent.path}"]),
-            "modificationTime": pa.array([_modified(opened.view)], pa.timestamp("us", "UTC")),
+            "modificationTime": pa.array([opened.view.modified], pa.timestamp("us", "UTC")),
             "length": pa.array([one.size]),
             "content": pa.array([opened.read(one.start, one.end)]),
         }
@@ -52,13 +41,6 @@ class Binary(Whole):
         """The bytes of all rows, one behind the other."""
         for batch in batches:
             yield b"".join(value for value in batch.column(0).to_pylist() if value)
-
-
-def _modified(view: Snapshot) -> datetime:
-    if view.header is not None:
-        return datetime.fromtimestamp(view.header.modified_ms / 1000, UTC)
-    assert view.plain is not None
-    return datetime.fromtimestamp(modified_ms(view.plain) / 1000, UTC)
 
 
 FORMAT = Binary()

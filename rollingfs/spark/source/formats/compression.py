@@ -11,8 +11,8 @@ import lzma
 from collections.abc import Iterator
 from typing import Any
 
-from rollingfs.spark.source.formats.lines import Lines, Read, normalized
-from rollingfs.spark.source.partitions import Extent
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.spark.source.formats.lines import Lines, normalized
 
 AUTO, NONE = "auto", "none"
 READABLE = ("gzip", "bz2", "xz", "zstd", "lz4")
@@ -80,7 +80,7 @@ def check_write(path: str, choice: str = AUTO) -> None:
         )
 
 
-def blocks(read: Read, extent: Extent, codec: str, block_bytes: int) -> Iterator[Lines]:
+def blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterator[Lines]:
     """The lines of a compressed segment, many to a block, each ended by one line feed.
 
     Raises
@@ -90,7 +90,7 @@ def blocks(read: Read, extent: Extent, codec: str, block_bytes: int) -> Iterator
     """
     held = b""
     try:
-        stream = _decompressed(_Bytes(read, extent), codec) if extent.size else io.BytesIO()
+        stream = _decompressed(file, codec) if file.size else file
         while data := stream.read(block_bytes):
             held += data
             at = max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
@@ -99,33 +99,13 @@ def blocks(read: Read, extent: Extent, codec: str, block_bytes: int) -> Iterator
                 held = held[at:]
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise CompressedError(
-            f"{extent.path}: its bytes are not a whole {codec}: {error}. compression=none reads them as they are"
+            f"{file.path}: its bytes are not a whole {codec}: {error}. compression=none reads them as they are"
         ) from error
     if held:
         yield normalized(held, len(held))
 
 
-class _Bytes(io.RawIOBase):
-    """The bytes of an extent as a file."""
-
-    def __init__(self, read: Read, extent: Extent) -> None:
-        super().__init__()
-        self._read = read
-        self._at = extent.start
-        self._end = extent.end
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        upto = min(self._at + len(buffer), self._end)
-        data = self._read(self._at, upto)
-        buffer[: len(data)] = data
-        self._at = upto
-        return len(data)
-
-
-def _decompressed(source: _Bytes, codec: str) -> Any:
+def _decompressed(source: ReadFile, codec: str) -> Any:
     buffered = io.BufferedReader(source, COMPRESSED_BYTES)
     if codec == "xz":
         return lzma.open(buffered)

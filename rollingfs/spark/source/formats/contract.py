@@ -40,16 +40,20 @@ class ReadOptions(Protocol):
         """The compression with which the segment at a path is read; None: as it is."""
 
 
-class Format(Protocol):
-    """What a format makes of bytes and rows. It has no state: one object serves all queries."""
+class Format:
+    """What a format makes of bytes and rows. It has no state: one object serves all queries.
 
-    has_lines: ClassVar[bool]
+    Here stands what a format does whose segments are one record each, or one file. A format of lines or of records says
+    otherwise.
+    """
+
+    has_lines: ClassVar[bool] = False
     """Whether its records are lines: a segment may be cut, compressed and counted as lines are."""
-    grows: ClassVar[bool]
+    grows: ClassVar[bool] = False
     """Whether a segment grows by whole records, so that a stream can follow it."""
-    has_offsets: ClassVar[bool]
+    has_offsets: ClassVar[bool] = False
     """Whether its rows have offsets."""
-    columns: ClassVar[str | None]
+    columns: ClassVar[str | None] = None
     """The columns, if they are the same everywhere, as DDL."""
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
@@ -60,6 +64,7 @@ class Format(Protocol):
         ValueError
             This format never tells them.
         """
+        raise NotImplementedError
 
     def check_read(self, schema: pa.Schema) -> None:
         """Refuse to read columns of a schema, before any task begins.
@@ -81,9 +86,11 @@ class Format(Protocol):
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
         """The ranges of an extent, each for one task."""
+        raise NotImplementedError
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
         """The error for bytes behind the last whole record, which ends at `end`; None if they are none of a record."""
+        return None
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
         """The end of the last whole record at or before `upto`; else that of the first one; else the extent's start.
@@ -93,6 +100,7 @@ class Format(Protocol):
         is_last
             No bytes can come behind the extent.
         """
+        raise NotImplementedError
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Any]:
         """What is read of a range, a piece at a time; `rows` makes rows of each.
@@ -102,9 +110,12 @@ class Format(Protocol):
         schema
             The columns that are wanted.
         """
+        raise NotImplementedError
 
     def rows(self, piece: Any, one: Range, schema: pa.Schema) -> Iterator[Located]:
-        """The rows of a piece, in columns that `rows.conform` takes."""
+        """The rows of a piece, in columns that `rows.conform` takes; by default the piece is rows already."""
+        yield piece
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """The bytes of some rows, in pieces."""
+        raise NotImplementedError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BLOCK_BYTES = 8 * 1024 * 1024
 LOCAL_BLOCK_BYTES = 3 * 1024 * 1024
@@ -20,6 +20,29 @@ Read = Callable[[int, int], bytes]
 
 FEED, RETURN = b"\n", b"\r"
 _BREAK = re.compile(rb"\r\n|\r|\n")
+
+
+class Window:
+    """Reads up to an offset, and gives bytes of the last read again.
+
+    Parameters
+    ----------
+    stop
+        Where the bytes end; a read beyond it is cut off there.
+    size
+        How many bytes are read at least.
+    """
+
+    def __init__(self, read: Callable[[int, int], Any], stop: int, size: int = 0) -> None:
+        self._read, self._stop, self._size = read, stop, size
+        self._start, self._data = 0, b""
+
+    def __call__(self, start: int, end: int) -> Any:
+        end = min(end, self._stop)
+        if not self._start <= start <= end <= self._start + len(self._data):
+            self._start = start
+            self._data = self._read(start, min(max(end, start + self._size), self._stop))
+        return self._data[start - self._start : end - self._start]
 
 
 class Lines(NamedTuple):
@@ -62,16 +85,10 @@ def raw_blocks(
         position += at
         size = block_bytes if at else 2 * size
     if position < end:
-        data = read(position, min(end + LOOK_BYTES, stop))
-        at = end - position
-
-        def held(start: int, end: int) -> bytes:
-            return data[start - position : end - position] if end <= position + len(data) else read(start, end)
-
-        more = rest(held, data[at - 1 : at], end, stop)
-        if at + len(more) > len(data):
-            data = data[:at] + more
-        yield position, data, at + len(more)
+        window = Window(read, stop)
+        data = window(position, min(end + LOOK_BYTES, stop))
+        upto = begin(window, first, end, stop)
+        yield position, data if upto <= position + len(data) else read(position, upto), upto - position
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
@@ -92,32 +109,15 @@ def begin(read: Read, first: int, start: int, stop: int) -> int:
     return stop
 
 
-def rest(read: Read, last: bytes, position: int, stop: int) -> bytes:
-    """The missing end of a line with this last byte; nothing if the line is whole."""
-    if last == FEED or position >= stop:
-        return b""
-    if last == RETURN:
-        return FEED if read(position, position + 1) == FEED else b""
-    found = b""
-    size = LOOK_BYTES
-    while position < stop:
-        upto = min(position + size, stop)
-        found += read(position, upto)
-        if at := _first_break(found, is_last=upto == stop):
-            return found[:at]
-        position, size = upto, min(2 * size, LOOK_BYTES_MAX)
-    return found
-
-
-def last_line_end(read: Read, start: int, end: int) -> int:
-    """The offset behind the last line feed in ``[start, end)``; `start` if there is none. It reads from the end."""
-    size = LOOK_BYTES
-    while end > start:
-        begin_at = max(start, end - size)
-        at = read(begin_at, end).rfind(FEED)
+def last_line_end(read: Read, start: int, end: int, delimiter: bytes = FEED) -> int:
+    """The offset behind the last delimiter in ``[start, end)``; `start` if there is none. It reads from the end."""
+    upto, size = end, LOOK_BYTES
+    while upto > start:
+        first = max(start, upto - size)
+        at = read(first, min(upto + len(delimiter) - 1, end)).rfind(delimiter)
         if at >= 0:
-            return begin_at + at + 1
-        end, size = begin_at, min(2 * size, LOOK_BYTES_MAX)
+            return first + at + len(delimiter)
+        upto, size = first, min(2 * size, LOOK_BYTES_MAX)
     return start
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollingfs.parquet.encoding import Encoder
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats.contract import Located, ReadOptions
-from rollingfs.spark.source.formats.whole import Whole
+from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
 
@@ -19,20 +18,12 @@ ROWS_MAX = 64 * 1024
 """Maximum number of rows of a record batch."""
 
 
-class Parquet(Whole):
+class Parquet(Format):
     """The rows of row groups."""
-
-    columns: ClassVar[str | None] = None
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """The columns of the file."""
         return pq.read_schema(opened.file())
-
-    def check_read(self, schema: pa.Schema) -> None:
-        """Any columns."""
-
-    def check_write(self, schema: pa.Schema) -> None:
-        """Any columns."""
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
         """Equal ranges."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -66,10 +66,6 @@ class StrictJson(Text):
             "rows are written as JSON by Spark, and as text to the segment: rollingfs.spark.to_json(rows).write"
             ".format('rolling'), without option format; nothing was written"
         )
-
-    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """Not asked: `check_write` refuses."""
-        raise NotImplementedError
 
     def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
         """The rows of a block; blank lines are none.

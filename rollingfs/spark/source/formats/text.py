@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import compression, lines
-from rollingfs.spark.source.formats.contract import Located, ReadOptions
+from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import FEED, Lines, Read
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, is_remote
@@ -41,17 +41,13 @@ class Block(NamedTuple):
         return lines.starts(self.data, self.size, self.position)
 
 
-class Text:
+class Text(Format):
     """Text: a row for each line."""
 
     has_lines: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     has_offsets: ClassVar[bool] = True
     columns: ClassVar[str | None] = f"{COLUMN} string"
-
-    def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """Not asked: the columns are the same everywhere."""
-        raise NotImplementedError
 
     def check_read(self, schema: pa.Schema) -> None:
         """Refuse all but one column of strings."""
@@ -71,10 +67,6 @@ class Text:
             raise compression.refused(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
         return partitions.whole(extent)
 
-    def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
-        """None: the last line of a segment needs no line feed."""
-        return None
-
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
         """Behind a line feed; the last line of a sealed segment needs none."""
         if is_last and upto == extent.end:
@@ -92,7 +84,7 @@ class Text:
         size = lines.BLOCK_BYTES if is_remote(opened.fs) else lines.LOCAL_BLOCK_BYTES
         codec = options.codec(one.extent.path)
         if codec is not None:
-            for block in compression.blocks(opened.read, one.extent, codec, size):
+            for block in compression.blocks(opened.file(), codec, size):
                 yield Block(block.data, block.end, None)
             return
         for position, data, end in lines.raw_blocks(

@@ -40,11 +40,10 @@ class Run:
 async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run]:
     """The bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
     times = await commit_times(client, view, max(view.start, begin - 1), end)
-    ends, at_ms = times.by_ms()
     last_ms = view.created.timestamp() * 1000
     found = []
     at = begin
-    for upto, until_ms in zip([*ends, end], at_ms, strict=True):
+    for upto, until_ms in zip([*times.ends, end], times.at_ms, strict=True):
         if upto > at:
             found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
             at = min(upto, end)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
-from rollingfs.spark.source.stream.data_loss import lose
 from rollingfs.spark.source.stream.offsets import Mark
 
 CHECK_BYTES = 64
@@ -62,22 +60,24 @@ class RecordEnds:
     def _begin(self, view: Snapshot, known: Mark) -> int:
         if not segments.is_same(view, known.identity):
             if not known.sealed:
-                self._lose(
+                self.options.lose(
                     f"{view.path}: another segment has this name now; the bytes of the old one behind offset "
                     f"{known.offset} were not read"
                 )
             return view.start
         if view.start > known.offset:
-            self._lose(f"{view.path}: bytes {known.offset} to {view.start} were truncated away before they were read")
+            self.options.lose(
+                f"{view.path}: bytes {known.offset} to {view.start} were truncated away before they were read"
+            )
             return self.first_whole(view)
         if view.length < known.offset:
-            self._lose(
+            self.options.lose(
                 f"{view.path}: it ends at offset {view.length}, and the checkpoint says that it was read up to "
                 f"{known.offset}: an older copy of it was restored, or the checkpoint was edited"
             )
             return self.end(view, view.start, view.length, view.length).offset
         if view.length > known.offset and not self.goes_on(view, known):
-            self._lose(
+            self.options.lose(
                 f"{view.path}: the bytes before offset {known.offset} are not those that the query has read, or no "
                 "record begins there: an older copy of it was restored and has grown, or the checkpoint was edited"
             )
@@ -120,11 +120,11 @@ class RecordEnds:
             The offset up to which the segment may be read.
         """
         limit = max(begin, limit)
-        key = (segments.identity(view), begin, min(upto, limit), limit, segments.is_sealed(view))
+        key = (segments.identity(view), begin, min(upto, limit), limit, view.sealed)
         known, found = self._ends.get(view.path, (None, End(begin)))
         if known != key:
             opened = SegmentReader(places.filesystem(self.options), view)
-            read = _Recent(opened.read)
+            read = lines.Window(opened.read, view.length)
             try:
                 end = self._align(opened, read, begin, min(upto, limit), limit)
                 count = min(CHECK_BYTES, end - begin)
@@ -137,10 +137,10 @@ class RecordEnds:
 
     def _align(self, opened: SegmentReader, read: lines.Read, begin: int, upto: int, limit: int) -> int:
         view = opened.view
-        is_last = segments.is_sealed(view) and limit == view.length
+        is_last = view.sealed and limit == view.length
         form = self.options.form
         if self.options.codec(view.path) is not None:
-            if not segments.is_sealed(view):
+            if not view.sealed:
                 raise compression.refused(view.path, "and a stream cannot follow it while it may grow: seal it")
             return limit if limit == view.length else begin
         extent = extent_of(view, begin, limit)
@@ -167,22 +167,6 @@ class RecordEnds:
 
     def _read(self, view: Snapshot) -> lines.Read:
         return SegmentReader(places.filesystem(self.options), view).read
-
-    def _lose(self, what: str) -> None:
-        lose(self.options, what)
-
-
-class _Recent:
-    """Reads bytes, and gives those of the last read again."""
-
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read = read
-        self._start, self._data = 0, b""
-
-    def __call__(self, start: int, end: int) -> bytes:
-        if not self._start <= start <= end <= self._start + len(self._data):
-            self._start, self._data = start, self._read(start, end)
-        return self._data[start - self._start : end - self._start]
 
 
 def _byte_before(rows: RowReader, view: Snapshot) -> bytes | None:

@@ -32,7 +32,6 @@ from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each
 from rollingfs.spark.source.stream import offsets, progress
 from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
-from rollingfs.spark.source.stream.data_loss import DataLossError, lose
 from rollingfs.spark.source.stream.offsets import Mark
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
 from rollingfs.spark.source.stream.subscription import Subscription
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("pyspark_rollingfs")
-
-__all__ = ["DataLossError", "RollingStreamReader"]
 
 
 class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -205,7 +202,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if mark is not None and is_next and end == mark.offset:
                 check = mark.check
             is_next = is_next and before.get(path) == mark
-            is_done = segments.is_sealed(view) and end == view.length
+            is_done = view.sealed and end == view.length
             marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done, check)
         return marks
 
@@ -254,7 +251,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if path in found.views or path in found.corrupt or mark.identity in moved:
                 continue
             if not mark.sealed:
-                self._lose(f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}")
+                self.options.lose(
+                    f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}"
+                )
 
     def _check_merged(
         self, before: Mapping[str, Mark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
@@ -269,13 +268,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for source in twice:
                 if path in moved and moved[path] == before[source]:
                     continue
-                self._lose(
+                self.options.lose(
                     f"{source}: it was read up to offset {before[source].offset}, and is a part of {path} now, from "
                     "which its rows would be read again"
                 )
-
-    def _lose(self, what: str) -> None:
-        lose(self.options, what)
 
     # -- batches -----------------------------------------------------------------------------------------------
 
@@ -329,17 +325,19 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Where a batch ends that was planned earlier, perhaps in another copy of the segment.
         """
         if view is None or not segments.is_same(view, extent.identity):
-            self._lose(f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read")
+            self.options.lose(
+                f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read"
+            )
             return None
         begin, end = extent.start, extent.end
         if view.length < end or (mark is not None and not self._records.goes_on(view, mark)):
-            self._lose(
+            self.options.lose(
                 f"{extent.path}: bytes {begin} to {end} of a planned batch are not those that were there: an older "
                 "copy of the segment was restored, or the checkpoint was edited"
             )
             end = self._records.end(view, view.start, min(end, view.length), view.length).offset
         if view.start > begin:
-            self._lose(
+            self.options.lose(
                 f"{extent.path}: bytes {begin} to {min(view.start, end)} were truncated away before they were read"
             )
             begin = self._records.first_whole(view)
