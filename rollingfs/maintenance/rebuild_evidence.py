@@ -204,8 +204,7 @@ def _written_at(path: str) -> int | None:
 def _base(page: ListedPage) -> int | None:
     """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree.
 
-    No chunk is committed before the offset in its name. A page that says so lists dropped files (those of earlier
-    releases begin at 0, wherever the files lay).
+    No chunk is committed before the offset in its name: a page that says so is no evidence.
     """
     written = [
         (_written_at(chunk.file), chunk)
