@@ -225,7 +225,7 @@ class Backend(abc.ABC):
         ----------
         adapt
             A store with a lock may call it with what was put behind the header since it had `token`. It returns the
-            record to put there in the place of `data`, or None to have the header taken for another.
+            record to put there instead of `data`, or None to have the header taken for another.
 
         Raises
         ------

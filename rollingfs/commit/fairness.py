@@ -229,7 +229,7 @@ class Turns:
         """The time of one look and one commit for each of the others, less this writer's own look meanwhile.
 
         The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
-        are many: so much of that time as the rest of them needs does not count.
+        are many: the part of that time that the rest of them needs does not count.
         """
         writers = sum(line.version > header.version - CROWD_VERSIONS for line in header.commits)
         waited_s = max(0.0, (self._away_s or 0.0) - max(0, writers - RIVAL_VERSIONS) * self._cycle_s)

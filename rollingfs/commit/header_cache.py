@@ -110,7 +110,7 @@ class Headers:
             return entry.loaded
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
-        """Remember a header, unless the one remembered may be newer. That there is none is not remembered.
+        """Remember a header, unless the one remembered may be newer. A missing header is not remembered.
 
         Parameters
         ----------

@@ -63,7 +63,7 @@ QUOTED_BYTES_MAX = 8
 
 
 def is_surely_short(header: Header, room: int) -> bool:
-    """Whether the header's text leaves so much room below its limit; False if only the text itself tells."""
+    """Whether the header's text leaves this much room below its limit; False if only the text itself tells."""
     if header.merge or header.merges or header.aborts or header.drops or header.unknown:
         return False
     entries = _known_text(header.entries)[0] if header.entries else ""
@@ -355,7 +355,7 @@ def _with_records(header: Header, data: bytes, start: int = 0, room: int = RECOR
     Raises
     ------
     ValueError
-        They are none that a writer writes.
+        No writer writes them.
     """
     found, end = records.parse(data, start, header.segment)
     if len(found) > room:

@@ -196,7 +196,7 @@ def check_segment_name(path: str) -> str:
     Raises
     ------
     ValueError
-        The name is none for a segment; the message says why.
+        A segment cannot have this name; the message says why.
     """
     if not path or path.endswith("/"):
         raise ValueError(f"{path!r} is not a segment name: it is empty or ends in '/'")
@@ -262,7 +262,7 @@ def check_new_name(path: str) -> str:
     Raises
     ------
     ValueError
-        The name is none for a segment, or is that of the rows of a folder.
+        A segment cannot have this name, or it is the name of a folder's rows.
     """
     if is_listing(path):
         raise ValueError(f"{path!r} is not a name for a segment: '$listing' is reserved; nothing was written")

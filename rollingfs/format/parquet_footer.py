@@ -103,7 +103,7 @@ def columns(footer: bytes) -> tuple[Column, ...]:
     Raises
     ------
     MalformedFooterError
-        The bytes are no footer.
+        The bytes are not a footer.
     """
     return _columns(_table(footer))
 
@@ -115,7 +115,7 @@ def _table(footer: bytes) -> Fields:
     Raises
     ------
     MalformedFooterError
-        The bytes are no struct, or a number of rows is damaged.
+        The bytes are not a struct, or a number of rows is damaged.
     """
     table = Decoder(footer).struct()
     counts = [group[_GROUP_ROWS][1] for group in table[_ROW_GROUPS][1][1]]

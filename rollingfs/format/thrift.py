@@ -29,7 +29,7 @@ class Decoder:
         Raises
         ------
         MalformedFooterError
-            The bytes are no struct.
+            The bytes are not a struct.
         """
         fields: Fields = {}
         number = 0

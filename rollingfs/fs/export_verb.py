@@ -108,7 +108,7 @@ class ExportVerb:
         start
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
-            Files that are no part of it: paths, or last parts of paths.
+            Files to leave out: paths, or last parts of paths.
         incarnations
             If given, take only files of these incarnations and files that name none.
         dry_run

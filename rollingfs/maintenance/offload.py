@@ -155,7 +155,7 @@ class Offloader:
         lag_s
             For how many seconds the old files stay.
         block_bytes
-            Neighbouring chunks become one file of up to so many bytes.
+            Neighbouring chunks become one file of up to this many bytes.
         progress
             Takes the number of bytes that were done since the last call; all of them are the segment's size.
         known

@@ -29,7 +29,7 @@ RANGE_BYTES_MAX = 8 * 1024 * 1024
 RANGES_WANTED = 32
 """Ranges of a split read, if their size stays between the two limits."""
 UNDER_WAY_BYTES_MAX = 256 * 1024 * 1024
-"""Of the ranges of one call: so much may be on its way beside the answer."""
+"""Maximum bytes of one call that are under way beside the answer."""
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
 """Over a sync backend ranges are read one by one; this bounds the memory that is needed beside the answer."""
 

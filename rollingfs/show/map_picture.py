@@ -22,7 +22,7 @@ CELLS = 480
 BAR_TOP, BAR_HEIGHT = 100, 90
 RUNS_TOP, RUNS_HEIGHT = BAR_TOP - 14, 8
 CHARACTER_WIDTH = 8
-"""A label of a run is drawn if it has so much room for each character."""
+"""Minimum width for each character of a label; a run without this room has no label."""
 BAR_BOTTOM = BAR_TOP + BAR_HEIGHT
 CHUNK_HEIGHT_MIN = 6
 CHUNK_GAP = 1

@@ -21,7 +21,7 @@ POLL_S_MAX = 30.0
 POLLS_A_DELAY = 4
 """Minimum polls of an idle segment within the longest delay."""
 POLLS_A_BLOCK = 2
-"""A segment that grows is polled when so much of the rest of its block is expected to be there."""
+"""A growing segment is polled when this part of the rest of its block is expected to be there."""
 RETRY_S_MAX = 300.0
 SLOW_S = 60.0
 """The status says that a move is slow when it has taken this long."""

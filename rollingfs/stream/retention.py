@@ -260,7 +260,7 @@ class Kept:
         return bytes_left(self.place, self.extents)
 
     def leaves(self, age_s: float | None, size: int | None) -> bool:
-        """Whether a trim to it leaves so much of both."""
+        """Whether a trim to it leaves at least this of both."""
         return (age_s is None or self.age_s >= age_s) and (size is None or self.bytes >= size)
 
     def exceeds(self, age_s: float | None, size: int | None) -> bool:

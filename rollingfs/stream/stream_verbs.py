@@ -362,7 +362,7 @@ class StreamVerbs:
         deletion_lag
             Seconds (or text like ``"4h"``, the default) for which the old files stay.
         block_bytes
-            Neighbouring chunks become one file of up to so many bytes (or text like ``"64MiB"``, the default).
+            Neighbouring chunks become one file of up to this many bytes (or text like ``"64MiB"``, the default).
 
         Raises
         ------

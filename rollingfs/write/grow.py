@@ -63,7 +63,7 @@ async def grow(
 def is_aged(header: Header, now_ms: int) -> bool:
     """Whether the inline tail is older than the policy allows, so that it becomes a chunk.
 
-    A tail that is dated ahead by so much was begun by a wrong clock: its age is not known.
+    A wrong clock began a tail that is dated further ahead than this: its age is not known.
     """
     max_age = header.policy.max_age
     return max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > max_age * 1000

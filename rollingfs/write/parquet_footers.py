@@ -30,7 +30,7 @@ FOOTER_READ_BYTES = 512 * 1024
 WASTED_PART_MAX = 0.1
 """The part of a file that old footers may take, before an append or upkeep writes the file anew."""
 WASTED_BYTES_MIN = 64 * 1024
-"""Old footers up to this size are no reason to."""
+"""Old footers up to this size are not a reason to rewrite."""
 
 
 def is_much(wasted: int, size: int) -> bool:

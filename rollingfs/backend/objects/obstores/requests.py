@@ -43,7 +43,7 @@ def put_mode(over: Over | str | None) -> PutMode:
 
 
 def get_options(span: tuple[int, int] | None, if_token: str, unless_token: str) -> GetOptions:
-    """The range and the conditions of a read; empty tokens are no conditions."""
+    """The range and the conditions of a read; an empty token means no condition."""
     options: GetOptions = {}
     if span is not None:
         options["range"] = span
