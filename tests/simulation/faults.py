@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import errno
+import math
 import random
 from collections import Counter
 from enum import Enum
@@ -94,7 +95,7 @@ class Way(BackendWrapper):
         super().__init__(store)
         self.is_async = is_async
         self.store, self.met, self._own = store, met, chance
-        self.is_dead = False
+        self.is_dead, self.died_s = False, math.inf
         self.calls: Counter[str] = Counter()
         self.pending = 0
         self.late: set[asyncio.Task[None]] = set()
@@ -176,8 +177,16 @@ class Way(BackendWrapper):
         if fault is Fault.CRASH_BEFORE:
             self._die(what)
 
+    def die(self) -> None:
+        """The process is gone."""
+        self.is_dead, self.died_s = True, asyncio.get_running_loop().time()
+
+    def was_dead(self, at_s: float) -> bool:
+        """Whether the process was gone at a time."""
+        return self.died_s < at_s
+
     def _die(self, what: str) -> None:
-        self.is_dead = True
+        self.die()
         raise Crashed(what)
 
     def _damage(self, path: str, chance: random.Random) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,9 @@ class Doing:
     ended: int | None = None
     told: str = "running"
     """`ok`, `error`, `not done` or `unknown`, when it has ended."""
+    began_s: float = 0.0
+    is_dead: Callable[[float], bool] = lambda at_s: False
+    """Whether its process was dead at a time."""
     is_faulty: bool = False
     """Whether its calls may fail."""
     is_alone: bool = True
@@ -94,6 +98,8 @@ class History:
         self._deletes: list[Doing] = []
         self._appends: dict[int, Doing] = {}
         """Appends by their first token."""
+        self._recovered_s: dict[str, float] = {}
+        """When the last append began that was on condition of a segment's length."""
         self.written_s: dict[int, float] = {}
         """When each token was first visible, by the store's clock."""
 
@@ -238,6 +244,16 @@ class History:
             raise Violation(f"its caller was told that nothing was written, and now it took place: {doing}")
         if doing.told == "ok":
             raise Violation(f"it took place after its caller was told so: {doing}")
+        if doing.call.verb is model.append:
+            self._check_recovered(doing)
+
+    def _check_recovered(self, doing: Doing) -> None:
+        """After an append on condition of the length, nothing of a process that was dead before comes to life."""
+        path = doing.call.path
+        if doing.is_dead(self._recovered_s.get(path, -1.0)):
+            raise Violation(f"it came to life after a recovery at {self._recovered_s[path]}: {doing}")
+        if doing.call.args["who"].expected_offset is not None:
+            self._recovered_s[path] = doing.began_s
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -255,7 +271,9 @@ class History:
             at, expected = doing.effects[0]
             if expected is not None and value != expected:
                 raise Violation(f"at {at} it gave {expected!r}, but its caller got {value!r}: {doing}")
-        elif not any(self._gives(doing.call, state, value) for state in self.moments(doing)):
+        elif not (
+            any(self._gives(doing.call, state, value) for state in self.moments(doing)) or self._is_overtaken(doing)
+        ):
             states = [_shown(state, doing.call.paths) for state in self.moments(doing)]
             raise Violation(f"it did not take place, but its caller got {value!r}: {doing}\nin {states}")
 
@@ -284,6 +302,13 @@ class History:
         except Refused:
             return None in call.may_also
         return after == state and expected in (None, value)
+
+    def _is_overtaken(self, doing: Doing) -> bool:
+        """Whether a plain file was overwritten while it was being deleted: nobody saw it gone in between."""
+        segs = list(self.segs(doing.call.path, doing))
+        pairs = [(old, new) for old, new in itertools.pairwise(segs) if old is not None and new is not None]
+        is_over = any(old.segment is None and new.segment and old.data != new.data for old, new in pairs)
+        return doing.call.verb is model.delete and is_over
 
     def moments(self, doing: Doing) -> Iterator[State]:
         """The states of the segments of an operation while it ran."""

@@ -54,6 +54,8 @@ class Witness:
         self.writers: dict[str, Doing | None] = {}
         """The operation that wrote each of these files first."""
         self._before: dict[str, tuple[Any, bytes]] = {}
+        self.carried = 0
+        """The asks that commits have carried."""
         self.outside: set[str] = set()
         """Files that no operation touches."""
 
@@ -120,6 +122,7 @@ class Witness:
         if header is None or header == old:
             return  # nothing, or the rest of a torn record
         self._check_follows(path, old, header)
+        self.carried += sum(line.offset is not None and line.version == header.version for line in header.commits)
         self.headers[path] = header
         # sources go with the commit of their target
         sources = [

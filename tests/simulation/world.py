@@ -199,7 +199,7 @@ class World:
     def crash(self, chance: random.Random) -> None:
         """Kill a process; another takes its place."""
         index = chance.randrange(len(self.clients))
-        self.ways[index].is_dead = True
+        self.ways[index].die()
         self.clients[index] = self._client(index)
 
     def is_busy(self, path: str) -> bool:
@@ -242,6 +242,7 @@ class World:
             return
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
+        doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
         if op.call.is_retaining:
             doing.policies = self._policies()
         for other in self.doings.values():
@@ -368,6 +369,7 @@ class World:
         if self.failure is None:
             await checks.check_end(self)
             await checks.check_settles(self)
+            self.counts["asks carried"] = self.witness.carried
         if self.failure is not None:
             raise self.failure
 
