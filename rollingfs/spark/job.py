@@ -5,12 +5,8 @@ Spark shows its progress, and cancels it after an interrupt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from collections.abc import Callable, Sequence
+from typing import Any
 
 TASKS_MIN = 64
 """Tasks of a job with at least as many paths."""
@@ -31,14 +27,16 @@ def run(spark: Any, name: str, paths: Sequence[str], work: Work, schema: str) ->
     schema
         The columns of a row, as Spark writes them: ``path string, bytes bigint``.
     """
-    if is_classic(spark):  # `mapInArrow` would ask for pandas here
-        spark.sparkContext.setJobDescription(name)
-        try:
-            return list(spark.sparkContext.parallelize(paths, tasks(len(paths))).map(work).collect())
-        finally:
-            spark.sparkContext.setJobDescription(None)
+    from pyspark.sql import functions
+
     spread = spark.createDataFrame([(path,) for path in paths], "path string").repartition(tasks(len(paths)))
-    return [row.asDict() for row in spread.mapInArrow(partial(_batches, work, schema), schema).collect()]
+    rows = spread.select(functions.udf(work, schema, useArrow=False)("path"))  # with Arrow, it would ask for pandas
+    describe = spark.sparkContext.setJobDescription if is_classic(spark) else lambda text: None
+    describe(name)
+    try:
+        return [row[0].asDict() for row in rows.collect()]
+    finally:
+        describe(None)
 
 
 def is_classic(spark: Any) -> bool:
@@ -49,14 +47,3 @@ def is_classic(spark: Any) -> bool:
 def tasks(paths: int) -> int:
     """The number of tasks for a number of paths."""
     return max(1, min(paths, TASKS_MIN), -(-paths // PATHS_PER_TASK))
-
-
-def _batches(work: Work, schema: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, each as soon as its work is done."""
-    import pyarrow as pa
-
-    kinds = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "double": pa.float64()}
-    columns = pa.schema([(name, kinds[kind]) for name, kind in map(str.split, schema.split(","))])
-    for batch in batches:
-        for path in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pylist([work(path)], columns)

@@ -28,7 +28,8 @@ HADOOP_SHA256 = "cc59446ec9ebaceae56fdb8d8c21477766dc5d426325642151c796bec5c4e6b
 MAVEN_S_MAX = 180
 JAVAC_S_MAX = 300
 MANIFEST = "META-INF/MANIFEST.MF"
-DIGEST_KEY = "Sources-SHA-256"
+DIGEST = "META-INF/rollingfs-sources.sha256"
+"""The entry of the jar that says of which sources it was compiled."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every entry: the first that a zip file can hold."""
 
@@ -57,7 +58,7 @@ def is_current(jar: Path = JAR) -> bool:
     if not jar.exists():
         return False
     with zipfile.ZipFile(jar) as archive:
-        return f"{DIGEST_KEY}: {digest()}" in _unfolded(archive.read(MANIFEST).decode())
+        return DIGEST in archive.namelist() and archive.read(DIGEST).decode() == digest()
 
 
 def ensure(jar: Path = JAR) -> Path:
@@ -152,8 +153,7 @@ def _fetch(target: Path) -> Path:
 
 def _pack(classes: Path, jar: Path) -> None:
     """Write the jar: sorted, with one date, and uncompressed, because compressors of different versions differ."""
-    manifest = f"Manifest-Version: 1.0\r\n{_folded(f'{DIGEST_KEY}: {digest()}')}\r\n\r\n"
-    entries = {MANIFEST: manifest.encode()}
+    entries = {MANIFEST: b"Manifest-Version: 1.0\r\n\r\n", DIGEST: digest().encode()}
     for path in sorted(classes.rglob("*.class")):
         entries[path.relative_to(classes).as_posix()] = path.read_bytes()
     jar.parent.mkdir(parents=True, exist_ok=True)
@@ -168,15 +168,6 @@ def _pack(classes: Path, jar: Path) -> None:
         os.replace(temporary, jar)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _folded(line: str) -> str:
-    """A line of a manifest as lines of at most 72 bytes; each but the first begins with a blank."""
-    return line[:70] + "".join(f"\r\n {line[start : start + 69]}" for start in range(70, len(line), 69))
-
-
-def _unfolded(manifest: str) -> str:
-    return manifest.replace("\r\n ", "")
 
 
 if __name__ == "__main__":

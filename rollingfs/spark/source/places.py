@@ -6,7 +6,9 @@ Plain files are read as segments, here and in all modules of the data source.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from glob import has_magic
@@ -26,8 +28,11 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import Options, parse_url
-from rollingfs.spark.source.workers import worker_folder
 
+LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+"""The variable in which Spark tells its workers which folders its block manager has made."""
+LOCAL_PREFIX = "blockmgr-"
+"""How the names of these folders begin; Spark removes them when the application ends."""
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
 
@@ -55,6 +60,21 @@ def filesystem(options: Options) -> RollingFileSystem:
         **{"probe_cache": worker_folder() or True, **options.rolling_options},
     )
     return fs
+
+
+def worker_folder() -> str | None:
+    """A folder that all workers of an application on this machine share, and that others cannot write to.
+
+    It keeps the verdicts of the probe: Spark ends its idle workers, and each new one would probe the store again. There
+    is none outside of workers.
+    """
+    for folder in os.environ.get(LOCAL_FOLDERS, "").split(",") if os.name == "posix" else ():
+        if not os.path.basename(folder).startswith(LOCAL_PREFIX) or not os.path.isdir(folder):
+            continue
+        found = os.stat(folder)
+        if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return folder
+    return None
 
 
 @value_class

@@ -15,8 +15,8 @@ from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, messages, routing
-from rollingfs.spark.source.sink.commits import Marker, Part, Planned
-from rollingfs.spark.source.sink.messages import Receipt, received
+from rollingfs.spark.source.sink.commits import Marker
+from rollingfs.spark.source.sink.messages import Piece, Receipt, received
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.task_writer import TaskWriter
 
@@ -43,7 +43,7 @@ class JobCommit:
         self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
         self.url = options.target.path
-        self.planned: Planned | None = None
+        self.planned: commits.Version | None = None
         if self.column is not None:
             if overwrite:
                 raise ValueError(
@@ -60,9 +60,9 @@ class JobCommit:
         """The column that names the segment of a row."""
         return self.options.segment_by
 
-    def segment(self, name: str | None) -> SegmentCommit:
+    def segment(self, name: str | None, pieces: Sequence[Piece] = ()) -> SegmentCommit:
         """The commit to the target, or to the segment of a name in it."""
-        return SegmentCommit(self.options, name, self.schema, overwrite=self.overwrite)
+        return SegmentCommit(self.options, name, self.schema, pieces, overwrite=self.overwrite)
 
     # -- before all tasks ------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class JobCommit:
             return None
         one.check(view, may_be_sealed=may_be_sealed)
         self.schema = one.aligned(view)
-        self.planned = Planned.of(view)
+        self.planned = commits.version_of(view)
         return None if view is None else view.header
 
     # -- in a task -------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ class JobCommit:
 
     # -- on the driver ---------------------------------------------------------------------------------------
 
-    def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[Part]:
+    def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[SegmentCommit]:
         """The segments that get rows, with what the tasks wrote for each; the target itself also without rows."""
         pieces = dict(messages.by_segment(received(found)))
         if self.column is None:
             pieces.setdefault(None, [])
-        return [Part(self.segment(name), of_name) for name, of_name in pieces.items()]
+        return [self.segment(name, of_name) for name, of_name in pieces.items()]
 
     def commit(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
         """Append all that the tasks wrote in the order of the partitions, or overwrite the target with it.

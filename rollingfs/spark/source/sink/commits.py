@@ -21,7 +21,6 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
-from rollingfs.spark.source.sink.messages import Piece
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 
 logger = logging.getLogger("pyspark_rollingfs")
@@ -32,6 +31,9 @@ COMMITS_MAX = 16
 """Maximum segments that one write checks, or commits to, at once."""
 SHOWN_MAX = 8
 """Maximum number of queries, or of segments, that a message names."""
+
+
+Version = tuple[int, str | None]
 
 
 class PartlyCommittedError(RollingError, OSError):
@@ -83,33 +85,7 @@ class Marker:
             ) from error
 
 
-@value_class
-class Planned:
-    """A segment as it was when a job was planned."""
-
-    version: int
-    incarnation: str | None
-
-    @classmethod
-    def of(cls, view: Snapshot | None) -> Planned:
-        """From a look at the segment; None if it is missing."""
-        return cls(0, None) if view is None or view.header is None else cls(view.version, view.header.segment)
-
-
-@value_class
-class Part:
-    """A segment, and what the tasks of a write left for it."""
-
-    segment: SegmentCommit
-    pieces: Sequence[Piece]
-
-    @property
-    def path(self) -> str:
-        """The segment's path."""
-        return self.segment.path
-
-
-def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) -> None:
+def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all: bool) -> None:
     """Commit each part, but not to a segment that has the marker.
 
     Parameters
@@ -137,41 +113,39 @@ def commit(parts: Sequence[Part], marker: Marker | None, *, checks_all: bool) ->
 
 
 def _at_once(
-    call: Callable[[Part, Snapshot | None], None], parts: Sequence[Part], looks: Sequence[Snapshot | None]
+    call: Callable[[SegmentCommit, Snapshot | None], None],
+    parts: Sequence[SegmentCommit],
+    looks: Sequence[Snapshot | None],
 ) -> None:
     """Call for each part, several at a time; raise the first error."""
-    if min(len(parts), COMMITS_MAX) > 1:
-        with ThreadPoolExecutor(min(len(parts), COMMITS_MAX), "rollingfs-spark") as pool:
-            list(pool.map(call, parts, looks))
-    else:
-        for part, look in zip(parts, looks, strict=True):
-            call(part, look)
+    with ThreadPoolExecutor(COMMITS_MAX, "rollingfs-spark") as pool:
+        list(pool.map(call, parts, looks))
 
 
-def look_at(parts: Sequence[Part]) -> list[Snapshot | None]:
+def look_at(parts: Sequence[SegmentCommit]) -> list[Snapshot | None]:
     """The segments as they are now; the requests go out together."""
     found: list[Snapshot | None] = []
-    for look in segments.look(parts[0].segment.fs, [part.path for part in parts]) if parts else ():
+    for look in segments.look(parts[0].fs, [part.path for part in parts]) if parts else ():
         if isinstance(look, OSError):
             raise look
         found.append(look)
     return found
 
 
-def _check(part: Part, look: Snapshot | None, marker: Marker | None, *, checks_all: bool) -> None:
+def _check(part: SegmentCommit, look: Snapshot | None, marker: Marker | None, *, checks_all: bool) -> None:
     if checks_all:
-        part.segment.check(look)
-        if part.segment.options.format == PARQUET:
-            part.segment.grown([piece for piece in part.pieces if piece.footer is not None], look)
-    if marker is not None and not part.segment.overwrite:
+        part.check(look)
+        if part.options.format == PARQUET:
+            part.grown(look)
+    if marker is not None and not part.overwrite:
         marker.check(attrs_of(look), False, part.path)
 
 
-def _commit_each(parts: Sequence[Part], marker: Marker | None, looks: Sequence[Snapshot | None]) -> None:
+def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: Sequence[Snapshot | None]) -> None:
     """Commit to several segments at once; an error of one stops no other."""
     errors: dict[str, Exception] = {}
 
-    def one(part: Part, look: Snapshot | None) -> None:
+    def one(part: SegmentCommit, look: Snapshot | None) -> None:
         try:
             _commit(part, marker, look)
         except Exception as error:  # noqa: BLE001 - raised below
@@ -192,10 +166,10 @@ def _commit_each(parts: Sequence[Part], marker: Marker | None, looks: Sequence[S
     ) from first
 
 
-def _commit(part: Part, marker: Marker | None, look: Snapshot | None) -> None:
+def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -> None:
     """Commit one part, unless its segment has the marker; `look` is the segment as it was a moment ago."""
     if marker is None:
-        part.segment.commit(part.pieces)
+        part.commit()
         return
     failure: OSError | None = None
     for _ in range(TRIES_MAX):
@@ -205,10 +179,10 @@ def _commit(part: Part, marker: Marker | None, look: Snapshot | None) -> None:
         if marker.is_in(attrs):
             logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
             return
-        if failure is not None and not part.segment.overwrite:
+        if failure is not None and not part.overwrite:
             marker.check(attrs, False, part.path)
         try:
-            part.segment.commit(part.pieces, {marker.key: str(marker.number)}, {marker.key: attrs.get(marker.key)})
+            part.commit({marker.key: str(marker.number)}, {marker.key: attrs.get(marker.key)})
         except (AttributeMismatchError, AppendOutcomeUnknown) as error:
             failure = error  # another driver was faster, or the commit took place: look again
             continue
@@ -217,11 +191,16 @@ def _commit(part: Part, marker: Marker | None, look: Snapshot | None) -> None:
     raise failure
 
 
-def _look_after(part: Part, failure: OSError) -> Snapshot | None:
+def _look_after(part: SegmentCommit, failure: OSError) -> Snapshot | None:
     try:
-        return part.segment.view()
+        return part.view()
     except OSError as error:
         raise failure from error  # the first error is the cause
+
+
+def version_of(look: Snapshot | None) -> Version:
+    """What tells whether a segment was changed since: its version and incarnation."""
+    return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
 
 
 def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
@@ -239,7 +218,7 @@ def shortened(shown: Sequence[str]) -> str:
 
 
 def log_outcomes(
-    parts: Sequence[Part], looks: Sequence[Snapshot | None], marker: Marker | None, planned: Planned | None
+    parts: Sequence[SegmentCommit], looks: Sequence[Snapshot | None], marker: Marker | None, planned: Version | None
 ) -> None:
     """Log which parts of a failed job were committed, in a line for each outcome.
 
@@ -250,7 +229,7 @@ def log_outcomes(
     planned
         The target as it was when the job was planned, if that is known.
     """
-    found: dict[bool | None, list[Part]] = {}
+    found: dict[bool | None, list[SegmentCommit]] = {}
     for part, look in zip(parts, looks, strict=True):
         found.setdefault(_is_committed(part, look, marker, planned), []).append(part)
     for outcome, of_outcome in found.items():
@@ -267,10 +246,12 @@ def log_outcomes(
             logger.warning("%s: the job failed, and nothing was committed", paths)
 
 
-def _is_committed(part: Part, look: Snapshot | None, marker: Marker | None, planned: Planned | None) -> bool | None:
+def _is_committed(
+    part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
+) -> bool | None:
     """Whether a part was committed; None if nobody can tell."""
     if look is None or look.header is None:
         return False
     if marker is not None:
         return marker.is_in(look.attrs)
-    return False if planned == Planned.of(look) else None
+    return False if planned == version_of(look) else None

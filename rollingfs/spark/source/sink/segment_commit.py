@@ -33,10 +33,15 @@ class SegmentCommit:
         The name of the segment in the target's folder; None for the target itself.
     schema
         The columns of the rows.
+    pieces
+        What the tasks of a write left for it, in their order.
     """
 
-    def __init__(self, options: Options, name: str | None, schema: pa.Schema, *, overwrite: bool) -> None:
+    def __init__(
+        self, options: Options, name: str | None, schema: pa.Schema, pieces: Sequence[Piece] = (), *, overwrite: bool
+    ) -> None:
         self.options = options
+        self.pieces = pieces
         self.schema = schema
         self.overwrite = overwrite
         self.path = segment_path(self.fs, options, name)
@@ -108,7 +113,6 @@ class SegmentCommit:
 
     def commit(
         self,
-        pieces: Sequence[Piece],
         attrs: Mapping[str, str] | None = None,
         expected_attrs: Mapping[str, str | None] | None = None,
     ) -> None:
@@ -120,9 +124,9 @@ class SegmentCommit:
             The errors of `append` and `overwrite` of the filesystem.
         """
         if self.options.format == PARQUET:
-            self._grow([one for one in pieces if one.footer is not None], attrs or {}, expected_attrs or {})
+            self._grow(attrs or {}, expected_attrs or {})
         else:
-            self._write([one.data for one in pieces], attrs or {}, Guard(expected_attrs=expected_attrs or {}))
+            self._write([one.data for one in self.pieces], attrs or {}, Guard(expected_attrs=expected_attrs or {}))
 
     def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
         segment_verbs = core(self.fs).client.segments
@@ -133,24 +137,22 @@ class SegmentCommit:
             call = segment_verbs.extend(self.path, data, attrs=attrs, guard=guard, create=True)
         core(self.fs).run(call, commits=self.path)
 
-    def _grow(
-        self, pieces: Sequence[Piece], attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]
-    ) -> None:
+    def _grow(self, attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]) -> None:
         """Append Parquet files and a footer that makes one file of all; try again if another writer was faster."""
         if self.overwrite:
-            self._write(self.grown(pieces, None), attrs, Guard(expected_attrs=expected_attrs))
+            self._write(self.grown(None), attrs, Guard(expected_attrs=expected_attrs))
             return
 
         def attempt() -> None:
             view = self.view()
             with grow.changed(self.path, view):
-                data = self.grown(pieces, view)
+                data = self.grown(view)
                 grow.commit(self.fs, self.path, view, data, attrs, expected_attrs)
             grow.keep_bounded(self.fs, self.path, view, data)
 
         grow.repeated(self.path, attempt)
 
-    def grown(self, pieces: Sequence[Piece], view: Snapshot | None) -> list[Any]:
+    def grown(self, view: Snapshot | None) -> list[Any]:
         """The data that appends Parquet files to the segment as it is now, None if it is missing.
 
         Raises
@@ -158,4 +160,5 @@ class SegmentCommit:
         MalformedFooterError
             They have other columns, or the footer of the segment is damaged.
         """
+        pieces = [one for one in self.pieces if one.footer is not None]
         return grow.grown(self.fs, self.path, view, pieces, self.schema)

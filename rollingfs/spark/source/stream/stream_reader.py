@@ -70,6 +70,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of a batch that this reader has planned, and so has just looked at."""
         self._waits_since_s = time.monotonic() - options.delay_s
         """Since when less than the smallest batch has been waiting."""
+        self._waiting_bytes = 0
 
     # made where they are used: Spark makes and pickles many readers, and the tasks need none of these
 
@@ -140,7 +141,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == self._idle_at:
             return start
         before = offsets.parse(start)
-        found = self._complete(before)
+        # a segment that was renamed is found by what it was, under its old name: its mark moves along
+        found = self._found = places.complete(self._fs, self.options, self._found, before)
         self._check_gone(before, found)
         marks = self._marks(before, found, limit)
         self._at = before
@@ -148,7 +150,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if subscription is not None:
             subscription.join(before, marks)
         if progress.has_moved(before, marks):
-            if self._is_too_small(before, found):
+            if self._is_too_small():
                 return start
             self._at, self._planned = marks, offsets.format_offset(marks)
             return self._planned
@@ -158,32 +160,21 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle_at = start
         return start
 
-    def _is_too_small(self, before: Mapping[str, Mark], found: places.Found) -> bool:
+    def _is_too_small(self) -> bool:
         """Whether a batch is to wait for more bytes: what is there is less than the smallest, and did not wait long."""
-        size_min, delay_s = self.options.trigger_bytes_min, self.options.delay_s
-        now_s = time.monotonic()
-        if size_min is not None and self._ends is None:
-            known = progress.known(before, found.views)
-            begins = {path: self._records.begin(view, known[path]) for path, view in found.views.items()}
-            waiting = sum(view.length - begins[path] for path, view in found.views.items())
-            if waiting < size_min and now_s - self._waits_since_s < delay_s:
-                return True
+        size_min, now_s = self.options.trigger_bytes_min, time.monotonic()
+        is_small = size_min is not None and self._ends is None and self._waiting_bytes < size_min
+        if is_small and now_s - self._waits_since_s < self.options.delay_s:
+            return True
         self._waits_since_s = now_s
         return False
-
-    def _complete(self, before: Mapping[str, Mark]) -> places.Found:
-        """What the last look showed, with the segments that the query knows and a listing has missed.
-
-        A segment that was renamed is found by what it was, under its old name: its mark moves along.
-        """
-        self._found = places.complete(self._fs, self.options, self._found, before)
-        return self._found
 
     def _marks(self, before: Mapping[str, Mark], found: places.Found, limit: ReadLimit) -> dict[str, Mark]:
         """Where the next batch ends in each segment."""
         views = found.views
         known = progress.known(before, views)
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
+        self._waiting_bytes = sum(view.length - begins[path] for path, view in views.items())
         self._check_merged(before, views, begins)
         limits = {path: self._limit(path, view) for path, view in views.items()}
         backlog = [

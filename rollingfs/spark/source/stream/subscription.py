@@ -22,6 +22,9 @@ from rollingfs.stream.cut import StreamCut
 
 logger = logging.getLogger("pyspark_rollingfs")
 
+UNPUBLISHED = (CommitTimeoutError, ConflictError, AppendOutcomeUnknown)
+"""Errors after which a cut may not be published."""
+
 
 class Subscription:
     """Publishes the marks of finished batches.
@@ -100,7 +103,12 @@ class Subscription:
                     offsets[path] = offset
             cut = StreamCut(offsets, time.time(), 0, {path: found[path].identity for path in offsets})
             if (dict(cut), dict(cut.incarnations)) != (dict(known), dict(known.incarnations)):
-                self._publish(folder, cut)
+                try:
+                    self._publish(folder, cut)
+                except UNPUBLISHED as error:
+                    # what was published before holds back more, so no unread byte is trimmed
+                    logger.warning("%s: subscriber %s is published with the next batch: %s", folder, self.name, error)
+                    self._published.pop(folder, None)
 
     def _known(self, folder: str) -> StreamCut:
         if folder not in self._published:
@@ -116,26 +124,17 @@ class Subscription:
         OSError
             It failed, and the query must not begin.
         """
-        cut = StreamCut({}, time.time(), 0)
         try:
-            self.fs.stream(folder).publish(self.name, cut)
-        except FileNotFoundError:
-            logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
-        except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
+            self._publish(folder, StreamCut({}, time.time(), 0))
+        except UNPUBLISHED as error:
             raise type(error)(
                 f"{folder}: the query is not subscriber {self.name!r} yet, so retention may delete unread bytes; "
                 f"nothing was read. Start it again: {error}"
             ) from error
-        else:
-            self._published[folder] = cut
 
     def _publish(self, folder: str, cut: StreamCut) -> None:
         try:
             self.fs.stream(folder).publish(self.name, cut)
-        except (CommitTimeoutError, ConflictError, AppendOutcomeUnknown) as error:
-            # what was published before holds back more, so no unread byte is trimmed
-            logger.warning("%s: subscriber %s is published with the next batch: %s", folder, self.name, error)
-            self._published.pop(folder, None)
         except FileNotFoundError:
             logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
         else:
