@@ -38,9 +38,9 @@ from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.places import worker_folder
 from rollingfs.spark.source.sink import commits
 from rollingfs.spark.source.sink.commits import PartlyCommittedError
-from rollingfs.spark.source.sink.messages import Receipt, task_bytes_max
 from rollingfs.spark.source.sink.routing import NAME_BYTES_MAX, BadSegmentNameError
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.task_writer import Receipt, task_bytes_max
 from rollingfs.write import parquet_footers
 
 QUERY = "3f"

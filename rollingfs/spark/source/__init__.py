@@ -9,10 +9,7 @@ maintenance uses some of them where neither is installed. So the class is import
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rollingfs.spark.source.datasource import RollingDataSource
+from typing import Any
 
 __all__ = ["RollingDataSource"]
 
@@ -20,6 +17,6 @@ __all__ = ["RollingDataSource"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rollingfs.spark.source import datasource
+    from rollingfs.spark.source.datasource import RollingDataSource
 
-    return getattr(datasource, name)
+    return RollingDataSource

@@ -275,7 +275,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         raise ValueError(f"format 'csv' is read and written by Spark itself: {SPARKS_OWN}")
     found = Options(
         places,
-        storage_options=_with_tiers(parse_storage_options(given.get("storage_options", "{}")), given.get("tiers")),
+        storage_options=_storage_options(given),
         given=frozenset(given),
         transaction=_transaction(given),
         **of.values(Options, given),
@@ -328,18 +328,8 @@ def parse_url(url: str) -> Place:
     return Place(protocol, path if protocol == "file" else f"{protocol}://{path}")
 
 
-def parse_storage_options(text: str) -> dict[str, Any]:
-    """The JSON of `storage_options`.
-
-    Raises
-    ------
-    ValueError
-        It is not a JSON object. The message does not show the text, which may hold secrets.
-    """
-    return _json_object("storage_options", '{"anon": true}', text)
-
-
 def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
+    """The JSON of an option; an error does not show the text, which may hold secrets."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -351,14 +341,16 @@ def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
     raise ValueError(f"{name} must be a JSON object like {example}: {where}")
 
 
-def _with_tiers(storage_options: dict[str, Any], text: str | None) -> dict[str, Any]:
-    """The storage options with those of the option `tiers`, which belong to the rolling filesystem."""
-    if text is None:
-        return storage_options
-    rolling = _table(storage_options.get("rolling"))
+def _storage_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The storage options, with those of the option `tiers`, which belong to the rolling filesystem."""
+    found = _json_object("storage_options", '{"anon": true}', given.get("storage_options", "{}"))
+    if "tiers" not in given:
+        return found
+    rolling = _table(found.get("rolling"))
     if "tiers" in rolling:
         raise ValueError("the tiers are given twice: by the option tiers, and in storage_options")
-    return {**storage_options, "rolling": {**rolling, "tiers": _json_object("tiers", '{"cold": "s3://b/x"}', text)}}
+    tiers = _json_object("tiers", '{"cold": "s3://b/x"}', given["tiers"])
+    return {**found, "rolling": {**rolling, "tiers": tiers}}
 
 
 def _urls(given: Mapping[str, str]) -> Sequence[str]:

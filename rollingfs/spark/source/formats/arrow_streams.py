@@ -51,46 +51,33 @@ class Message:
     end: int
 
 
-@value_class
-class Stream:
-    """The part of a stream that an extent holds."""
-
-    messages: Sequence[Message]
-    ended: bool
-    """Whether the stream is complete: its end mark, or another stream, follows."""
-
-    @property
-    def start(self) -> int:
-        """Where its schema begins."""
-        return self.messages[0].start
-
-    @property
-    def end(self) -> int:
-        """Behind its last whole message."""
-        return self.messages[-1].end
+Stream = list[Message]
+"""The messages of a stream that an extent holds, its schema first."""
 
 
-def streams(read: Read, extent: Extent) -> Iterator[Stream]:
+def streams(read: Read, extent: Extent) -> Iterator[tuple[Stream, bool]]:
     """The streams of an extent, in order, without a message at its end that is not whole.
+
+    Beside each stands whether it is complete: its end mark, or another stream, follows.
 
     Raises
     ------
     MalformedStreamError
         The extent does not begin with a schema, or bytes in between are no message.
     """
-    current: list[Message] = []
+    current: Stream = []
     for message in messages(read, extent):
         if message.kind == SCHEMA and current:
-            yield Stream(current, ended=True)
+            yield current, True
             current = []
         if not current and message.kind != SCHEMA:
             raise _malformed(extent, message.start, "it does not begin with a schema; truncate only between streams")
         current.append(message)
         if message.kind == END:
-            yield Stream(current, ended=True)
+            yield current, True
             current = []
     if current:
-        yield Stream(current, ended=False)
+        yield current, False
 
 
 def messages(read: Look, extent: Extent) -> Iterator[Message]:
@@ -151,29 +138,30 @@ def cut(read: Read, extent: Extent, size_max: int) -> Iterator[Range]:
     """Cut an extent into ranges of about `size_max` bytes: several whole streams, or part of a large one."""
     start = end = extent.start
     is_marked = True  # only behind an end mark does a reader go on with the next stream
-    for stream in streams(read, extent):
-        if end > start and (stream.end - start > size_max or not is_marked):
+    for stream, _ in streams(read, extent):
+        first, last = stream[0], stream[-1]
+        if end > start and (last.end - start > size_max or not is_marked):
             yield Range(extent, start, end)
             start = end
-        is_large = stream.end - stream.start > size_max and len(stream.messages) > 1
-        if is_large and not any(found.kind == DICTIONARY for found in stream.messages):
+        is_large = last.end - first.start > size_max and len(stream) > 1
+        if is_large and not any(found.kind == DICTIONARY for found in stream):
             yield from _cut(extent, stream, size_max)
-            start = stream.end
+            start = last.end
         elif end == start:
-            start = stream.start
-        end, is_marked = stream.end, stream.messages[-1].kind == END
+            start = first.start
+        end, is_marked = last.end, last.kind == END
     if end > start:
         yield Range(extent, start, end)
 
 
 def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
-    schema, *batches = stream.messages
+    schema, *batches = stream
     start = schema.end
     for message in batches:
         if message.end - start > size_max and message.start > start:
             yield Range(extent, start, message.start, (schema.start, schema.end))
             start = message.start
-    yield Range(extent, start, stream.end, (schema.start, schema.end))
+    yield Range(extent, start, stream[-1].end, (schema.start, schema.end))
 
 
 def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
@@ -187,10 +175,10 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
         No bytes can come behind the extent, so the last stream needs no end mark.
     """
     found = extent.start
-    for stream in streams(read, extent):
-        if not (stream.ended or is_last) or (stream.end > limit and found > extent.start):
+    for stream, is_ended in streams(read, extent):
+        if not (is_ended or is_last) or (stream[-1].end > limit and found > extent.start):
             break
-        found = stream.end
+        found = stream[-1].end
     else:
         if found > extent.start and _is_footer(Window(read, extent.end, WINDOW_BYTES), found, extent.end):
             return extent.end
@@ -263,8 +251,7 @@ def _with_dictionaries(source: pa.BufferReader) -> Iterator[pa.RecordBatch]:
 
 def schema(read: Read, extent: Extent) -> pa.Schema | None:
     """The schema of the first stream; None if there is none."""
-    for stream in streams(read, extent):
-        first = stream.messages[0]
+    for (first, *_), _ in streams(read, extent):
         return pa.ipc.read_schema(pa.py_buffer(read(first.start, first.end)))
     return None
 

@@ -14,11 +14,10 @@ from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.sink import commits, messages, routing
+from rollingfs.spark.source.sink import commits, routing
 from rollingfs.spark.source.sink.commits import Marker
-from rollingfs.spark.source.sink.messages import Piece, Receipt, received
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
-from rollingfs.spark.source.sink.task_writer import TaskWriter
+from rollingfs.spark.source.sink.task_writer import Piece, Receipt, TaskWriter, by_segment, received
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -105,7 +104,7 @@ class JobCommit:
 
     def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[SegmentCommit]:
         """The segments that get rows, with what the tasks wrote for each; the target itself also without rows."""
-        pieces = dict(messages.by_segment(received(found)))
+        pieces = dict(by_segment(received(found)))
         if self.column is None:
             pieces.setdefault(None, [])
         return [self.segment(name, of_name) for name, of_name in pieces.items()]

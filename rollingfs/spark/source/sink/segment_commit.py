@@ -20,8 +20,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.sink.messages import Piece
-from rollingfs.spark.source.sink.task_writer import segment_path
+from rollingfs.spark.source.sink.task_writer import Piece, segment_path
 
 
 class SegmentCommit:

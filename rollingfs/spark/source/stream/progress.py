@@ -52,12 +52,10 @@ def known(before: Mapping[str, Mark], views: Mapping[str, Snapshot]) -> dict[str
 def lag(views: Mapping[str, Snapshot], marks: Mapping[str, Mark]) -> dict[str, Any]:
     """What `reportLatestOffset` gives."""
     behind: dict[str, Any] = {}
-    lag_s = 0.0
     for path, view in views.items():
         begin = max(view.start, marks[path].offset) if path in marks else view.start
         if view.length > begin:
             age_s = max(0.0, time.time() - segments.committed_ms(view, begin) / 1000)
-            lag_s = max(lag_s, age_s)
             behind[path] = {
                 "segment": segments.identity(view),
                 "offset": view.length,
@@ -66,6 +64,6 @@ def lag(views: Mapping[str, Snapshot], marks: Mapping[str, Mark]) -> dict[str, A
             }
     return {
         "lagBytes": sum(found["lagBytes"] for found in behind.values()),
-        "lagSeconds": round(lag_s, 3),
+        "lagSeconds": max((found["lagSeconds"] for found in behind.values()), default=0.0),
         "segments": behind,
     }
