@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from rollingfs.commit.fairness import Turns
+from tests.support.examples import nightly, slowly
 from tests.support.other_turns import EarlierTurns, NoTurns
 from tests.support.simulation import Figures, Latencies, Load, simulate
 
@@ -23,9 +24,8 @@ MORE_UNSATURATED = (
     Load(16, 1.0, latencies=NEAR),
     Load(8, 4.0, latencies=FAR, duration_s=400),
     Load(24, 4.0, latencies=NEAR, duration_s=360),
-    Load(60, 4.0, latencies=NEAR),
-    Load(60, 10.0, latencies=NEAR, duration_s=200),
 )
+MANY_UNSATURATED = (Load(60, 4.0, latencies=NEAR), Load(60, 10.0, latencies=NEAR, duration_s=200))
 SATURATED = (Load(8, latencies=NEAR),)
 MORE_SATURATED = (
     Load(2, latencies=NEAR, duration_s=200),
@@ -47,10 +47,8 @@ def _name(load: Load) -> str:
     return f"{load.writers} writers, {pauses} pauses of {load.pause_s} s, {load.latencies.way_ms} ms"
 
 
-def _each(quick: tuple[Load, ...], slow: tuple[Load, ...]) -> pytest.MarkDecorator:
-    loads = [pytest.param(load, id=_name(load)) for load in quick]
-    loads += [pytest.param(load, id=_name(load), marks=pytest.mark.slow) for load in slow]
-    return pytest.mark.parametrize("load", loads)
+def _each(quick: tuple[Load, ...], slow: tuple[Load, ...], many: tuple[Load, ...] = ()) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("load", [*quick, *slowly(*slow), *nightly(*many)], ids=_name)
 
 
 def check_unsaturated(turns: type[Turns], load: Load) -> None:
@@ -68,7 +66,7 @@ def check_saturated(turns: type[Turns], load: Load) -> None:
     assert found.p99_ms <= SATURATED_P99_RATIO_MAX * earlier.p99_ms
 
 
-@_each(UNSATURATED, MORE_UNSATURATED)
+@_each(UNSATURATED, MORE_UNSATURATED, MANY_UNSATURATED)
 def test_who_pauses_waits_hardly_longer_than_with_plain_compare_and_swap(load: Load) -> None:
     check_unsaturated(Turns, load)
 
@@ -122,7 +120,7 @@ def _pausing(load: Load, turns: type[Turns]) -> Figures:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("writers", [24, 60, pytest.param(100, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("writers", [24, *nightly(60, 100)])
 def test_a_crowd_starves_nobody(writers: int) -> None:
     found, earlier, plain = (run(Load(writers, duration_s=30), turns) for turns in (Turns, EarlierTurns, NoTurns))
     assert found.rate_per_s >= SATURATED_RATE_RATIO_MIN * earlier.rate_per_s

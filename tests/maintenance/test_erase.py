@@ -19,7 +19,7 @@ from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from tests.support.examples import slowly
+from tests.support.examples import slowly, some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
 
@@ -572,27 +572,27 @@ def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
     act, expected = OTHERS[other]
     count = len(calls_of())
-    for between in range(0, count, 2):
-        for index in range(between, count + 6, 2):
-            store = TieredStore()
-            small(store)
-            world = client(store)
-            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-            with contextlib.suppress(OSError, Crashed):
-                erase(world, 30)
-            if world.backend.between:  # type: ignore[attr-defined]
-                continue
-            again = client(store)
-            erase(again, 30)
-            assert again.content(A) == expected
-            store.lapse(GRACE_S)
-            assert erase(again, 30).is_gone
-            check_erased(store, 30, expected)
+    for between, index in some((first, last) for first in range(0, count, 2) for last in range(first, count + 6, 2)):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError, Crashed):
+            erase(world, 30)
+        if world.backend.between:  # type: ignore[attr-defined]
+            continue
+        again = client(store)
+        erase(again, 30)
+        assert again.content(A) == expected
+        store.lapse(GRACE_S)
+        assert erase(again, 30).is_gone
+        check_erased(store, 30, expected)
 
 
 @pytest.mark.slow

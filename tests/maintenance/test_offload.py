@@ -18,7 +18,7 @@ from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from tests.support.examples import slowly
+from tests.support.examples import slowly, some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
 from tests.support.life import World, pieces_of
 
@@ -590,22 +590,22 @@ def test_of_two_offloads_at_once_only_one_moves_each_chunk_and_the_copies_of_the
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("_blocks")
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
     act, expected = OTHERS[other]
-    for between in range(0, 30, 2):
-        for index in range(between, 30):
-            store = TieredStore()
-            small(store)
-            world = client(store)
-            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-            with contextlib.suppress(OSError, Crashed):
-                offload(world, lag_s=0)
-            if not world.backend.between:  # type: ignore[attr-defined]
-                assert client(store).content(A) == expected
-                check_end(store, expected)
+    for between, index in some((first, last) for first in range(0, 30, 2) for last in range(first, 30)):
+        store = TieredStore()
+        small(store)
+        world = client(store)
+        world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError, Crashed):
+            offload(world, lag_s=0)
+        if not world.backend.between:  # type: ignore[attr-defined]
+            assert client(store).content(A) == expected
+            check_end(store, expected)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import MANY, nightly, slowly
 from tests.support.races import Arena, Member, Race
 from tests.support.servers import new_bucket
 
@@ -100,8 +101,7 @@ def test_a_killed_process_harms_nobody(disk: Arena, tmp_path: Path) -> None:
         race.check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 8, 16])
+@pytest.mark.parametrize("count", [*slowly(2, 16), *nightly(8)])
 def test_a_race_on_disk(disk: Arena, tmp_path: Path, count: int) -> None:
     """Some ask for commits that are shared, which a disk ignores."""
     with Race(disk, tmp_path, seed=count) as race:
@@ -111,7 +111,7 @@ def test_a_race_on_disk(disk: Arena, tmp_path: Path, count: int) -> None:
 @pytest.mark.slow
 def test_a_race_on_a_store(store: Arena, tmp_path: Path) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, WAY, 5, events=4)
+        turmoil(race, WAY, 5, events=4 if MANY else 2)
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_owners_come_and_go_and_those_whom_they_fence_are_told_so(seaweed: dict[
     with Race(_s3(seaweed), tmp_path) as race:
         race.join(*cast(WAY, 4), *others(WAY, "hold", "look"))
         race.all_go_on(race.living, 2)
-        for _ in range(3):
+        for _ in range(3 if MANY else 1):
             [owner] = race.of("hold")
             race.nap()
             race.kill(owner)  # the segment may stay held: the next owner takes it over
