@@ -209,11 +209,11 @@ class History:
         doing.dropped += sum(len(one.data) for one in before.values()) - sum(len(one.data) for one in after.values())
 
     def _is_adopted_within_delete(self, before: State, after: State) -> bool:
-        """Whether a plain file that goes was adopted just before: the delete that is under way deletes the segment."""
+        """Whether a plain file that goes was adopted just before: the delete deletes the segment, if it gets so far."""
         for doing in self._deletes:
             for path, file in doing.removed.items():
                 is_back = path not in before and file.segment is None and after.get(path) == file
-                if is_back and doing.told == "running" and (doing.effects or doing.call.is_step):
+                if is_back and doing.told in ("running", "unknown") and (doing.effects or doing.call.is_step):
                     doing.effects.clear()
                     return True
         return False
