@@ -158,3 +158,22 @@ def test_the_jar_has_the_same_bytes_whenever_it_is_compiled(tmp_path):
     assert compiler.is_current(first)
     with zipfile.ZipFile(first) as archive:
         assert "rollingfs/hadoop/RollingFileSystem.class" in archive.namelist()
+
+
+def test_a_folder_that_a_bare_header_keeps_is_there_empty_and_moves_and_goes_with_it(tmp_path):
+    tombstone = (FOLDER / "tombstone.header").read_bytes()
+    kept = {"empty/$header": b"", "full/$header": b"", "full/a": b"bytes", "rest/$header": b"", "moved/$header": b""}
+    dead = {"rest/gone$header": tombstone, "moved/gone$header": tombstone, "dead/gone$header": tombstone}
+    for name, data in (kept | dead).items():
+        (tmp_path / "f" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "f" / name).write_bytes(data)
+    looks = [f"look {tmp_path}/f/{name}" for name in ("empty", "full", "rest", "dead", "empty/$header")]
+    moves = [f"rename {tmp_path}/f/{name} {tmp_path}/f/to-{name}" for name in ("empty", "moved")]
+    moves += [f"look {tmp_path}/f/{name}" for name in ("empty", "to-empty", "moved", "to-moved")]
+    goes = [f"{verb} {tmp_path}/f/{name}" for name in ("to-empty", "rest") for verb in ("delete", "look")]
+    found = world.run_java("Kept", *looks, *moves, *goes, f"look {tmp_path}/f", classes=tmp_path).splitlines()
+    assert found[:5] == ["folder []", "folder [a]", "folder []", "nothing", "nothing"]
+    assert found[5:11] == ["true", "true", "nothing", "folder []", "nothing", "folder []"]
+    assert found[11:15] == ["true", "nothing", "true", "nothing"]
+    left = {path.relative_to(tmp_path / "f").as_posix() for path in (tmp_path / "f").rglob("*$header")}
+    assert left == {"full/$header", "to-moved/$header", "rest/gone$header", "moved/gone$header", "dead/gone$header"}

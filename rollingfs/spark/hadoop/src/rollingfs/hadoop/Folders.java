@@ -177,7 +177,7 @@ final class Folders {
             return true;
         }
         Listing listing = store.list(folder);
-        return listing.isEmpty() || hasContent(listing);
+        return listing.isEmpty() || listing.isKept() || hasContent(listing);
     }
 
     boolean hasContent(Listing listing) throws IOException {
@@ -193,6 +193,10 @@ final class Folders {
 
     private static String removedPath(String folder) {
         return (folder.endsWith("/") ? folder : folder + "/") + Names.REMOVED_NAME;
+    }
+
+    private static String keptPath(String folder) {
+        return folder + "/" + Names.KEPT_NAME;
     }
 
     private boolean isMarked(String folder) throws IOException {
@@ -295,6 +299,9 @@ final class Folders {
                 store.fs.delete(below(info.path()), false);
             }
         }
+        if (listing.isKept()) {
+            store.fs.delete(below(keptPath(folder)), false);
+        }
         removeIfEmpty(folder);
     }
 
@@ -368,6 +375,9 @@ final class Folders {
                 throw new IOException("cannot rename " + Refusal.url(pathOf.apply(info.path())) + " to "
                         + Refusal.url(pathOf.apply(to)) + "; the files before it are renamed: rename the folder again");
             }
+        }
+        if (listing.isKept()) { // last, so that the source stays a folder until all else is there
+            store.fs.rename(below(keptPath(source)), below(keptPath(target)));
         }
         removeIfEmpty(source);
     }

@@ -135,7 +135,7 @@ public class DiskStore extends Store {
             throw new FileNotFoundException("no folder is at " + folder);
         }
         visible.sort((one, two) -> one.path().compareTo(two.path()));
-        return new Listing(visible, headers, isRemoved, isEmpty);
+        return new Listing(visible, headers, false, isRemoved, isEmpty);
     }
 
     @Override

@@ -105,6 +105,7 @@ public final class ObjectStore extends Store {
     public Listing list(String folder) throws IOException {
         List<FileInfo> visible = new ArrayList<>();
         Map<String, FileStatus> headers = new TreeMap<>();
+        boolean isKept = false;
         boolean isRemoved = false;
         FileStatus[] entries = fs.listStatus(hadoopPath(folder));
         for (FileStatus entry : entries) {
@@ -112,13 +113,15 @@ public final class ObjectStore extends Store {
             String name = entry.getPath().getName();
             if (Names.isHeader(name)) {
                 headers.put(Names.segmentOfHeader(path), entry);
+            } else if (name.equals(Names.KEPT_NAME)) {
+                isKept = true;
             } else if (name.equals(Names.REMOVED_NAME)) {
                 isRemoved = true;
             } else if (!Names.isHidden(name)) {
                 visible.add(info(path, entry));
             }
         }
-        return new Listing(visible, headers, isRemoved, entries.length == 0);
+        return new Listing(visible, headers, isKept, isRemoved, entries.length == 0);
     }
 
     @Override
@@ -132,7 +135,8 @@ public final class ObjectStore extends Store {
             boolean isHidden = false;
             for (Path path = file.getPath(); path.depth() > top.depth(); path = path.getParent()) {
                 isInside |= path.getName().contains(Names.CHUNKS_SUFFIX);
-                isHidden |= Names.isHidden(path.getName());
+                // a bare header is moved and deleted with its folder, as a plain file is
+                isHidden |= Names.isHidden(path.getName()) && !path.getName().equals(Names.KEPT_NAME);
             }
             isPlain &= !isHidden;
             if (!isInside && Names.isHeader(file.getPath().getName())) {

@@ -49,10 +49,11 @@ public abstract class Store {
      *
      * @param visible plain files and folders
      * @param headers the header files, by segment, with their status where it is known (else null)
+     * @param isKept whether a bare "$header" lets the folder be there although it is empty, on a store without folders
      * @param isRemoved whether a user removed the folder while the rest of deleted segments had to stay
      * @param isEmpty whether nothing at all is in it
      */
-    public record Listing(List<FileInfo> visible, Map<String, FileStatus> headers, boolean isRemoved,
+    public record Listing(List<FileInfo> visible, Map<String, FileStatus> headers, boolean isKept, boolean isRemoved,
             boolean isEmpty) {}
 
     /**

@@ -10,6 +10,8 @@ public final class Names {
     public static final String CHUNKS_SUFFIX = "$chunks";
     private static final String TIER_SCHEME = "tier:";
     private static final String LOCK_NAME = "lock";
+    /** A file of this name, the header of nothing, lets an empty folder be there on a store without folders. */
+    public static final String KEPT_NAME = HEADER_SUFFIX;
     public static final String REMOVED_NAME = "$removed";
     /** A segment in the folder of a stream, with the state of the stream; listings hide it. */
     public static final String LEDGER_NAME = "$stream";
