@@ -25,7 +25,6 @@ from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import Committed, Operation, Sent
-from rollingfs.commit.pace import Pace
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
@@ -79,7 +78,7 @@ class Commits:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
-        self.pace = Pace(store.backend.commit_interval_s)
+        self.interval_s = store.backend.commit_interval_s
         self.sharing: Sharing | None = None
         if share_commits and store.backend.takes_asks:
             from rollingfs.commit.sharing import Sharing
@@ -90,7 +89,6 @@ class Commits:
     def after_fork(self) -> None:
         """In a child process: another writer, who holds no lock, and knows nothing of others."""
         self.slots.after_fork()
-        self.pace.after_fork()
         if self.sharing is not None:
             self.sharing.after_fork()
 
@@ -157,12 +155,14 @@ class Commits:
         if queued_s < change.deadline_s <= time.monotonic():
             others = f"other commits of this client took all of its {self.timeout_s} s"
             raise CommitTimeoutError(f"{change.path}: {others}; nothing was written")
-        await self.wait_for_store(change.path, change.deadline_s)
+        if self.interval_s:
+            await self.wait_for_store(slot, change.deadline_s)
         return await self.commit_held(slot, change)
 
-    async def wait_for_store(self, path: str, deadline_s: float) -> None:
-        """Wait until the store takes another commit of this client to a segment; the caller holds the slot."""
-        if pause_s := self.pace.pause_s(path, deadline_s):
+    async def wait_for_store(self, slot: Slot, deadline_s: float) -> None:
+        """Wait until the store takes another commit of this client, unless that is too late, with the slot."""
+        pause_s = slot.free_s - time.monotonic()
+        if pause_s > 0 and slot.free_s < deadline_s:
             await self.store.runtime.sleep(pause_s)
 
     async def commit_held(self, slot: Slot, change: Change) -> Committed:
@@ -286,8 +286,8 @@ class Commits:
                 if found.offset is None:
                     if slot.done_drops or slot.settled:
                         self.slots.committed(slot, wanted)
-                    if self.pace.interval_s:
-                        self.pace.committed(path)
+                    if self.interval_s:
+                        slot.free_s = time.monotonic() + self.interval_s
                 return found
             self.store.meters.note(CONFLICT)
             attempt.sent = replace(attempt.sent, is_open=False)
@@ -382,7 +382,7 @@ class Commits:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
             logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
-        await self.wait_for_store(attempt.operation.path, attempt.operation.deadline_s)
+        await self.wait_for_store(slot, attempt.operation.deadline_s)
         check_time(attempt, is_void=True)
         return self.store.headers.seen(attempt.operation.path) or await attempt.load()
 

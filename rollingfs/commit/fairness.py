@@ -259,6 +259,8 @@ class Slot:
     def __init__(self, lock: Lock, turns: Turns) -> None:
         self.lock = lock
         self.turns = turns
+        self.free_s = 0.0
+        """When a store that limits the writes of one file takes the next commit, by the monotonic clock."""
         self.done_drops: set[Drop] = set()
         self.settled: set[MergeOutcome] = set()
 

@@ -209,8 +209,8 @@ class Appender:
             self._recover(path, leader)
             if leader.outcome is not None:
                 return
-        if self._commits.pace.interval_s:
-            await self._commits.wait_for_store(path, leader.deadline_s)
+        if self._commits.interval_s:
+            await self._commits.wait_for_store(slot, leader.deadline_s)
         if slot.turns.together > 1:
             await self._linger(path, slot)
         group = _Group(path, leader)

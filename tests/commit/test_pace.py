@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from rollingfs import BadOffsetError
 from rollingfs.backend import race
-from rollingfs.commit import pace
-from rollingfs.commit.pace import Pace
+from rollingfs.commit import commits
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import SyncRuntime
 from tests.support.backends import Scripted, private_memory
@@ -46,11 +46,12 @@ def clock() -> Clock:
 @pytest.fixture
 def site(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Site:
     site = Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "")
-    site.client.commits.pace = Pace(INTERVAL_S, clock)
     with monkeypatch.context() as patch:
         patch.setattr(race.time, "sleep", lambda _: None)  # the probe keeps the pace as well
         site.create()
     clock.now_s += INTERVAL_S
+    monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=clock))
+    site.client.commits.slots.of(site.path).free_s = clock.now_s
     monkeypatch.setattr(SyncRuntime, "sleep", lambda runtime, seconds: clock.sleep(runtime, seconds))
     return site
 
@@ -62,9 +63,7 @@ def replaces(site: Site) -> int:
 
 
 def test_a_client_takes_the_interval_from_the_backend() -> None:
-    assert (
-        Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.commits.pace.interval_s == INTERVAL_S
-    )
+    assert Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.commits.interval_s == INTERVAL_S
 
 
 def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Clock) -> None:
@@ -92,12 +91,14 @@ def test_segments_do_not_wait_for_each_other(site: Site, clock: Clock) -> None:
     assert clock.slept == []
 
 
-def test_a_commit_whose_time_is_up_before_the_interval_is_tried_at_once(site: Site, clock: Clock) -> None:
-    paced = Pace(INTERVAL_S, clock)
-    paced.committed("a")
-    assert paced.pause_s("a", clock.now_s + 2 * INTERVAL_S) == INTERVAL_S
-    assert paced.pause_s("a", clock.now_s + INTERVAL_S / 2) == 0.0
-    assert Pace(0.0, clock).pause_s("a", clock.now_s) == 0.0
+@pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
+def test_a_commit_whose_time_is_up_before_the_interval_is_tried_at_once(
+    site: Site, clock: Clock, left_s: float, pause_s: float
+) -> None:
+    site.append(b"1")
+    slot = site.client.commits.slots.of(site.path)
+    site.run(site.client.commits.wait_for_store(slot, clock.now_s + left_s))
+    assert sum(clock.slept) == pause_s
 
 
 def test_a_commit_that_did_not_take_place_does_not_count(site: Site, clock: Clock) -> None:
@@ -128,36 +129,3 @@ def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, mon
     assert offsets == list(range(1, THREADS + 1))
     assert replaces(site) - before == 1
     assert clock.slept == [INTERVAL_S]
-
-
-def test_only_so_many_segments_are_remembered(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "SEGMENTS_MAX", 2)
-    paced = Pace(INTERVAL_S, clock)
-    for path in "abc":
-        paced.committed(path)
-        clock.now_s += INTERVAL_S
-    assert set(paced._free_s) == {"c"}
-
-
-def test_a_child_process_does_not_wait_for_the_lock_of_a_thread_that_is_not_there():
-    pace = Pace(1.0)
-    pace.committed("s")
-    held, done = threading.Event(), threading.Event()
-
-    def hold():
-        with pace._lock:
-            held.set()
-            done.wait()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    held.wait()
-    pace.after_fork()  # the child has no such thread
-    found = []
-    child = threading.Thread(target=lambda: found.append(pace.pause_s("s", time.monotonic() + 60)), daemon=True)
-    child.start()
-    child.join(20)
-    done.set()
-    holder.join()
-    assert found
-    assert found[0] > 0
