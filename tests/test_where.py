@@ -135,6 +135,7 @@ ELSEWHERE = {
     "stream/segment_upkeep": "stream/test_upkeep",
     "stream/trim": "stream/test_incarnations",
     "stream/upkept": "stream/test_upkeep",
+    "write/group": "write/test_groups",
     "write/inherited": "fs/test_policy_verbs",
     "write/ingest": "write/test_chunk_writer",
 }

@@ -18,7 +18,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import ATTRIBUTE, check_fresh, remembering
 from rollingfs.stream.cut import StreamCut
-from rollingfs.write.gather import Written
+from rollingfs.write.group import Written
 
 PATH_CHARS_MAX = 4096
 READ_BYTES_MAX = 8 * 1024 * 1024

@@ -10,26 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt, Change, Plain
-from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.attempt import Change
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.fairness import Slot
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
-from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
-from rollingfs.format import asks, transitions
+from rollingfs.errors import AppendOutcomeUnknown, interrupted
+from rollingfs.format import transitions
 from rollingfs.format.asks import ASK_BYTES_MAX
-from rollingfs.format.header import Header
-from rollingfs.format.placement import Item
-from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.logs import keeper
-from rollingfs.runtime.values import value_class
-from rollingfs.write.grow import as_items, grow, size_of
+from rollingfs.write.group import Append, Group, Outcome, Written, unknown
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -39,68 +31,6 @@ WAKE_S_MAX = 1.0
 """A thread that nobody has woken for so long leads: the leader may have been interrupted before it called the next."""
 LINGER_STEP_SHARE = 0.05
 """The share of that time after which the leader looks whether they are there."""
-
-
-@value_class
-class Written:
-    """An append that took place."""
-
-    offset: int
-    """Where its data begins."""
-    header: Header
-    """The header that its commit made, or met if there was nothing to do."""
-
-
-Outcome = Written | Exception
-
-
-@dataclass(eq=False, repr=False)
-class Append:
-    """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
-
-    data: Sequence[bytes | Stored]
-    guard: Guard = field(default_factory=Guard)
-    attrs: Attrs = field(default_factory=dict)
-    uploads: Uploads | None = None
-    """The chunk files among its data that were uploaded for this append."""
-    deadline_s: float = 0.0
-    """When the append gives up, by the monotonic clock."""
-    group: _Group | None = None
-    """The newest group that has taken it out of the queue."""
-    gate: threading.Lock = field(default_factory=threading.Lock)
-    """Its thread waits here; who lets it on has the lock of the appender."""
-
-    def let_on(self) -> None:
-        """Wake its thread, now or when that waits the next time."""
-        if self.gate.locked():
-            self.gate.release()
-
-    @property
-    def inline_size(self) -> int:
-        return sum(len(item) for item in self.data if isinstance(item, bytes))
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it has no condition but the incarnation, and no attributes: then clients may share its commit."""
-        guard = self.guard
-        offsets = guard.expected_offset, guard.expected_start
-        return not (guard.epoch is not None or offsets != (None, None) or guard.expected_attrs or self.attrs)
-
-    def joins(self, other: Append) -> bool:
-        """Whether both may be asked for as one: the bytes of an ask stay together."""
-        return self.is_plain == other.is_plain and (not self.is_plain or self.guard.segment == other.guard.segment)
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Its outcome; None while the outcome is unknown."""
-        outcomes = self.group.outcomes if self.group is not None else None
-        return outcomes.get(self) if outcomes is not None else None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether no attempt to commit it is under way, and none has taken place."""
-        outcomes = self.group.outcomes if self.group is not None else {}
-        return outcomes is not None and self not in outcomes
 
 
 class Appender:
@@ -184,7 +114,7 @@ class Appender:
             return outcome
         if outcome is not None or (is_waiting and isinstance(error, Exception)):
             raise outcome or error
-        raise _unknown(path, error) from error
+        raise unknown(path, error) from error
 
     def _call_next(self, path: str) -> None:
         """Let the first that waits lead; the caller, who has the lock, leads no more."""
@@ -213,7 +143,7 @@ class Appender:
             await self._commits.wait_for_store(slot, leader.deadline_s)
         if slot.turns.together > 1:
             await self._linger(path, slot)
-        group = _Group(path, leader)
+        group = Group(path, leader)
         committed: Committed | None = None
         try:
             self._take(path, slot, group)
@@ -233,7 +163,7 @@ class Appender:
         finally:
             slot.turns.together = len(group.members) + len(self._queues.get(path, ()))
 
-    def _take(self, path: str, slot: Slot, group: _Group) -> None:
+    def _take(self, path: str, slot: Slot, group: Group) -> None:
         """Move appends from the queue into a group.
 
         A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
@@ -257,7 +187,7 @@ class Appender:
             if not queue:
                 self._queues.pop(path, None)
 
-    def _finish(self, path: str, group: _Group, outcomes: Mapping[Append, Outcome]) -> None:
+    def _finish(self, path: str, group: Group, outcomes: Mapping[Append, Outcome]) -> None:
         """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
         with self._lock:
             group.outcomes = outcomes
@@ -276,15 +206,10 @@ class Appender:
         """Repair an append after its last leader broke off. The caller holds the slot, so no leader is at work."""
         group = append.group
         if group is not None and group.outcomes is None:
-            self._finish(path, group, group.failed(_unknown(path, None)) if group.is_open else {})
+            self._finish(path, group, group.failed(unknown(path, None)) if group.is_open else {})
         with self._lock:
             if append.outcome is None and append not in self._queues.get(path, ()):
                 self._queues.setdefault(path, deque()).appendleft(append)
-
-
-def _unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
-    why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
-    return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
 
 
 def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
@@ -294,153 +219,3 @@ def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
     if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
         return "not committed"
     return "unknown"  # another thread is committing it
-
-
-class _Group:
-    """A group of appends as one step of the commit loop.
-
-    Attributes
-    ----------
-    members : list
-        In the order of their bytes.
-    outcomes : mapping or None
-        None while its leader is at work. An append that is not in it waits again.
-    """
-
-    def __init__(self, path: str, leader: Append) -> None:
-        self.path = path
-        self.leader = leader
-        self.members: list[Append] = []
-        self.uploads: list[Uploads] = []
-        self.is_large = False
-        """Whether chunk files were uploaded for it: then its commit begins with a fresh header. If that forbids the
-        append, no attempt has named the files, and they can go; beside an upload the request is cheap."""
-        self.is_prompt = False
-        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
-        self.is_plain = True
-        """Whether no append has a condition or attributes."""
-        self.outcomes: Mapping[Append, Outcome] | None = None
-        self._attempt: Attempt | None = None
-        self._offsets: dict[Append, int] = {}
-        self._refused: dict[Append, Exception] = {}
-        self._base: Header | None = None
-        """The base that the offsets are meant for."""
-
-    def add(self, append: Append) -> None:
-        """Take an append in, which still is in the queue."""
-        self.members.append(append)
-        append.group = self
-        self.is_large = self.is_large or Stored in map(type, append.data)
-        self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
-        self.is_plain = self.is_plain and append.is_plain
-        if append.uploads:
-            self.uploads.append(append.uploads)
-
-    def size(self) -> int:
-        """Bytes of its appends, without those in chunk files."""
-        return sum(append.inline_size for append in self.members)
-
-    @property
-    def plain(self) -> Plain | None:
-        """What others may know of the group; None if one of its appends has a condition or attributes."""
-        if not self.is_plain:
-            return None
-        items = [item for append in self.members for item in append.data]
-        data = b"".join(item for item in items if isinstance(item, bytes))
-        is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
-        return Plain(data if is_small else None, self.members[0].guard.segment, self._begin)
-
-    def _begin(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-
-    @property
-    def is_open(self) -> bool:
-        """Whether an attempt or an ask was sent that took place, or may have."""
-        return self._attempt is not None and self._attempt.is_out
-
-    def _carried(self, committed: Committed) -> Mapping[Append, Outcome]:
-        """The outcomes of a group whose bytes another writer's commit has carried."""
-        outcomes: dict[Append, Outcome] = {}
-        offset, header = committed.offset, committed.header
-        assert offset is not None
-        assert header is not None
-        for append in self.members:
-            outcomes[append] = Written(offset, header)
-            offset += append.inline_size
-        return outcomes
-
-    def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that took place, or that had nothing to do."""
-        if committed.offset is not None:
-            return self._carried(committed)
-        outcomes: dict[Append, Outcome] = dict(self._refused)
-        moved = 0
-        if committed.base is not None and self._base is not None and committed.base is not self._base:
-            moved = committed.base.length - self._base.length  # others' records, which came before
-        for append, offset in self._offsets.items():
-            assert committed.header is not None
-            outcomes[append] = Written(offset + moved, committed.header)
-        return outcomes
-
-    def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that did not take place or whose outcome is unknown.
-
-        No refusal counts: it rests on what was not committed, or on a header that was not made durable since.
-        """
-        waiting = set(self._refused) if self._offsets else set()  # they are judged again, without the others
-        if isinstance(error, CommitTimeoutError):
-            # nothing was written, and those that came later have time left
-            now_s = time.monotonic()
-            waiting |= {append for append in self.members if append.deadline_s > now_s}
-            waiting.discard(self.leader)
-        elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
-            assert self._attempt is not None
-            done, sent = self._attempt.done, self._attempt.sent
-            if done is not None and done.offset is not None:
-                return self._carried(done)
-            assert sent.base is not None
-            assert sent.wanted is not None
-            base, wanted = self._attempt.made(sent.base, sent.wanted)
-            return self.succeeded(Committed(base.header, wanted))
-        elif not isinstance(error, Exception):
-            if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
-                return {}
-            error = _unknown(self.path, error)
-        return {append: error for append in self.members if append not in waiting}
-
-    async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
-        """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
-        header = base.header
-        items: list[Item] = []
-        self._attempt = attempt
-        self._offsets, self._refused = {}, {}
-        self._base, offset = header, header.length if header else 0
-        for append in self.members:
-            try:
-                admitted = transitions.check(header, append.guard, self.path, length=offset)
-                transitions.check_open(admitted, self.path)
-                if append.attrs:
-                    admitted = transitions.with_attrs(admitted, append.attrs, self.path, offset)
-                added = await as_items(append.data, attempt.files)
-            except transitions.MergeFoundError:
-                raise
-            except (RollingError, FileNotFoundError, ValueError) as error:
-                if not attempt.fresh:
-                    raise
-                self._refused[append] = error
-                attempt.anywhere = None  # a refusal holds for this base
-                continue
-            header = admitted
-            self._offsets[append] = offset
-            if len(self.members) > 1 or attempt.shared is not None:
-                offset += sum(map(size_of, added))
-            items += added
-        if not self._offsets or header is None:
-            return None
-        if not items and header is base.header:
-            return None
-        if attempt.shared is not None and base.header is not None:
-            chosen = asks.select(base.header, attempt.others, attempt.operation.writer)
-            attempt.carry = asks.carry(base.header, chosen, offset)
-            items += [ask.data for ask in chosen]
-        return await grow(header, items, attempt.files)

@@ -28,7 +28,8 @@ from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write import ingest
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
 from rollingfs.write.budget import Budget
-from rollingfs.write.gather import Append, Appender, Written
+from rollingfs.write.gather import Appender
+from rollingfs.write.group import Append, Written
 from rollingfs.write.grow import as_items, grow
 from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
 from rollingfs.write.inherited import Inherited

@@ -34,7 +34,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.names import header_path, lock_path
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
-from rollingfs.write import gather
+from rollingfs.write import group
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no record locks")
 
@@ -233,7 +233,7 @@ def test_a_step_that_breaks_off_gives_the_turn_up(
         assert not is_free(log)
         raise error
 
-    monkeypatch.setattr(gather, "grow", broken)
+    monkeypatch.setattr(group, "grow", broken)
     with pytest.raises((error, AppendInterrupted)):
         fs.append(log, b"never", attrs={"a": "b"})
     monkeypatch.undo()
@@ -279,13 +279,13 @@ def test_a_turn_that_was_released_and_not_forgotten_is_none(log: str) -> None:
 def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
     log: str, racing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grow, fs = gather.grow, new_fs()
+    grow, fs = group.grow, new_fs()
 
     async def gone_once(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(gather, "grow", grow)
+        monkeypatch.setattr(group, "grow", grow)
         raise PageGoneError(2, "The index page is gone", "page")
 
-    monkeypatch.setattr(gather, "grow", gone_once)
+    monkeypatch.setattr(group, "grow", gone_once)
     fs.append(log, b"bytes", attrs={"a": "b"})
     assert fs.cat_file(log) == b"bytes"
     assert is_free(log)

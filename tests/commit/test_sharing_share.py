@@ -151,7 +151,7 @@ def test_lost_races_are_answered_with_an_ask(world: World) -> None:
 def test_two_appends_of_one_ask_get_an_offset_each(world: World) -> None:
     world.while_it_waits(world.carry)
     appender = world.asker.segments.appender
-    from rollingfs.write.gather import Append
+    from rollingfs.write.group import Append
 
     waiting = Append([b"second"])
     waiting.deadline_s = world.asker.commits.deadline_s()

@@ -23,6 +23,7 @@ PARTS = (
     *ROOM,
     "runtime/concurrency",
     "write/gather",
+    "write/group",
     "write/grow",
     "format/asks",
 )

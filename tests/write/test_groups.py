@@ -32,6 +32,7 @@ HEADER = "$header"
 COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
 APPENDING = (
     "rollingfs/write/gather.py",
+    "rollingfs/write/group.py",
     "rollingfs/write/grow.py",
     *(f"rollingfs/commit/{name}.py" for name in COMMIT),
 )

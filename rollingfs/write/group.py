@@ -1,0 +1,240 @@
+"""A group of appends that one commit takes: each with its conditions, and with its own outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rollingfs.commit.attempt import Attempt, Plain
+from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
+from rollingfs.format import asks, transitions
+from rollingfs.format.asks import ASK_BYTES_MAX
+from rollingfs.format.header import Header
+from rollingfs.format.placement import Item
+from rollingfs.format.transitions import Attrs, Guard
+from rollingfs.runtime.values import value_class
+from rollingfs.write.grow import as_items, grow, size_of
+
+
+@value_class
+class Written:
+    """An append that took place."""
+
+    offset: int
+    """Where its data begins."""
+    header: Header
+    """The header that its commit made, or met if there was nothing to do."""
+
+
+Outcome = Written | Exception
+
+
+@dataclass(eq=False, repr=False)
+class Append:
+    """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
+
+    data: Sequence[bytes | Stored]
+    guard: Guard = field(default_factory=Guard)
+    attrs: Attrs = field(default_factory=dict)
+    uploads: Uploads | None = None
+    """The chunk files among its data that were uploaded for this append."""
+    deadline_s: float = 0.0
+    """When the append gives up, by the monotonic clock."""
+    group: Group | None = None
+    """The newest group that has taken it out of the queue."""
+    gate: threading.Lock = field(default_factory=threading.Lock)
+    """Its thread waits here; who lets it on has the lock of the appender."""
+
+    def let_on(self) -> None:
+        """Wake its thread, now or when that waits the next time."""
+        if self.gate.locked():
+            self.gate.release()
+
+    @property
+    def inline_size(self) -> int:
+        return sum(len(item) for item in self.data if isinstance(item, bytes))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no condition but the incarnation, and no attributes: then clients may share its commit."""
+        guard = self.guard
+        offsets = guard.expected_offset, guard.expected_start
+        return not (guard.epoch is not None or offsets != (None, None) or guard.expected_attrs or self.attrs)
+
+    def joins(self, other: Append) -> bool:
+        """Whether both may be asked for as one: the bytes of an ask stay together."""
+        return self.is_plain == other.is_plain and (not self.is_plain or self.guard.segment == other.guard.segment)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Its outcome; None while the outcome is unknown."""
+        outcomes = self.group.outcomes if self.group is not None else None
+        return outcomes.get(self) if outcomes is not None else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no attempt to commit it is under way, and none has taken place."""
+        outcomes = self.group.outcomes if self.group is not None else {}
+        return outcomes is not None and self not in outcomes
+
+
+def unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
+    """The error for an append whose commit was broken off."""
+    why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
+    return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
+
+
+class Group:
+    """A group of appends as one step of the commit loop.
+
+    Attributes
+    ----------
+    members : list
+        In the order of their bytes.
+    outcomes : mapping or None
+        None while its leader is at work. An append that is not in it waits again.
+    """
+
+    def __init__(self, path: str, leader: Append) -> None:
+        self.path = path
+        self.leader = leader
+        self.members: list[Append] = []
+        self.uploads: list[Uploads] = []
+        self.is_large = False
+        """Whether chunk files were uploaded for it: then its commit begins with a fresh header. If that forbids the
+        append, no attempt has named the files, and they can go; beside an upload the request is cheap."""
+        self.is_prompt = False
+        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
+        self.is_plain = True
+        """Whether no append has a condition or attributes."""
+        self.outcomes: Mapping[Append, Outcome] | None = None
+        self._attempt: Attempt | None = None
+        self._offsets: dict[Append, int] = {}
+        self._refused: dict[Append, Exception] = {}
+        self._base: Header | None = None
+        """The base that the offsets are meant for."""
+
+    def add(self, append: Append) -> None:
+        """Take an append in, which still is in the queue."""
+        self.members.append(append)
+        append.group = self
+        self.is_large = self.is_large or Stored in map(type, append.data)
+        self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
+        self.is_plain = self.is_plain and append.is_plain
+        if append.uploads:
+            self.uploads.append(append.uploads)
+
+    def size(self) -> int:
+        """Bytes of its appends, without those in chunk files."""
+        return sum(append.inline_size for append in self.members)
+
+    @property
+    def plain(self) -> Plain | None:
+        """What others may know of the group; None if one of its appends has a condition or attributes."""
+        if not self.is_plain:
+            return None
+        items = [item for append in self.members for item in append.data]
+        data = b"".join(item for item in items if isinstance(item, bytes))
+        is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
+        return Plain(data if is_small else None, self.members[0].guard.segment, self._begin)
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an attempt or an ask was sent that took place, or may have."""
+        return self._attempt is not None and self._attempt.is_out
+
+    def _carried(self, committed: Committed) -> Mapping[Append, Outcome]:
+        """The outcomes of a group whose bytes another writer's commit has carried."""
+        outcomes: dict[Append, Outcome] = {}
+        offset, header = committed.offset, committed.header
+        assert offset is not None
+        assert header is not None
+        for append in self.members:
+            outcomes[append] = Written(offset, header)
+            offset += append.inline_size
+        return outcomes
+
+    def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that took place, or that had nothing to do."""
+        if committed.offset is not None:
+            return self._carried(committed)
+        outcomes: dict[Append, Outcome] = dict(self._refused)
+        moved = 0
+        if committed.base is not None and self._base is not None and committed.base is not self._base:
+            moved = committed.base.length - self._base.length  # others' records, which came before
+        for append, offset in self._offsets.items():
+            assert committed.header is not None
+            outcomes[append] = Written(offset + moved, committed.header)
+        return outcomes
+
+    def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
+        """The outcomes of a commit that did not take place or whose outcome is unknown.
+
+        No refusal counts: it rests on what was not committed, or on a header that was not made durable since.
+        """
+        waiting = set(self._refused) if self._offsets else set()  # they are judged again, without the others
+        if isinstance(error, CommitTimeoutError):
+            # nothing was written, and those that came later have time left
+            now_s = time.monotonic()
+            waiting |= {append for append in self.members if append.deadline_s > now_s}
+            waiting.discard(self.leader)
+        elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
+            assert self._attempt is not None
+            done, sent = self._attempt.done, self._attempt.sent
+            if done is not None and done.offset is not None:
+                return self._carried(done)
+            assert sent.base is not None
+            assert sent.wanted is not None
+            base, wanted = self._attempt.made(sent.base, sent.wanted)
+            return self.succeeded(Committed(base.header, wanted))
+        elif not isinstance(error, Exception):
+            if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
+                return {}
+            error = unknown(self.path, error)
+        return {append: error for append in self.members if append not in waiting}
+
+    async def step(self, base: Loaded, attempt: Attempt) -> Header | None:
+        """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
+        header = base.header
+        items: list[Item] = []
+        self._attempt = attempt
+        self._offsets, self._refused = {}, {}
+        self._base, offset = header, header.length if header else 0
+        for append in self.members:
+            try:
+                admitted = transitions.check(header, append.guard, self.path, length=offset)
+                transitions.check_open(admitted, self.path)
+                if append.attrs:
+                    admitted = transitions.with_attrs(admitted, append.attrs, self.path, offset)
+                added = await as_items(append.data, attempt.files)
+            except transitions.MergeFoundError:
+                raise
+            except (RollingError, FileNotFoundError, ValueError) as error:
+                if not attempt.fresh:
+                    raise
+                self._refused[append] = error
+                attempt.anywhere = None  # a refusal holds for this base
+                continue
+            header = admitted
+            self._offsets[append] = offset
+            if len(self.members) > 1 or attempt.shared is not None:
+                offset += sum(map(size_of, added))
+            items += added
+        if not self._offsets or header is None:
+            return None
+        if not items and header is base.header:
+            return None
+        if attempt.shared is not None and base.header is not None:
+            chosen = asks.select(base.header, attempt.others, attempt.operation.writer)
+            attempt.carry = asks.carry(base.header, chosen, offset)
+            items += [ask.data for ask in chosen]
+        return await grow(header, items, attempt.files)
