@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
@@ -23,22 +24,37 @@ async def finish_drops(commits: Commits, path: str, header: Header) -> None:
 
     The next commit clears the lines. Hints are left to the collection of the folders that they name.
     """
-    store, slots = commits.store, commits.slots
-    done, now_ms = slots.of(path).done_drops, store.now_ms()
+    due, groups = await due_files(commits, path, header)
+    await delete_dropped(commits.store.backend, path, groups)
+    commits.slots.remember(path, drops=due, header=header)
+
+
+async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[Drop], tuple[list[str], list[str]]]:
+    """The drop lines of a committed header that are due and not done, and the files that they name: `dropped_files`."""
+    done, now_ms = commits.slots.of(path).done_drops, commits.store.now_ms()
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
     try:
-        groups = await dropped_files(store.pages, path, due)
+        return due, await dropped_files(commits.store.pages, path, due)
     except UnknownTierError as error:
         raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
+
+
+async def delete_dropped(backend: Backend, what: str, groups: Iterable[Sequence[str]]) -> None:
+    """Delete the files that `what` has dropped, one group after the other.
+
+    Raises
+    ------
+    OSError
+        Some are still there; the commit stands, and collection finishes this.
+    """
     try:
         for group in groups:
             if group:
-                await store.backend.delete(group)
+                await backend.delete(group)
     except OSError as error:
         why = error.strerror or error
-        text = f"{path}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
+        text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
         raise OSError(error.errno or errno.EIO, text) from error
-    slots.remember(path, drops=due, header=header)
 
 
 async def try_drops(commits: Commits, path: str, header: Header) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,12 +10,12 @@ from functools import partial
 from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
-from rollingfs.commit.drop_files import dropped_files, finish_drops, mapped_files
+from rollingfs.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, shadow, wait_for_new_date
-from rollingfs.errors import AppendOutcomeUnknown, UnknownTierError, if_interrupted
+from rollingfs.errors import AppendOutcomeUnknown, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.drops import drop_all, is_due, with_hints
+from rollingfs.format.drops import drop_all, with_hints
 from rollingfs.format.header import Drop, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.snapshot import Lookup
@@ -158,12 +157,7 @@ class Deletes:
             return await self._buried(path, committed.base, committed.header, own)
 
     async def _buried(self, path: str, before: Header, header: Header, own: Iterable[str]) -> Buried:
-        done, now_ms = self.commits.slots.of(path).done_drops, self.store.now_ms()
-        due = tuple(drop for drop in header.drops if is_due(drop, now_ms) and drop not in done)
-        try:
-            chunks, pages = await dropped_files(self.store.pages, path, due)
-        except UnknownTierError as error:
-            raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
+        due, (chunks, pages) = await due_files(self.commits, path, header)
         files = list(dict.fromkeys([*own, *chunks, *pages]))
         is_page = {file: names.is_index(file) for file in files}
         return Buried(
@@ -172,7 +166,7 @@ class Deletes:
             header,
             tuple(file for file in files if not is_page[file]),
             tuple(file for file in files if is_page[file]),
-            due,
+            tuple(due),
         )
 
     async def clear(self, buried: Sequence[Buried]) -> None:
@@ -187,15 +181,10 @@ class Deletes:
             return
         first = buried[0].path
         with if_interrupted(first, "committed"):
-            try:
-                for files in ([one.chunks for one in buried], [one.pages for one in buried]):
-                    if joint := [file for several in files for file in several]:
-                        await self.store.backend.delete(joint)
-            except OSError as error:
-                what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
-                why = error.strerror or error
-                text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
-                raise OSError(error.errno or errno.EIO, text) from error
+            what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
+            groups = [one.chunks for one in buried], [one.pages for one in buried]
+            joint = [[file for files in group for file in files] for group in groups]
+            await delete_dropped(self.store.backend, what, joint)
             await self._flush(one.path for one in buried if one.is_gone)
             for one in buried:
                 if one.is_gone:
