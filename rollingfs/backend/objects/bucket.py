@@ -12,6 +12,10 @@ from rollingfs.runtime.values import value_class
 
 BUCKETS_MAX = 64
 """Buckets whose idle connections are kept."""
+Span = tuple[int, int] | None
+"""The bytes ``[start, end)`` of a file; None for all."""
+Condition = Over | str | None
+"""What a write may replace: what `Over` says, a file with a token, or (None) no other can have the name."""
 
 
 @value_class
@@ -93,18 +97,14 @@ class Bucket(abc.ABC):
     """The files of one `delete`."""
 
     @abc.abstractmethod
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         """A file, or its bytes ``[start, end)``, if its token is the one; None if its token is still the other.
 
         A store may ignore the conditions: the answer has the token.
         """
 
     @abc.abstractmethod
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         """Write a whole file, over what may be there unless `over` says more; return its token."""
 
     @abc.abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -175,3 +176,16 @@ def token_of(token: str | None, what: str = "ETag") -> str:
     if not token:
         raise ConnectionError(f"the store's answer has no {what}, so the result is unknown")
     return token
+
+
+def date_of(headers: Mapping[str, str]) -> float:
+    """The store's clock when it answered, in seconds since 1970.
+
+    Raises
+    ------
+    ConnectionError
+        The answer has no Date header.
+    """
+    if not headers.get("date"):
+        raise ConnectionError("the store's answer has no Date header, so its clock is not known")
+    return parsedate_to_datetime(headers["date"]).timestamp()

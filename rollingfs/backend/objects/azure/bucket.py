@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import obstore
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
+from rollingfs.backend.objects.azure.plain import PlainRequests
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.ending import check_usable
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, found_of
@@ -29,16 +30,6 @@ COPY_POLL_S = 0.2
 COPY_S_MAX = 300.0
 
 
-class Beside(Protocol):
-    """The requests that obstore has not."""
-
-    async def delete(self, store: Store, key: str, token: str) -> None:
-        """Delete a file on the condition of a token."""
-
-    async def now(self) -> float:
-        """The store's clock."""
-
-
 class AzureContainer(Bucket):
     """The files of one container.
 
@@ -48,18 +39,18 @@ class AzureContainer(Bucket):
         Makes the stores.
     places
         Shared by all containers of an account.
+    beside
+        Sends what obstore cannot.
     """
 
     deletes_max = 256  # obstore makes requests of any number
 
-    def __init__(self, name: str, make: MakeStore, places: Places, beside: Beside) -> None:
+    def __init__(self, name: str, make: MakeStore, places: Places, beside: PlainRequests) -> None:
         self.name = name
         self._objects = ObstoreObjects(make, places, timedelta(seconds=READ_S_MAX))
         self._beside = beside
 
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         try:
             return await self._objects.get(key, span, if_token=if_token, unless_token=unless_token)
         except Refusal as error:
@@ -67,9 +58,7 @@ class AzureContainer(Bucket):
                 await self.head(key)  # Azure says of a file that is gone, too, that it has changed
             raise
 
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         return await self._objects.put(key, data, over, _attributes(metadata))
 
     async def head(self, key: str) -> StoredFile:

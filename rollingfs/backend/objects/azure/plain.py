@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
+import obstore
+from obstore.exceptions import BaseError
 
-from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.errors import Refusal, date_of
+from rollingfs.backend.objects.obstores.answers import from_obstore
+from rollingfs.backend.objects.obstores.objects import Store
 
 CONNECT_S_MAX = 5.0
 ANSWER_S_MAX = 15.0
+SIGNED_S = 300
+"""How long the signature of a conditional DELETE holds."""
 
 
 class PlainRequests:
-    """Requests without a body to one store, which need no signature of their own.
+    """Requests without a body to one account, which need no signature of their own.
 
     Parameters
     ----------
+    url
+        Where the account answers.
+    sas
+        The signature that every URL carries; without one, obstore signs a URL.
     client
         The options of obstore's client: how to reach and trust the store.
     """
 
-    def __init__(self, client: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, sas: str, client: Mapping[str, Any]) -> None:
+        self._url = url
+        self._sas = sas
         self._proxy = client.get("proxy_url")
         self._trust: ssl.SSLContext | bool = True
         if str(client.get("allow_invalid_certificates", False)).lower() == "true":
@@ -33,25 +46,29 @@ class PlainRequests:
             self._trust = ssl.create_default_context()
             self._trust.load_verify_locations(cadata=_text(client["root_certificate"]))
 
-    async def delete(self, url: str, token: str) -> None:
-        """DELETE what a signed URL names, if it has a token.
+    async def delete(self, store: Store, key: str, token: str) -> None:
+        """Delete a file if it has a token.
 
         Raises
         ------
         Refusal
             The store did not do it.
         """
+        if self._sas:
+            url = f"{self._url}/{store.config['container_name']}/{quote(key)}?{self._sas}"
+        else:
+            try:
+                url = obstore.sign(store, "DELETE", key, timedelta(seconds=SIGNED_S))
+            except BaseError as error:
+                raise from_obstore(error) from None
         status, headers = await self._send("DELETE", url, {"If-Match": token})
         if status >= 300:
             code = headers.get("x-ms-error-code", str(status))
             raise Refusal(status, code, "the file was not deleted")
 
-    async def now(self, url: str) -> float:
+    async def now(self) -> float:
         """The date of any answer, in seconds since 1970; even a refusal has one."""
-        _, headers = await self._send("HEAD", url, {})
-        if "Date" not in headers:
-            raise ConnectionError("the store's answer has no date, so its clock is not known")
-        return parsedate_to_datetime(headers["Date"]).timestamp()
+        return date_of((await self._send("HEAD", self._url, {}))[1])
 
     async def _send(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, Mapping[str, str]]:
         import yarl

@@ -8,9 +8,7 @@ from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
-import obstore
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore
 
@@ -18,7 +16,6 @@ from rollingfs.backend.objects.azure.bucket import AzureContainer
 from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.bucket import Kept, Service
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import Store
 from rollingfs.backend.objects.obstores.requests import Places, can_name
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
@@ -26,8 +23,6 @@ from rollingfs.runtime.values import value_class
 
 CONNECTIONS_MAX = 64
 CONNECT_S_MAX = 5.0
-SIGNED_S = 300
-"""How long the signature of a conditional DELETE holds."""
 
 
 @value_class(slots=False)
@@ -66,7 +61,7 @@ class AzureService(Service):
             self.abilities["requests_max"] = max_concurrency
         self.buckets: Kept[AzureContainer] = Kept(self._container)
         self._places = Places(CONNECTIONS_MAX)
-        self._plain = PlainRequests(account.client)
+        self._plain = PlainRequests(account.url, account.sas, account.client)
         self._find_loop = find_loop
         self._loop: asyncio.AbstractEventLoop | None = find_loop()
 
@@ -75,7 +70,7 @@ class AzureService(Service):
         return self._loop
 
     def _container(self, name: str) -> AzureContainer:
-        return AzureContainer(name, partial(self._store, name), self._places, self)
+        return AzureContainer(name, partial(self._store, name), self._places, self._plain)
 
     def _store(self, name: str, client: dict[str, Any], retries_max: int) -> Store:
         limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **self._account.client}
@@ -90,21 +85,6 @@ class AzureService(Service):
         except (BaseError, ValueError):
             # the text of obstore's error may show a secret
             raise Refusal(400, "InvalidOptions", f"obstore refuses the options of {self._account.url!r}") from None
-
-    async def delete(self, store: Store, key: str, token: str) -> None:
-        """As `Beside.delete`."""
-        if self._account.sas:
-            url = f"{self._account.url}/{store.config['container_name']}/{quote(key)}?{self._account.sas}"
-        else:
-            try:
-                url = obstore.sign(store, "DELETE", key, timedelta(seconds=SIGNED_S))
-            except BaseError as error:
-                raise from_obstore(error) from None
-        await self._plain.delete(url, token)
-
-    async def now(self) -> float:
-        """As `Beside.now`."""
-        return await self._plain.now(self._account.url)
 
     async def list_buckets(self) -> Sequence[str]:
         raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")

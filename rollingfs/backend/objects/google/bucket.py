@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
-from rollingfs.backend.objects.errors import Refusal, retrying, token_of
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
+from rollingfs.backend.objects.errors import Refusal, date_of, retrying, token_of
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.format.sizes import read_bytes_max
 
@@ -37,9 +37,7 @@ class GoogleBucket(Bucket):
     def _file(self, key: str) -> str:
         return f"{self._base}/{quote(key, safe='')}"
 
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         headers = {} if span is None else {"Range": f"bytes={span[0]}-{span[1] - 1}"}
         reply = await self._requests.send(
             "GET",
@@ -60,9 +58,7 @@ class GoogleBucket(Bucket):
         token = token_of(reply.headers.get("X-Goog-Generation"), "generation")
         return Answer(data, token, parsedate_to_datetime(reply.headers["Last-Modified"]).timestamp())
 
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         kind, body = (BYTES, b"".join(data)) if not metadata else _described(metadata, data)
         try:
             reply = await self._requests.send(
@@ -143,9 +139,7 @@ class GoogleBucket(Bucket):
 
     async def now(self) -> float:
         reply = await self._requests.send("GET", f"b/{quote(self.name, safe='')}", accept=ANY_REFUSAL, fields="name")
-        if "Date" not in reply.headers:
-            raise ConnectionError("the store's answer has no date, so its clock is not known")
-        return parsedate_to_datetime(reply.headers["Date"]).timestamp()
+        return date_of(reply.headers)
 
 
 class _Parts(Parts):
@@ -222,13 +216,13 @@ def _described(metadata: Mapping[str, str], data: Sequence[Buffer]) -> tuple[str
     return f"multipart/related; boundary={boundary}", body
 
 
-def _condition(over: Over | str | None) -> str | None:
+def _condition(over: Condition) -> str | None:
     if over in (None, Over.ANYTHING):
         return None
     return "0" if over is Over.NOTHING else _generation(over)
 
 
-def _generation(token: Over | str | None) -> str:
+def _generation(token: Condition) -> str:
     """A token as Google takes it.
 
     Raises

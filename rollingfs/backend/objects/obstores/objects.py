@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 import obstore
 from obstore.exceptions import BaseError
 
-from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, StoredFile
+from rollingfs.backend.contract import Buffer, Metadata
+from rollingfs.backend.objects.bucket import Answer, Condition, Span, StoredFile
 from rollingfs.backend.objects.errors import Refusal, token_of
 from rollingfs.backend.objects.obstores import answers, requests
 from rollingfs.backend.objects.obstores.ending import check_usable, is_over, watched
@@ -22,27 +22,20 @@ from rollingfs.format.sizes import read_bytes_max
 T = TypeVar("T")
 Store = Any
 """A store of obstore's, of any cloud."""
+MakeStore = Callable[[dict[str, Any], int], Store]
+"""Makes a store for one bucket: with these options of the client, where the user gave no others, and these retries."""
 _FAILURES = (BaseError, FileNotFoundError)
 PAGE_KEYS_MAX = 1000
 """The keys of one listing. obstore asks for a further one if it is asked for more."""
-
-
-class MakeStore(Protocol):
-    """Makes a store of obstore's for one bucket."""
-
-    def __call__(self, client: dict[str, Any], retries_max: int) -> Store:
-        """With these options of the client, where the user gave no others."""
 
 
 class Objects(Protocol):
     """What can be asked of one bucket in more than one way; as the verbs of `Bucket`."""
 
     async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
+        self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = ""
     ) -> Answer | None: ...
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str: ...
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str: ...
     async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
         """At most a page of the files directly in a folder whose names begin so."""
 
@@ -113,9 +106,7 @@ class ObstoreObjects:
         except _FAILURES as error:
             raise self._said(error) from None
 
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         """As `Bucket.get`."""
         others = self._others
         if others is None:
@@ -145,9 +136,7 @@ class ObstoreObjects:
             return Answer(memoryview(data), token, meta["last_modified"].timestamp())
         return await others.get(key, span, if_token=if_token, unless_token=unless_token)
 
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         """As `Bucket.put`."""
         if self._others is None:
             check_usable()

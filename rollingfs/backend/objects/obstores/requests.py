@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import Buffer, Over
-from rollingfs.backend.objects.bucket import Answer
+from rollingfs.backend.objects.bucket import Answer, Condition, Span
 from rollingfs.backend.objects.errors import ERRORS
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def is_quick(data: Sequence[Buffer]) -> bool:
     return sum(memoryview(piece).nbytes for piece in data) <= QUICK_BYTES_MAX
 
 
-def put_mode(over: Over | str | None) -> PutMode:
+def put_mode(over: Condition) -> PutMode:
     """The condition of a write: `Over.NOTHING` requires that the name is free, a token that the object has it."""
     if isinstance(over, str):
         return {"e_tag": over}
     return "create" if over is Over.NOTHING else "overwrite"
 
 
-def get_options(span: tuple[int, int] | None, if_token: str, unless_token: str) -> GetOptions:
+def get_options(span: Span, if_token: str, unless_token: str) -> GetOptions:
     """The range and the conditions of a read; an empty token means no condition."""
     options: GetOptions = {}
     if span is not None:
@@ -61,7 +61,7 @@ def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
     return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]
 
 
-def new_token(token: str, over: Over | str | None) -> str:
+def new_token(token: str, over: Condition) -> str:
     """The token that a write gave an object.
 
     Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of what it

@@ -18,7 +18,7 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
 from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Condition, Span, StoredFile
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.garbage import collected_later
@@ -90,9 +90,7 @@ class BotocoreObjects:
         self._call = call
         self._bucket = bucket
 
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         """As `Bucket.get`."""
         arguments = {"IfMatch": if_token, "IfNoneMatch": unless_token}
         if span is not None:
@@ -114,9 +112,7 @@ class BotocoreObjects:
         token = answer.get("ETag")
         return Answer(data, token_of(token) if span is None else token or "", modified)
 
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         """As `Bucket.put`."""
         more: dict[str, Any] = {"Metadata": dict(metadata)} if metadata else {}
         if isinstance(over, str):

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Parts, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
 from rollingfs.backend.objects.errors import (
     ERRORS,
     TRANSIENT_CODES,
     UNSUPPORTED_STATUSES,
     Refusal,
     UntrustedStoreError,
+    date_of,
     retrying,
 )
 from rollingfs.backend.objects.s3.botocore import BotocoreObjects, found_of
 from rollingfs.backend.objects.s3.parts import S3Parts
 from rollingfs.format import names
+
+T = TypeVar("T")
 
 COPY_OBJECT_BYTES_MAX = 5 * 2**30
 """The largest file that one CopyObject copies."""
@@ -59,28 +61,20 @@ class S3Bucket(Bucket):
 
     # -- files ---------------------------------------------------------------------------------------------
 
-    async def get(
-        self, key: str, span: tuple[int, int] | None = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None:
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         async with asyncio.timeout(self._account.answer_s_max):
-            way = self.way or await self.find_way()
-            try:
-                found: Answer | None = await way.get(key, span, if_token=if_token, unless_token=unless_token)
-            except ERRORS as error:
-                other = await self._other_way(way, error)
-                found = await other.get(key, span, if_token=if_token, unless_token=unless_token)
-        return found
+            return await self._by_way(lambda way: way.get(key, span, if_token=if_token, unless_token=unless_token))
 
-    async def put(
-        self, key: str, data: Sequence[Buffer], over: Over | str | None = None, metadata: Metadata = None
-    ) -> str:
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
+        return await self._by_way(lambda way: way.put(key, data, over, metadata))
+
+    async def _by_way(self, request: Callable[[Any], Awaitable[T]]) -> T:
+        """Send a request by the way of the files; again by another one, if the first was refused for its way."""
         way = self.way or await self.find_way()
         try:
-            token: str = await way.put(key, data, over, metadata)
+            return await request(way)
         except ERRORS as error:
-            other = await self._other_way(way, error)
-            token = await other.put(key, data, over, metadata)
-        return token
+            return await request(await self._other_way(way, error))
 
     async def find_way(self, why: str = "") -> Any:
         """The way of the files; with a reason `why`, through s3fs."""
@@ -180,7 +174,8 @@ class S3Bucket(Bucket):
         self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
     ) -> Listed:
         if begin:
-            return Listed(await self._beginning(prefix, begin))
+            async with asyncio.timeout(self._account.answer_s_max):
+                return Listed(await self._by_way(lambda way: way.beginning(prefix, begin)))
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max
@@ -189,17 +184,8 @@ class S3Bucket(Bucket):
             list(map(found_of, answer.get("Contents", []))),
             [common["Prefix"][:-1] for common in answer.get("CommonPrefixes", [])],
             str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None,
-            _date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
+            date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
         )
-
-    async def _beginning(self, prefix: str, begin: str) -> Sequence[StoredFile]:
-        async with asyncio.timeout(self._account.answer_s_max):
-            way = self.way or await self.find_way()
-            try:
-                found: Sequence[StoredFile] = await way.beginning(prefix, begin)
-            except ERRORS as error:
-                found = await (await self._other_way(way, error)).beginning(prefix, begin)
-        return found
 
     async def has_any(self, prefix: str) -> bool:
         if not prefix:
@@ -211,8 +197,8 @@ class S3Bucket(Bucket):
         try:
             answer = await (self._ask("head_bucket") if self.name else self._repeatable("list_buckets"))
         except Refusal as error:
-            return _date_of(error.headers)
-        return _date_of(answer["ResponseMetadata"]["HTTPHeaders"])
+            return date_of(error.headers)
+        return date_of(answer["ResponseMetadata"]["HTTPHeaders"])
 
     async def keeps_versions(self) -> bool | None:
         """Whether versioning is on, or was; None also of a store that does not know the request."""
@@ -267,16 +253,3 @@ class S3Bucket(Bucket):
 def _is_elsewhere(error: BaseException) -> bool:
     """Whether the store refused a request because the bucket lies in another region; then it was not done."""
     return isinstance(error, Refusal) and (error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES)
-
-
-def _date_of(headers: Mapping[str, str]) -> float:
-    """The store's clock when it answered, in seconds since 1970.
-
-    Raises
-    ------
-    ConnectionError
-        The answer has no Date header.
-    """
-    if not headers.get("date"):
-        raise ConnectionError("the store's answer has no Date header, so its clock is not known")
-    return parsedate_to_datetime(headers["date"]).timestamp()
