@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollingfs.commit.fairness import Turns
+from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
-from rollingfs.format import invariants, records
+from rollingfs.format import invariants, names, records
 from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.codec import format_header, parse_more
-from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
 from rollingfs.format.records import Record
-from rollingfs.format.verdict import Verdict
+from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.values import value_class
+
+logger = logging.getLogger("rollingfs")
 
 LAST_LOOK_S = 1.0
 """A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
+BELIEVED_S_MAX = 60.0
+"""No commit is based on a header of many writers that is older than this: too many may have committed since."""
 REQUEST_SHARE = 1 / 3
 """The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
 
@@ -204,6 +210,78 @@ class Attempt:
             raise CommitTimeoutError(
                 f"{self.path}: the store did not give its header in time ({error!r}); nothing was written"
             ) from error
+
+    # -- what it is based on -----------------------------------------------------------------------------
+
+    def believed(self, given: Loaded | None) -> Loaded | None:
+        """The header as last seen, unless many writers commit here.
+
+        An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
+        client could not tell that it failed.
+        """
+        headers, path = self.store.headers, self.operation.path
+        seen = headers.seen(path) or given
+        if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
+            return seen
+        is_alone = all(line.writer == self.operation.writer for line in seen.header.commits)
+        is_first = seen is given and self.turns.believed_s == math.inf  # none of its own lines can go
+        if not (is_alone or is_first) and headers.recent(path, self.turns.believed_s) is None:
+            return None
+        if len(seen.header.commits) <= COMMITS_MAX // 2:
+            return seen
+        if self.shared is not None and headers.recent(path, FIRST_AGE_S_MAX) is not None:
+            return seen
+        is_old = headers.recent(path, BELIEVED_S_MAX) is None
+        return None if is_old or is_crowded(seen.header) else seen
+
+    async def in_turn(self, base: Loaded) -> Loaded:
+        """The header to base an attempt on, once it is this writer's turn."""
+        turns, sleep = self.turns, self.store.runtime.sleep
+        if base.header is not None and base.header.turn == self.operation.writer:
+            return base
+        if self.has_turns:
+            base = await self._ahead(base)
+        while turns.is_claimed(base.header) and self.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
+            self.end_turn()
+            await sleep(turns.claimed_pause_s)
+            base, self.fresh = await self.load(), True
+            if self.has_turns:
+                base = await self._ahead(base)
+        if self.has_turns:
+            return base
+        for _ in range(LOOKS_MAX):
+            turn_wait_s = turns.turn_wait_s(base.header, fresh=self.fresh, prompt=self.prompt)
+            if turn_wait_s is None or self.left_s() <= turn_wait_s:
+                break
+            await sleep(turn_wait_s)
+            began = time.monotonic()
+            now = await self.load()
+            turns.looked(base.header, now.header, time.monotonic() - began)
+            base, self.fresh = now, True
+        return base
+
+    async def _ahead(self, base: Loaded) -> Loaded:
+        """The header to base an attempt on; beside others, the one that is there, and that nobody else changes now.
+
+        A commit that ends without a change gives its turn up in `Commits.commit_held`.
+        """
+        turns, store = self.turns, self.store
+        if not self.count and (not (turns.is_racing or turns.is_stale(base.header)) or self.fits(base)):
+            return base
+        began = time.monotonic()
+        try:
+            turn = store.backend.take_turn(names.header_path(self.path))
+            await store.runtime.limit(turn, self.share_s())
+        except OSError as error:  # the attempt meets it, too, and has it judged
+            logger.debug("%s: it takes no turn: %s", self.path, error)
+            return base
+        now, self.fresh = await self.load(), True
+        turns.looked(base.header, now.header, time.monotonic() - began)
+        return now
+
+    def end_turn(self) -> None:
+        """Let others change the header, if this commit's turn still keeps them out."""
+        self.store.backend.end_turn(names.header_path(self.path))
 
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]

@@ -10,7 +10,6 @@ A commit that finds a merge in its way has it settled (`recovery`), and begins a
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
@@ -18,8 +17,8 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from rollingfs.commit.attempt import REQUEST_SHARE, Attempt, Change, Step, check_time
-from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Slot, Slots, Turns
+from rollingfs.commit.attempt import Attempt, Change, Step, check_time
+from rollingfs.commit.fairness import Slot, Slots, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
@@ -40,9 +39,9 @@ from rollingfs.errors import (
 )
 from rollingfs.format import names, placement, transitions
 from rollingfs.format.codec import format_header, is_surely_short
-from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, FILE, RECORDS_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, FILE, RECORDS_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
-from rollingfs.format.verdict import Verdict, is_crowded
+from rollingfs.format.verdict import Verdict
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
 
@@ -55,8 +54,6 @@ GONE_MAX = 3
 """Maximum reloads when an index page that a header names is missing: its segment may be about to be replaced."""
 LOSSES_BEFORE_CLAIM = 2
 """After this many requests without success, a slow commit claims the next turn."""
-BELIEVED_S_MAX = 60.0
-"""No commit is based on a header of many writers that is older than this: too many may have committed since."""
 
 
 IN_THE_WAY = (MergeFoundError, MarksFullError)
@@ -183,11 +180,11 @@ class Commits:
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
                 if attempt.has_turns:
-                    self._end_turn(change.path)
+                    attempt.end_turn()
                 if attempt.files.own is not None:
                     await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
-            self._end_turn(change.path)  # it may have come before the turn was given up
+            attempt.end_turn()  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt
         except UnflushedError as error:  # of what a look has shown: that of an own record is judged
             raise not_committed(error, change.path) from error
@@ -197,10 +194,6 @@ class Commits:
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await after_error(attempt, error)
-
-    def _end_turn(self, path: str) -> None:
-        """Let others change a header, if this commit's turn still keeps them out."""
-        self.store.backend.end_turn(names.header_path(path))
 
     async def _for_good(self, attempt: Attempt, call: Awaitable[Committed]) -> Committed:
         """The result of the loop, once nobody can carry the bytes of the append any more."""
@@ -245,14 +238,14 @@ class Commits:
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         path, headers = attempt.operation.path, self.store.headers
-        seen = None if change.fresh else self._believed(attempt, change.seen)
+        seen = None if change.fresh else attempt.believed(change.seen)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
             if attempt.shared is None:
-                base = await self._in_turn(base, attempt)
+                base = await attempt.in_turn(base)
             else:
-                ready = await attempt.shared.before(base, partial(self._in_turn, attempt=attempt))
+                ready = await attempt.shared.before(base, attempt.in_turn)
                 if isinstance(ready, Committed):
                     return ready
                 base = ready
@@ -296,72 +289,6 @@ class Commits:
             base, attempt.fresh = found, True
             if change.slow and attempt.count >= LOSSES_BEFORE_CLAIM and base.live:
                 base = await self._claim_turn(slot, attempt)
-
-    def _believed(self, attempt: Attempt, given: Loaded | None) -> Loaded | None:
-        """The header as last seen, unless many writers commit here.
-
-        An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
-        client could not tell that it failed.
-        """
-        path = attempt.operation.path
-        seen = self.store.headers.seen(path) or given
-        if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
-            return seen
-        is_alone = all(line.writer == attempt.operation.writer for line in seen.header.commits)
-        is_first = seen is given and attempt.turns.believed_s == math.inf  # none of its own lines can go
-        if not (is_alone or is_first) and self.store.headers.recent(path, attempt.turns.believed_s) is None:
-            return None
-        if len(seen.header.commits) <= COMMITS_MAX // 2:
-            return seen
-        if attempt.shared is not None and self.store.headers.recent(path, FIRST_AGE_S_MAX) is not None:
-            return seen
-        is_old = self.store.headers.recent(path, BELIEVED_S_MAX) is None
-        return None if is_old or is_crowded(seen.header) else seen
-
-    async def _in_turn(self, base: Loaded, attempt: Attempt) -> Loaded:
-        """The header to base an attempt on, once it is this writer's turn."""
-        turns, sleep = attempt.turns, self.store.runtime.sleep
-        if base.header is not None and base.header.turn == attempt.operation.writer:
-            return base
-        if attempt.has_turns:
-            base = await self._ahead(base, attempt)
-        while turns.is_claimed(base.header) and attempt.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
-            self._end_turn(attempt.path)
-            await sleep(turns.claimed_pause_s)
-            base, attempt.fresh = await attempt.load(), True
-            if attempt.has_turns:
-                base = await self._ahead(base, attempt)
-        if attempt.has_turns:
-            return base
-        for _ in range(LOOKS_MAX):
-            turn_wait_s = turns.turn_wait_s(base.header, fresh=attempt.fresh, prompt=attempt.prompt)
-            if turn_wait_s is None or attempt.left_s() <= turn_wait_s:
-                break
-            await sleep(turn_wait_s)
-            began = time.monotonic()
-            now = await attempt.load()
-            turns.looked(base.header, now.header, time.monotonic() - began)
-            base, attempt.fresh = now, True
-        return base
-
-    async def _ahead(self, base: Loaded, attempt: Attempt) -> Loaded:
-        """The header to base an attempt on; beside others, the one that is there, and that nobody else changes now.
-
-        A commit that ends without a change gives its turn up in `commit_held`.
-        """
-        turns, store = attempt.turns, self.store
-        if not attempt.count and (not (turns.is_racing or turns.is_stale(base.header)) or attempt.fits(base)):
-            return base
-        began = time.monotonic()
-        try:
-            turn = store.backend.take_turn(names.header_path(attempt.path))
-            await store.runtime.limit(turn, attempt.share_s())
-        except OSError as error:  # the attempt meets it, too, and has it judged
-            logger.debug("%s: it takes no turn: %s", attempt.path, error)
-            return base
-        now, attempt.fresh = await attempt.load(), True
-        turns.looked(base.header, now.header, time.monotonic() - began)
-        return now
 
     async def _claim_turn(self, slot: Slot, attempt: Attempt) -> Loaded:
         """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.

@@ -10,7 +10,7 @@ import pytest
 from rollingfs import AppendOutcomeUnknown, FencedError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
-from rollingfs.commit import commits
+from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
@@ -218,7 +218,7 @@ def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
     if not is_crowded:
         for _ in range(COMMITS_MAX):
             site.append(b"-")
-        monkeypatch.setattr(commits, "BELIEVED_S_MAX", 0.0)
+        monkeypatch.setattr(attempt, "BELIEVED_S_MAX", 0.0)
     others_append(site)
     assert isinstance(site.backend, Scripted)
     site.backend.calls.clear()
