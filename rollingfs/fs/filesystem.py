@@ -358,13 +358,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         return await open_async(self._opener, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Refuse: a URL that is signed is of one file, and a segment is several.
-
-        Raises
-        ------
-        NotImplementedError
-            Always.
-        """
+        """Refuse, by `NotImplementedError`: a URL that is signed is of one file, and a segment is several."""
         raise NotImplementedError(
             f"{path}: a signed URL is of one file, and a segment is several: export() it, and sign the URL of the copy "
             "by the filesystem of its store"
