@@ -28,7 +28,10 @@ WAIT_S = 20.0
 COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
 PARTS = (*(f"commit/{name}" for name in COMMIT), "runtime/concurrency", "write/gather", "write/group", "write/grow")
 CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
-DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk")))
+DISK = (
+    "/contextlib.py",
+    *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk", "removing")),
+)
 
 
 def interrupt():

@@ -6,14 +6,14 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.local import disk, extending, nofollow
 from rollingfs.backend.local.held import held_file, hold_file
-from rollingfs.backend.local.looks import blob_of, canonical, date_of, list_folder, now_at
+from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, list_folder, now_at
 from rollingfs.backend.local.record_lock import (
     HAS_RECORD_LOCKS,
     HAS_TURNS,
@@ -23,7 +23,7 @@ from rollingfs.backend.local.record_lock import (
     record_lock,
     turn_of_thread,
 )
-from rollingfs.backend.local.removing import CarriedLock, Closer, holds_only_lock, rename_to_free, take_away
+from rollingfs.backend.local.removing import CarriedLock, Closer, remove_folder, rename_to_free, take_away, taken_alone
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -246,7 +246,7 @@ class LocalBackend(Backend):
                 os.unlink(header)
                 return True
 
-            return [self._if_alone(header, token, remove, lock, closer.take) for header, token in headers]
+            return [taken_alone(header, token, remove, lock, self._locked, closer.take) for header, token in headers]
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -260,31 +260,9 @@ class LocalBackend(Backend):
 
         with Closer() as closer, CarriedLock(closer.take) as lock:
             return [
-                self._if_alone(header, token, partial(move, target), lock, closer.take)
+                taken_alone(header, token, partial(move, target), lock, self._locked, closer.take)
                 for header, token, target in headers
             ]
-
-    def _if_alone(self, header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, close: Close) -> bool:
-        """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
-
-        A process that waits for the lock finds another file in its place, or none, and looks for the header before it
-        makes one.
-        """
-        folder = names.chunks_folder(names.segment_of_header(header))
-        if lock.bring(header):
-            is_taken = False
-            with contextlib.suppress(ConflictError):
-                extending.expect_header(header, token)
-                is_taken = holds_only_lock(folder) and take(header)
-            lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
-            return is_taken
-        with contextlib.suppress(ConflictError), self._locked(header, close):
-            extending.expect_header(header, token)
-            if holds_only_lock(folder) and take(header):
-                nofollow.unlink(names.lock_path(header))
-                disk.remove_folder_if_empty(folder)
-                return True
-        return False
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -326,15 +304,7 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_folder(self, path: str) -> None:
-        if not path.endswith(names.CHUNKS_SUFFIX) or not holds_only_lock(path):
-            os.rmdir(path)
-            return
-        lock = f"{path}/{names.LOCK_NAME}"
-        with record_lock(lock, until_s()):
-            # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
-            if holds_only_lock(path):
-                os.unlink(lock)
-            os.rmdir(path)
+        remove_folder(path)
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
         if not os.path.islink(path):
@@ -357,14 +327,7 @@ class LocalBackend(Backend):
         return f"file://{path}"
 
     def root(self, path: str) -> str:
-        while True:
-            try:
-                return f"local-{os.stat(path).st_dev:x}"
-            except (FileNotFoundError, NotADirectoryError):
-                above = os.path.dirname(path)
-                if above == path:
-                    raise
-                path = above
+        return disk_of(path)
 
     # -- within --------------------------------------------------------------------------------------------
 

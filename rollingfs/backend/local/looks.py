@@ -131,3 +131,15 @@ def now_at(path: str, sync: bool) -> float:
         if error.errno not in _CANNOT_WRITE:
             raise
         return time.time()
+
+
+def disk_of(path: str) -> str:
+    """A name of the disk on which a path, or the folder above it that exists, lies."""
+    while True:
+        try:
+            return f"local-{os.stat(path).st_dev:x}"
+        except (FileNotFoundError, NotADirectoryError):
+            above = os.path.dirname(path)
+            if above == path:
+                raise
+            path = above

@@ -9,15 +9,18 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from rollingfs.backend.local import disk, extending
-from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of
+from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of, unlink
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
+Locked = Callable[[str, Close], AbstractContextManager[None]]
+"""Holds the lock of a header, whose file is then closed by the other."""
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
 CLOSED_AT_ONCE = 16
@@ -184,6 +187,44 @@ class CarriedLock:
                 self._leave(lock.path)
             finally:
                 lock.release()
+
+
+def taken_alone(
+    header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, locked: Locked, close: Close
+) -> bool:
+    """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
+
+    A process that waits for the lock finds another file in its place, or none, and looks for the header before it
+    makes one.
+    """
+    folder = names.chunks_folder(names.segment_of_header(header))
+    if lock.bring(header):
+        is_taken = False
+        with contextlib.suppress(ConflictError):
+            extending.expect_header(header, token)
+            is_taken = holds_only_lock(folder) and take(header)
+        lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
+        return is_taken
+    with contextlib.suppress(ConflictError), locked(header, close):
+        extending.expect_header(header, token)
+        if holds_only_lock(folder) and take(header):
+            unlink(names.lock_path(header))
+            disk.remove_folder_if_empty(folder)
+            return True
+    return False
+
+
+def remove_folder(path: str) -> None:
+    """Remove an empty folder; a chunk folder also if its lock is in it."""
+    if not path.endswith(names.CHUNKS_SUFFIX) or not holds_only_lock(path):
+        os.rmdir(path)
+        return
+    lock = f"{path}/{names.LOCK_NAME}"
+    with record_lock(lock, until_s()):
+        # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
+        if holds_only_lock(path):
+            os.unlink(lock)
+        os.rmdir(path)
 
 
 def _opened_folder(path: str) -> int | None:
