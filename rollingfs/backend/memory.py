@@ -207,18 +207,15 @@ class MemoryBackend(Backend):
     def piece(self, part: Part) -> bytes:
         """The bytes of a range of a file."""
         with _lock:
-            return self._piece(part)
-
-    # -- under the lock ------------------------------------------------------------------------------------
-
-    def _piece(self, part: Part) -> bytes:
-        file = self._file(part.path)
-        if part.token is not None and not _is_still(file, part.token):
-            raise refusals.changed(part.path, part.token, _token(file))
-        piece: bytes = file.getvalue()[part.start : part.end]
+            file = self._file(part.path)
+            if part.token is not None and not _is_still(file, part.token):
+                raise refusals.changed(part.path, part.token, _token(file))
+            piece: bytes = file.getvalue()[part.start : part.end]
         if len(piece) != part.end - part.start:
             raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
         return piece
+
+    # -- under the lock ------------------------------------------------------------------------------------
 
     def _expect(self, path: str, token: str) -> MemoryFile:
         file = self.fs.store.get(path)

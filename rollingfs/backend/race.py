@@ -11,7 +11,7 @@ import contextvars
 import errno
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -60,7 +60,9 @@ async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
     """
     created = await _round(backend, path, racers, "create", backend.create, FileExistsError)
     await let_rest(backend)
-    await _round(backend, path, racers, "replace", partial(_replace, backend, created.token), ConflictError)
+    await _round(
+        backend, path, racers, "replace", lambda path, body: backend.replace(path, body, created.token), ConflictError
+    )
 
 
 async def let_rest(backend: Backend) -> None:
@@ -73,20 +75,16 @@ async def let_rest(backend: Backend) -> None:
         time.sleep(backend.commit_interval_s)
 
 
-async def _replace(backend: Backend, token: str, path: str, data: bytes) -> str:
-    return await backend.replace(path, data, token)
-
-
 async def _round(
     backend: Backend,
     path: str,
     racers: int,
     verb: str,
-    write: Callable[[str, bytes], Awaitable[str]],
+    write: Callable[[str, bytes], Coroutine[Any, Any, str]],
     refusal: type[Exception],
 ) -> Blob:
     bodies = [f"{verb} by racer {number}\n".encode().ljust(BODY_BYTES, b".") for number in range(racers)]
-    outcomes = await _at_once(backend, [partial(_one, write, path, body) for body in bodies])
+    outcomes = await _at_once(backend, [partial(write, path, body) for body in bodies])
     try:
         found = await backend.read(path)
     except FileNotFoundError:
@@ -94,10 +92,6 @@ async def _round(
     # a store that limits the rate of writes refuses losers for their number: one winner is all that it can show
     answered_min = 0.0 if backend.commit_interval_s else ANSWERED_MIN
     return judge(path, verb, refusal, bodies, outcomes, found, answered_min)
-
-
-async def _one(write: Callable[[str, bytes], Awaitable[str]], path: str, body: bytes) -> str:
-    return await write(path, body)
 
 
 def judge(
