@@ -133,11 +133,7 @@ class ExportVerb:
         if isinstance(leave_out, str) or isinstance(incarnations, str):
             raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
 
-        def tell(count: int) -> None:
-            callback.relative_update(count)
-            if progress is not None:
-                progress(count)
-
+        tell = begin(callback, None, progress)
         return await self.client.rebuilder.rebuild(
             path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
         )

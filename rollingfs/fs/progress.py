@@ -7,9 +7,10 @@ from fsspec.callbacks import Callback
 from rollingfs.maintenance.steps import Progress
 
 
-def begin(callback: Callback, total: int, progress: Progress | None = None) -> Progress:
-    """Tell a callback how much there is to do; returns what takes the steps, for the callback and for `progress`."""
-    callback.set_size(total)
+def begin(callback: Callback, total: int | None, progress: Progress | None = None) -> Progress:
+    """Tell a callback how much there is to do, if anybody knows; returns what tells both of each step."""
+    if total is not None:
+        callback.set_size(total)
 
     def tell(count: int) -> None:
         callback.relative_update(count)

@@ -10,6 +10,7 @@ from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.maintenance.outlook import SIZES, size_class
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.show.readable import count_text
 
 WIDTH = 72
 """Characters of the bar."""
@@ -138,11 +139,14 @@ class Outline:
     @property
     def title(self) -> str:
         """The segment in a line, without its path."""
-        return (
-            f"{self.state}, version {self.version}, start {self.start:,}, length {self.length:,}: "
-            f"{self.length - self.start:,} bytes in {self.chunks:,} {'chunk' if self.chunks == 1 else 'chunks'}"
-            + (f", {self.tail_bytes:,} inline" if self.tail_bytes else "")
-        )
+        return _facts(self, self.state, self.chunks) + (f", {self.tail_bytes:,} inline" if self.tail_bytes else "")
+
+
+def _facts(found: Outline | Snapshot, state: str, chunks: int) -> str:
+    return (
+        f"{state}, version {found.version}, start {found.start:,}, length {found.length:,}: "
+        f"{found.length - found.start:,} bytes in {count_text(chunks, 'chunk')}"
+    )
 
 
 def outline(chunks: SnapshotChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
@@ -228,11 +232,7 @@ def picture(chunks: SnapshotChunks, *, width: int = WIDTH, rows_max: int = ROWS_
     view = chunks.snapshot
     found = list(runs(chunks, view.start, view.length))
     state = "sealed" if view.sealed else "open"
-    count = sum(run.count for run in found)
-    title = (
-        f"{view.path.rpartition('/')[2]}: {state}, version {view.version}, start {view.start:,}, "
-        f"length {view.length:,}: {view.size:,} bytes in {count:,} {'chunk' if count == 1 else 'chunks'}"
-    )
+    title = f"{view.path.rpartition('/')[2]}: {_facts(view, state, sum(run.count for run in found))}"
     return "\n".join([title, f"[{_bar(found, view.length, width)}]", *_rows(view.start, found, rows_max)])
 
 
@@ -250,7 +250,7 @@ def _rows(start: int, found: list[ChunkRun], rows_max: int) -> list[str]:
     rows = [_row(0, start, GONE, "truncated")] if start else []
     for index, run in enumerate(found):
         mark = SHADES[index % 2] if run.count else TAIL
-        chunks = f"{run.count:,} {'chunk' if run.count == 1 else 'chunks'} in " if run.count else ""
+        chunks = f"{count_text(run.count, 'chunk')} in " if run.count else ""
         rows.append(_row(run.start, run.end, mark, chunks + run.where))
     left_out = len(rows) - rows_max
     if left_out > 0:
