@@ -16,6 +16,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.chained import ChainedFileSystem
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.objects.schemes import FSSPEC_OPTIONS
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import arguments, file_verbs, in_transaction
@@ -29,7 +30,6 @@ from rollingfs.fs.patterns import Patterns
 from rollingfs.fs.queries import Queries
 from rollingfs.fs.reading import Reads
 from rollingfs.fs.segment_forms import ByPath
-from rollingfs.fs.store_options import FSSPEC_OPTIONS
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.tiers import check_default, with_tiers

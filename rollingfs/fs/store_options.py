@@ -11,21 +11,9 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, goes_straight_to_azure
+from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, FSSPEC_OPTIONS, goes_straight_to_azure
 from rollingfs.runtime.values import value_class
 
-FSSPEC_OPTIONS = frozenset(
-    {
-        "asynchronous",
-        "batch_size",
-        "listings_expiry_time",
-        "loop",
-        "max_paths",
-        "skip_instance_cache",
-        "use_listings_cache",
-    }
-)
-"""What fsspec itself gives to any filesystem."""
 CHAIN_OPTIONS = frozenset({"fo", "fs", "target_options", "target_protocol"})
 """What fsspec gives to a filesystem that lies over another."""
 S3_BASE_OPTIONS = FSSPEC_OPTIONS - {"batch_size"}

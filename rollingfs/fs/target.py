@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects.schemes import (
     AZURE_PROTOCOLS,
+    FSSPEC_OPTIONS,
     GOOGLE_PROTOCOLS,
     S3_PROTOCOLS,
     goes_straight_to_azure,
@@ -23,7 +24,7 @@ from rollingfs.backend.objects.schemes import (
     is_of_gcsfs,
     is_of_obstore,
 )
-from rollingfs.fs.store_options import CHAIN_OPTIONS, FSSPEC_OPTIONS, accepted_by, listed, meant, unknown
+from rollingfs.fs.store_options import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
 
 ALIASES = (S3_PROTOCOLS, AZURE_PROTOCOLS, GOOGLE_PROTOCOLS)

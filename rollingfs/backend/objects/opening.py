@@ -14,24 +14,13 @@ import fsspec.asyn
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.azure.options import OPTIONS, SCOPE, azure_options
-from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
+from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, FSSPEC_OPTIONS
 
 if TYPE_CHECKING:
     from rollingfs.backend.objects.backend import ObjectBackend
     from rollingfs.backend.objects.bucket import Service
 
-FOR_FSSPEC = frozenset(
-    {
-        "batch_size",
-        "blocksize",
-        "default_cache_type",
-        "default_fill_cache",
-        "listings_expiry_time",
-        "max_paths",
-        "skip_instance_cache",
-        "use_listings_cache",
-    }
-)
+FOR_FSSPEC = FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
 """Options of adlfs that say nothing of how requests are sent."""
 Loop = asyncio.AbstractEventLoop
 _NEEDED = ("obstore", "aiohttp")

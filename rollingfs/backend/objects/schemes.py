@@ -1,4 +1,4 @@
-"""The schemes of URLs, by cloud, and which filesystems of fsspec stand for them."""
+"""The schemes of URLs, by cloud, which filesystems of fsspec stand for them, and the options of every filesystem."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from fsspec import AbstractFileSystem
 AZURE_PROTOCOLS = frozenset({"az", "abfs", "abfss", "azure", "adl"})
 GOOGLE_PROTOCOLS = frozenset({"gs", "gcs"})
 S3_PROTOCOLS = frozenset({"s3", "s3a"})
+FSSPEC_OPTIONS = frozenset(
+    {
+        "asynchronous",
+        "batch_size",
+        "listings_expiry_time",
+        "loop",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+    }
+)
+"""What fsspec itself gives to any filesystem."""
 
 
 def is_of_obstore(fs: AbstractFileSystem | type[AbstractFileSystem]) -> bool:
