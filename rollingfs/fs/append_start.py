@@ -39,7 +39,7 @@ async def check_absent(client: Client, path: str) -> None:
     except FileNotFoundError:
         await client.contents.check_no_folder(path)
         return
-    raise FileExistsError(17, "A segment or a file is there already; nothing was written", path)
+    raise transitions.exists(path)
 
 
 async def find_end(client: Client, path: str, owner: str | None) -> Start:
