@@ -26,7 +26,7 @@ BOUNDS = {
     "seal": (109, 34),
 }
 """Most calls and most modules of each verb."""
-TRIES = 3
+TRIES = 10
 """A call takes two hops more when a new second begins, or the garbage collector comes."""
 
 
