@@ -381,7 +381,8 @@ class Verbs:
             bound.is_stored |= bound.left == left and not bound.leaving
             self.world.expect(doing, lambda found: name in found.subscribers)
 
-        return replace(self._upkeep(folder, start), done=done)
+        op = self._retaining(folder, start)  # it may finish a trim that is under way
+        return replace(op, call=replace(op.call, is_retaining=False), done=done)
 
     def unsubscribe(self) -> Op:
         name = self._name()

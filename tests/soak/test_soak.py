@@ -12,7 +12,7 @@ from tests.soak.plan import Notes, Place
 from tests.support.append_worker import record
 
 SECONDS = 15
-APPENDS_MIN = 20
+APPENDS_MIN = 5
 STORES = {"seaweed": [], "minio": [pytest.mark.s3], "azurite": [pytest.mark.clouds]}
 PLACES = ["disk", *(pytest.param(name, marks=marks) for name, marks in STORES.items())]
 
