@@ -98,6 +98,8 @@ class Way(BackendWrapper):
         self.is_dead, self.died_s = False, math.inf
         self.calls: Counter[str] = Counter()
         self.pending = 0
+        self.planned: list[Fault | None] = []
+        """The faults of the next calls, before any is drawn."""
         self.late: set[asyncio.Task[None]] = set()
 
     async def call(self, verb: str, *args: Any) -> Any:
@@ -112,8 +114,8 @@ class Way(BackendWrapper):
 
     async def _arrive(self, verb: str, args: tuple[Any, ...]) -> Any:
         chance, share = self.chances.get((self._own, 0.0))
-        fault = None
-        if share and chance.random() < share and f"/{PROBE_PREFIX}" not in str(args[:1]):
+        fault = self.planned.pop(0) if self.planned else None
+        if fault is None and share and chance.random() < share and f"/{PROBE_PREFIX}" not in str(args[:1]):
             fault = fault_of(chance, verb, args, is_disk=self.store.is_disk)
             self.met[fault] += 1
         way_s = chance.random() * WAY_S_MAX

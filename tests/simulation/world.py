@@ -10,7 +10,7 @@ import itertools
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -123,6 +123,9 @@ def _pause_s(chance: random.Random, haste_s: float) -> float:
 class World:
     """Runs a plan, and checks it."""
 
+    stores = KINDS
+    faulty_shares: Sequence[float] = FAULTY_SHARES
+
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.chance = random.Random(plan.seed ^ 0x5EED)
@@ -168,7 +171,7 @@ class World:
     # -- clients -----------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        self.store: Store = self.chance.choice(KINDS)(Wall(self.chance), self.witness)
+        self.store: Store = self.chance.choice(self.stores)(Wall(self.chance), self.witness)
         self.witness.watch(self.store)
         for path, data in OUTSIDE.items():
             self.store.put_silently(path, data)
@@ -240,6 +243,10 @@ class World:
         op: Op | None = getattr(verbs, verb)()
         if op is None:
             return
+        self.launch(number, op, index, chance)
+
+    def launch(self, number: int, op: Op, index: int, chance: random.Random) -> Doing:
+        """Begin an operation."""
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
         doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
@@ -250,6 +257,7 @@ class World:
         task = asyncio.ensure_future(self._do(op, doing, self.clients[index], chance))
         self.doings[task] = doing
         task.add_done_callback(self._done)
+        return doing
 
     def _done(self, task: asyncio.Task[None]) -> None:
         doing = self.doings.pop(task)
@@ -260,7 +268,7 @@ class World:
 
     async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
         running.set(doing)
-        share = chance.choice(FAULTY_SHARES) if op.call.verb is not model.drop_in else 0.0
+        share = chance.choice(self.faulty_shares) if op.call.verb is not model.drop_in else 0.0
         Way.chances.set((chance, share))
         doing.is_faulty = share > 0
         try:
@@ -394,28 +402,38 @@ def _silence() -> Iterator[None]:
 
 def run_world(plan: Plan) -> World:
     """Run one world; a broken rule is raised."""
+    kind = random.Random(plan.seed + 1)
+    has_small_pages = kind.random() < SMALL_PAGES_SHARE
+    with world_time(plan.seed, has_small_pages, kind.random() < SHARING_AT_RANDOM_SHARE) as run:
+        world = World(plan)
+        run(world.run())
+        return world
+
+
+@contextlib.contextmanager
+def world_time(
+    seed: int, has_small_pages: bool = True, shares_at_random: bool = False
+) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
+    """The time in which a world runs, and what runs it."""
     with (
         _silence(),
-        simulated_time(plan.seed) as loop,
+        simulated_time(seed) as loop,
         mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
         mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
         mock.patch.object(memory, "_nonce", "0" * 8),  # it is in tokens, which ledgers and headers keep
         pytest.MonkeyPatch.context() as patch,
     ):
-        kind = random.Random(plan.seed + 1)
-        if kind.random() < SMALL_PAGES_SHARE:
+        if has_small_pages:
             shrink_pages(patch)
-        if kind.random() < SHARING_AT_RANDOM_SHARE:
+        if shares_at_random:
             share_at_random(patch)
         loop.set_exception_handler(lambda *_: None)  # tasks of the dead
-        world = World(plan)
         gc.disable()
         try:
-            loop.run_until_complete(world.run())
+            yield loop.run_until_complete
         finally:
             _drain(loop)
             gc.enable()
-        return world
 
 
 def shrink_pages(patch: pytest.MonkeyPatch) -> None:

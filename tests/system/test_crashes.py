@@ -1,115 +1,99 @@
 """A client crashes before or after each backend call of each operation; others then find the old or the new content.
 
-1. Each scenario runs once without a fault, which tells at which call the new content appears.
-2. It then runs once for each call and side, with a crash there.
-3. Clients that were there before go on working, and collection of all folders leaves only files that are needed.
+The simulation's world holds what is visible, and what is left. Each scenario runs once without a fault, which tells the
+number of its calls, and then once for each call and side, with a crash there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from rollingfs.backend.contract import Over
+from rollingfs.client import Client
+from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
-from tests.simulation.world import shrink_pages
-from tests.support import model
-from tests.support.examples import some
-from tests.support.faults import CRASHES, Fault, hurry
-from tests.support.model import ANYBODY, Call, Who
-from tests.support.world import NEW, PATHS, Handle, Op, World
+from tests.simulation import model
+from tests.simulation.faults import Fault
+from tests.simulation.history import TOKEN, Doing, tokens_of
+from tests.simulation.model import ANYBODY, Call, Who
+from tests.simulation.store import Disk, Store
+from tests.simulation.verbs import Handle, Op
+from tests.simulation.world import PATHS, Plan, World, world_time
+from tests.support.examples import slowly, some
+from tests.support.simulation import EPOCH_S
 
-POLICY = RollingPolicy(max_bytes=5, inline_bytes=3)
-A, B, C, D, F = PATHS
+POLICY = RollingPolicy(max_bytes=5 * TOKEN, inline_bytes=3 * TOKEN)
+A, B, C, D, F, NEW, _ = PATHS
 MARK_OLD_S = 10.0
 """A client that meets a mark older than this resolves it."""
+CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 
 
-def changing(verb: Callable[..., model.Next], path: str, **args: object) -> Call:
-    return Call(verb, path, {"born": 1, "policy": POLICY, **args})
+class Course(World):
+    """A world of two clients, one step after another. Client 0 crashes by plan."""
+
+    faulty_shares = (0.0,)
+
+    def __init__(self, store: type[Store], seed: int) -> None:
+        super().__init__(Plan(seed, clients=2, paths=len(PATHS), steps=()))
+        self.stores, self.policy = (store,), POLICY
+
+    def data(self, count: int) -> bytes:
+        """So many new tokens."""
+        first, self.tokens = self.tokens, self.tokens + count
+        return tokens_of(first, count)
+
+    async def step(self, step: Step, index: int = 0) -> Doing:
+        """Run an operation to its end."""
+        number = self.new_number()
+        doing = self.launch(number, step(self), index, random.Random(number))
+        await asyncio.wait(list(self.doings))
+        if self.failure is not None:
+            raise self.failure
+        return doing
+
+    async def crashed(self, scenario: Scenario, planned: Sequence[Fault | None]) -> int:
+        """Run a scenario, with these faults, and what others do then; returns the number of calls of its operation."""
+        await self.begin()
+        for wall in self.walls:  # a mark from a clock that is ahead takes most of a commit's time
+            wall.offset_s, wall.drift = EPOCH_S, 1.0
+        for step in scenario.before:
+            assert (await self.step(step)).told == "ok"
+        way, before = self.ways[0], self.ways[0].calls.total()
+        way.planned[:] = planned
+        doing = await self.step(scenario.op)
+        assert doing.told == ("unknown" if way.is_dead else "ok"), doing
+        way.planned.clear()
+        await self.go_on()
+        await self.end()
+        return way.calls.total() - before
+
+    async def go_on(self) -> None:
+        """Let others use everything that is there, at once and later."""
+        await asyncio.sleep(MARK_OLD_S)
+        state = self.history.state
+        for path, seg in sorted(state.items()):
+            if seg.owner is not None:
+                assert (await self.step(acquire(path), 1)).told == "ok"
+                continue
+            offset = min(seg.start + 6 * TOKEN, seg.length)
+            assert (await self.step(truncate(path, offset), 1)).told == "ok"
+            assert (await self.step(append(path, 2), 1)).told == ("error" if seg.sealed else "ok")
+            assert (await self.step(seal(path), 1)).told == "ok"
+        left = sorted(path for path, seg in self.history.state.items() if seg.owner is None)
+        if len(left) > 1:
+            assert (await self.step(rename(left[0], NEW), 1)).told == "ok"
+            assert (await self.step(rename(NEW, left[0]), 1)).told == "ok"
+            assert (await self.step(delete(left[-1]), 1)).told == "ok"
 
 
-def create(path: str) -> Op:
-    return Op(Call(model.create, path, {"born": 1, "policy": POLICY}), lambda client: client.segments.create(path))
-
-
-def append(path: str, data: bytes) -> Op:
-    call = changing(model.append, path, data=data, attrs={}, who=ANYBODY)
-    return Op(call, lambda client: client.segments.append(path, data))
-
-
-def append_stream(path: str, *pieces: bytes) -> Op:
-    call = changing(model.append, path, data=b"".join(pieces), attrs={}, who=ANYBODY)
-    return Op(call, lambda client: client.segments.append(path, iter(pieces)))
-
-
-def overwrite(path: str, data: bytes) -> Op:
-    call = changing(model.overwrite, path, data=data, attrs={}, who=ANYBODY)
-    return Op(call, lambda client: client.segments.overwrite(path, data))
-
-
-def seal(path: str) -> Op:
-    return Op(changing(model.seal, path, who=ANYBODY), lambda client: client.segments.seal(path))
-
-
-def truncate(path: str, offset: int) -> Op:
-    call = changing(model.truncate, path, offset=offset, who=ANYBODY)
-    return Op(call, lambda client: client.segments.truncate(path, offset))
-
-
-def delete(path: str) -> Op:
-    return Op(Call(model.delete, path, {"who": ANYBODY}), lambda client: client.segments.delete(path))
-
-
-def concat(path: str, *sources: str) -> Op:
-    call = changing(model.concat, path, sources=sources, attrs={"k": "v"}, who=ANYBODY)
-    return Op(call, lambda client: client.concats.concat(path, sources, attrs={"k": "v"}))
-
-
-def rename(path: str, target: str) -> Op:
-    return Op(changing(model.rename, path, target=target), lambda client: client.concats.rename(path, target))
-
-
-def acquire(path: str) -> Op:
-    call = changing(model.acquire, path, owner="me")
-    return Op(call, lambda client: client.segments.acquire(path, "me"))
-
-
-def collect(path: str) -> Op:
-    return Op(Call(model.look, path, {}), lambda client: client.collector.collect(path, grace_s=0))
-
-
-def stage(path: str, data: bytes) -> Op:
-    return Op(Call(model.look, path, {}), lambda client: client.segments.stage(path, data))
-
-
-def plain(path: str, data: bytes) -> Callable[[World], Op]:
-    def make(world: World) -> Op:
-        return Op(Call(model.drop_in, path, {"data": data}), lambda client: world.store.write(path, [data]))
-
-    return make
-
-
-def append_staged(path: str) -> Callable[[World], Op]:
-    def make(world: World) -> Op:
-        first, second = (world.step(stage(path, data)).value for data in (b"staged one", b"staged two"))
-        call = changing(model.append, path, data=b"staged onestaged two", attrs={}, who=ANYBODY)
-        return Op(call, lambda client: client.segments.append(path, [first, second]))
-
-    return make
-
-
-def append_owned(path: str) -> Callable[[World], Op]:
-    def make(world: World) -> Op:
-        handle = Handle(path, "me", world.step(acquire(path)).value.epoch)
-        call = changing(model.append, path, data=b"by the owner", attrs={}, who=Who("me"))
-        return Op(call, lambda client: client.segments.append(path, b"by the owner", guard=handle.guard))
-
-    return make
-
-
-Step = Op | Callable[[World], Op]
+Step = Callable[[Course], Op]
 
 
 @dataclass(frozen=True)
@@ -118,86 +102,205 @@ class Scenario:
     op: Step
 
 
-SOME = (create(A), append(A, b"0123456789ab"), append(A, b"cd"), append(A, b"efghi"))
-MANY = (*SOME, *(append(A, b"%d, %d, " % (index, index)) for index in range(4)))
+def _step(
+    verb: Callable[..., model.Next],
+    path: str,
+    start: Callable[[Client], Coroutine[Any, Any, Any]],
+    done: Callable[[Any, Doing], None] | None = None,
+    **args: Any,
+) -> Op:
+    return Op(Call(verb, path, args), start, done)
+
+
+def create(path: str) -> Step:
+    return lambda world: _step(model.create, path, lambda client: client.segments.create(path, world.policy))
+
+
+def append(path: str, *counts: int) -> Step:
+    def make(world: Course) -> Op:
+        pieces = [world.data(count) for count in counts]
+        given: Any = pieces if len(pieces) > 1 else pieces[0]
+        data = b"".join(pieces)
+        return _step(
+            model.append, path, lambda client: client.segments.append(path, given), data=data, attrs={}, who=ANYBODY
+        )
+
+    return make
+
+
+def append_owned(path: str) -> Step:
+    def make(world: Course) -> Op:
+        data, handle = world.data(11), world.handles[-1]
+        guard = Guard(epoch=handle.epoch)
+        return _step(
+            model.append,
+            path,
+            lambda client: client.segments.append(path, data, guard=guard),
+            data=data,
+            attrs={},
+            who=Who(handle.owner),
+        )
+
+    return make
+
+
+def append_staged(path: str) -> Step:
+    def make(world: Course) -> Op:
+        receipts = [receipt for receipt, _, _ in world.receipts]
+        data = b"".join(data for _, data, _ in world.receipts)
+        return _step(
+            model.append, path, lambda client: client.segments.append(path, receipts), data=data, attrs={}, who=ANYBODY
+        )
+
+    return make
+
+
+def stage(path: str) -> Step:
+    def make(world: Course) -> Op:
+        data = world.data(10)
+        return _step(
+            model.look,
+            path,
+            lambda client: client.segments.stage(path, data),
+            lambda receipt, _: world.receipts.append((receipt, data, world.now_s)),
+        )
+
+    return make
+
+
+def overwrite(path: str) -> Step:
+    def make(world: Course) -> Op:
+        data = world.data(14)
+        return _step(
+            model.overwrite,
+            path,
+            lambda client: client.segments.overwrite(path, data),
+            data=data,
+            attrs={},
+            who=ANYBODY,
+        )
+
+    return make
+
+
+def seal(path: str) -> Step:
+    return lambda world: _step(model.seal, path, lambda client: client.segments.seal(path), who=ANYBODY)
+
+
+def truncate(path: str, offset: int) -> Step:
+    async def start(client: Client) -> None:
+        await client.segments.truncate(path, offset)
+
+    return lambda world: _step(model.truncate, path, start, offset=offset, who=ANYBODY)
+
+
+def delete(path: str) -> Step:
+    async def start(client: Client) -> None:
+        await client.segments.delete(path)
+
+    return lambda world: _step(model.delete, path, start, who=ANYBODY)
+
+
+def concat(path: str, *sources: str) -> Step:
+    attrs = {"k": "v"}
+    return lambda world: _step(
+        model.concat,
+        path,
+        lambda client: client.concats.concat(path, sources, attrs=attrs),
+        sources=sources,
+        attrs=attrs,
+        who=ANYBODY,
+    )
+
+
+def rename(path: str, target: str) -> Step:
+    async def start(client: Client) -> None:
+        await client.concats.rename(path, target)
+
+    return lambda world: _step(model.rename, path, start, target=target)
+
+
+def acquire(path: str) -> Step:
+    async def start(client: Client) -> int:
+        return (await client.segments.acquire(path, "me")).epoch
+
+    return lambda world: _step(
+        model.acquire, path, start, lambda epoch, _: world.handles.append(Handle(path, "me", epoch)), owner="me"
+    )
+
+
+def collect(path: str) -> Step:
+    return lambda world: _step(model.look, path, lambda client: client.collector.collect(path, grace_s=0))
+
+
+def plain(path: str) -> Step:
+    def make(world: Course) -> Op:
+        data = world.data(7)
+
+        async def start(client: Client) -> None:
+            world.store.put_whole(path, data, Over.ANYTHING)
+
+        return _step(model.drop_in, path, start, data=data)
+
+    return make
+
+
+SOME = (create(A), append(A, 12), append(A, 2), append(A, 5))
+MANY = (*SOME, *[append(A, 6)] * 4)
 SEALED = (
     *SOME,
-    truncate(A, 7),
+    truncate(A, 7 * TOKEN),
     create(B),
-    append(B, b"=" * 12),
+    append(B, 12),
     seal(B),
     concat(A, B),
     seal(A),
     create(B),
-    append(B, b"bb"),
+    append(B, 2),
 )
 
 SCENARIOS = {
     "create": Scenario((), create(A)),
     "create over a tombstone": Scenario((*SOME, delete(A)), create(A)),
-    "append to the tail": Scenario((create(A),), append(A, b"x")),
-    "append that rolls": Scenario(SOME, append(A, b"0123456789")),
-    "append of a stream": Scenario(SOME, append_stream(A, b"0123456789", b"0123456789", b"xyz")),
-    "append of staged chunks": Scenario(SOME, append_staged(A)),
-    "append by an owner": Scenario(SOME, append_owned(A)),
-    "append to a plain file": Scenario((plain(A, b"0123456"),), append(A, b"more")),
-    "append that folds": Scenario(MANY, append(A, b"0123456789" * 4)),
-    "overwrite": Scenario(SOME, overwrite(A, b"something else")),
-    "overwrite of index pages": Scenario(MANY, overwrite(A, b"something else")),
-    "overwrite of a plain file": Scenario((plain(A, b"0123456"),), overwrite(A, b"something else")),
+    "append to the tail": Scenario((create(A),), append(A, 1)),
+    "append that rolls": Scenario(SOME, append(A, 10)),
+    "append of a stream": Scenario(SOME, append(A, 10, 10, 3)),
+    "append of staged chunks": Scenario((*SOME, stage(A), stage(A)), append_staged(A)),
+    "append by an owner": Scenario((*SOME, acquire(A)), append_owned(A)),
+    "append to a plain file": Scenario((plain(A),), append(A, 4)),
+    "append that folds": Scenario(MANY, append(A, 40)),
+    "overwrite": Scenario(SOME, overwrite(A)),
+    "overwrite of index pages": Scenario(MANY, overwrite(A)),
+    "overwrite of a plain file": Scenario((plain(A),), overwrite(A)),
     "seal": Scenario(SOME, seal(A)),
-    "truncate": Scenario(SOME, truncate(A, 11)),
-    "truncate of index pages": Scenario(MANY, truncate(A, 33)),
-    "truncate of what lies elsewhere": Scenario(SEALED, truncate(A, 25)),
+    "truncate": Scenario(SOME, truncate(A, 11 * TOKEN)),
+    "truncate of index pages": Scenario(MANY, truncate(A, 33 * TOKEN)),
+    "truncate of what lies elsewhere": Scenario(SEALED, truncate(A, 25 * TOKEN)),
     "acquire": Scenario(SOME, acquire(A)),
     "delete": Scenario(SOME, delete(A)),
     "delete of index pages": Scenario(MANY, delete(A)),
-    "delete of a plain file": Scenario((plain(A, b"0123456"),), delete(A)),
-    "stage": Scenario(SOME, stage(A, b"0123456789")),
-    "concat": Scenario((*SEALED, create(C), append(C, b"ccccccc"), truncate(C, 2), seal(C)), concat(B, A, C)),
-    "concat of index pages": Scenario((*MANY, truncate(A, 8), seal(A), create(D), append(D, b"d" * 20)), concat(D, A)),
-    "concat into a plain file": Scenario((*SEALED, plain(F, b"0123456")), concat(F, A)),
+    "delete of a plain file": Scenario((plain(A),), delete(A)),
+    "stage": Scenario(SOME, stage(A)),
+    "concat": Scenario((*SEALED, create(C), append(C, 7), truncate(C, 2 * TOKEN), seal(C)), concat(B, A, C)),
+    "concat of index pages": Scenario((*MANY, truncate(A, 8 * TOKEN), seal(A), create(D), append(D, 20)), concat(D, A)),
+    "concat into a plain file": Scenario((*SEALED, plain(F)), concat(F, A)),
     "rename": Scenario(SEALED, rename(A, F)),
     "rename over a segment": Scenario(SEALED, rename(A, B)),
-    "rename over its chunks' folder": Scenario((*SOME, rename(A, C), create(A), append(A, b"aaaaaa")), rename(C, A)),
-    "rename of a plain file": Scenario((plain(A, b"0123456"),), rename(A, D)),
-    "collect": Scenario((*SEALED, append(B, b"bbbbbbbb"), delete(B), truncate(A, 20)), collect(A)),
+    "rename over its chunks' folder": Scenario((*SOME, rename(A, C), create(A), append(A, 6)), rename(C, A)),
+    "rename of a plain file": Scenario((plain(A),), rename(A, D)),
+    "collect": Scenario((*SEALED, append(B, 8), delete(B), truncate(A, 20 * TOKEN)), collect(A)),
 }
 
 
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-    shrink_pages(monkeypatch)
+def run(scenario: Scenario, store: type[Store], seed: int, planned: Sequence[Fault | None] = ()) -> int:
+    counts: list[int] = []
 
+    async def course() -> None:
+        counts.append(await Course(store, seed).crashed(scenario, planned))
 
-def prepared(scenario: Scenario) -> tuple[World, Op]:
-    """The world before the operation; client 0 prepared it and will do the operation."""
-    world = World(POLICY, clients=2)
-    for step in scenario.before:
-        assert _do(world, step).kind == "ok"
-    return world, scenario.op if isinstance(scenario.op, Op) else scenario.op(world)
-
-
-def _do(world: World, step: Step, index: int = 0) -> model.Outcome:
-    return world.step(step if isinstance(step, Op) else step(world), index)
-
-
-def observed(world: World) -> dict[str, model.Seg | None]:
-    return {path: world.observe(path) for path in PATHS}
-
-
-def calls(scenario: Scenario) -> tuple[int, int]:
-    """The number of backend calls of an operation, and the index of the call after which its effect is visible."""
-    world, op = prepared(scenario)
-    old = observed(world)
-    seen: list[bool] = []
-    watch = dict.fromkeys(range(200), lambda: seen.append(observed(world) != old))
-    backend = world.backend(0)
-    backend.prepare(between=watch)
-    world.run(op, 0)
-    assert observed(world) != old or op.call.verb is model.look
-    return len(seen), seen.index(True) - 1 if True in seen else len(seen) - 1
+    with world_time(seed) as simulate:
+        simulate(course())
+    return counts[0]
 
 
 def crash_points(count: int) -> Iterator[tuple[int, Fault]]:
@@ -206,36 +309,9 @@ def crash_points(count: int) -> Iterator[tuple[int, Fault]]:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("store", [Store, *slowly(Disk)])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_at_any_call_leaves_the_old_or_the_new_and_others_go_on(name: str) -> None:
-    scenario = SCENARIOS[name]
-    count, appears = calls(scenario)
+def test_a_crash_at_any_call_leaves_the_old_or_the_new_and_others_go_on(name: str, store: type[Store]) -> None:
+    count = run(SCENARIOS[name], store, seed=1)
     for index, fault in some(crash_points(count)):
-        world, op = prepared(scenario)
-        old = observed(world)
-        outcome = world.step(op, 0, {index: fault})
-        assert outcome.kind == "unknown", (index, fault, outcome, count, appears, world.backend(0).trace)
-        took_place = index > appears or (index == appears and fault is Fault.CRASH_AFTER)
-        assert (observed(world) == old) != took_place or op.call.verb is model.look, (index, fault)
-        go_on(world)
-        world.finish()
-
-
-def go_on(world: World) -> None:
-    """Let others use everything that is there, at once and later."""
-    world.store.lapse(MARK_OLD_S)
-    for path in PATHS:
-        seg = world.observe(path)
-        if seg is not None and seg.owner is not None:
-            assert world.step(acquire(path), 1).kind == "ok"
-            continue
-        if seg is None:
-            continue
-        assert world.step(truncate(path, min(seg.start + 6, seg.length)), 1).kind == "ok"
-        assert world.step(append(path, b"and more"), 1).kind == ("error" if seg.sealed else "ok")
-        assert world.step(seal(path), 1).kind == "ok"
-    left = [path for path in PATHS if world.observe(path) is not None and path not in world.owned()]
-    if len(left) > 1:
-        assert world.step(rename(left[0], NEW), 1).kind == "ok"
-        assert world.step(rename(NEW, left[0]), 1).kind == "ok"
-        assert world.step(delete(left[-1]), 1).kind == "ok"
+        run(SCENARIOS[name], store, index + 1, [None] * index + [fault])
