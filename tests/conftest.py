@@ -249,3 +249,11 @@ def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
 def bucket(s3_options: dict[str, Any]) -> str:
     """A new bucket on the store of `s3_options`."""
     return new_bucket(s3_options)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual time for the library, so that no test waits."""
+    from tests.support.faults import hurry
+
+    hurry(monkeypatch)

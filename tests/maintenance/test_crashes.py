@@ -4,7 +4,6 @@ import contextlib
 
 import pytest
 
-from rollingfs import RollingPolicy
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.maintenance.consolidate import Consolidator
@@ -12,21 +11,13 @@ from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import some
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, hurry
-from tests.support.life import World, cut_of
+from tests.support.faults import CHANGING, Crashed, Fault, Store
+from tests.support.life import cut_of
+from tests.support.small import client
 
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+pytestmark = pytest.mark.usefixtures("hurried")
 A, B, C = "/stream/a", "/stream/b", "/stream/c"
 CALLS_MAX = 200
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
-
-
-def client(store):
-    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def fill(store):

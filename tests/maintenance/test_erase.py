@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem
 from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError, RollingError
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
@@ -17,26 +17,17 @@ from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import slowly, some
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
+from tests.support.small import client, is_whole
 
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
 DATA = bytes(range(1, 101))
 TAIL = b"\xf0\xf1\xf2\xf3"
 WHOLE = DATA + TAIL
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
-
-
-def client(store: Store) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def small(store: Store) -> World:
@@ -68,10 +59,6 @@ def holding(store: Store, secret: bytes) -> list[str]:
 
 def _content(path: str, data: bytes) -> bytes:
     return data.partition(b"\n\n")[2] if path.endswith("$header") else data
-
-
-def is_whole(world: World, path: str = A) -> bool:
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
 
 
 def check_erased(store: Store, cut: int, expected: bytes) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from rollingfs import RollingPolicy
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, CorruptChunkError, UnknownTierError
@@ -16,27 +15,18 @@ from rollingfs.format import names, placement
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import slowly, some
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
+from tests.support.small import SMALL, client, is_whole
 
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+pytestmark = pytest.mark.usefixtures("hurried")
 A, B = "/stream/a", "/other/b"
 DATA = bytes(range(250)) * 2
 LAG_S = 100.0
 COLD = names.in_tier("cold", "")
 MARK = names.in_tier("cold", names.TIER_MARK)
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
-
-
-def client(store: Store) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def fill(store: Store) -> World:
@@ -85,10 +75,6 @@ def collect_all(world: World, times: int = 1) -> None:
 def tiers_of(world: World, path: str = A) -> list[str]:
     header = world.header(path)
     return [chunk.tier for chunk in drive(world.client.pages.unfold(path, header.entries))]
-
-
-def is_whole(world: World, path: str = A) -> bool:
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
 
 
 def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:

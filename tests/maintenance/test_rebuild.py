@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import labels, names, placement
 from rollingfs.format.header import GRACE_S
@@ -25,24 +25,15 @@ from rollingfs.maintenance.rebuild_evidence import (
 from rollingfs.maintenance.rebuild_plan import (
     SAME,
 )
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import examples
-from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
+from tests.support.small import client, is_whole
 
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+pytestmark = pytest.mark.usefixtures("hurried")
 A, NEW = "/stream/a", "/found/b"
 DATA = bytes(range(1, 101))
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
-
-
-def client(store: Store) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def small(store: Store) -> World:
@@ -61,10 +52,6 @@ def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
     return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))  # type: ignore[arg-type]
 
 
-def is_whole(world: World) -> bool:
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(NEW)))
-
-
 def test_all_but_the_tail_returns_and_nothing_old_is_touched():
     store = Store()
     small(store)
@@ -75,7 +62,7 @@ def test_all_but_the_tail_returns_and_nothing_old_is_touched():
     assert (did.start, did.end, did.chunks, did.gaps, did.left) == (0, 100, 5, (), ())
     assert "the inline tail" in did.lost[0]
     assert world.content(NEW) == DATA
-    assert is_whole(world)
+    assert is_whole(world, NEW)
     assert {path: data for path, data in store.snapshot().items() if path in before} == before
     assert world.append(NEW, b"more") == 100
     drive(world.client.segments.truncate(NEW, 100))

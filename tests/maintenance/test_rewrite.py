@@ -18,17 +18,13 @@ from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.maintenance.rewrite import fold
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, Faulty, TieredStore, hurry
+from tests.support.faults import CLOCK, Faulty, TieredStore
 from tests.support.life import World, pieces_of
 
+pytestmark = pytest.mark.usefixtures("hurried")
 A, B = "/stream/a", "/stream/b"
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=0)
 DATA = random.Random(29).randbytes(400)
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
 
 
 def world_of(store: TieredStore) -> World:

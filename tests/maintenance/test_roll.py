@@ -14,20 +14,16 @@ from rollingfs.errors import SegmentSealedError
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.roll import Roller
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store
 from tests.support.life import World
 from tests.support.sharing import share_at_random
+from tests.support.small import is_whole
 
+pytestmark = pytest.mark.usefixtures("hurried")
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=50)
 A = "/stream/a"
 WHOLE = b"c" * 60 + b"tail"
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
 
 
 def client(store: Store) -> World:
@@ -44,10 +40,6 @@ def fill(store: Store) -> World:
 
 def roll(world: World) -> int:
     return drive(Roller(world.client.commits).roll(A))
-
-
-def is_whole(world: World) -> bool:
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(A)))
 
 
 def test_the_tail_becomes_a_chunk_by_one_commit_and_nothing_else_changes():

@@ -15,15 +15,16 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
 from tests.support.examples import slowly
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore
 from tests.support.life import World
+from tests.support.small import is_whole
 
+pytestmark = pytest.mark.usefixtures("hurried")
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 RULE = BlockRule(block_bytes=40, max_delay_s=100)
 A, B = "/stream/a", "/other/b"
@@ -31,11 +32,6 @@ WHOLE = b"0" * 20 + b"1" * 20 + b"2" * 20 + b"tail"
 COLD = names.in_tier("cold", "")
 MARK = names.in_tier("cold", names.TIER_MARK)
 LAG_S = 0.0
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
 
 
 def client(store: Store) -> World:
@@ -74,10 +70,6 @@ def settle(one: Followed, steps: int = 60) -> OffloadStatus:
 def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
     header = world.header(path)
     return [(chunk.tier, chunk.length) for chunk in drive(world.client.pages.unfold(path, header.entries))]
-
-
-def is_whole(world: World) -> bool:
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(A)))
 
 
 def collect(world: World, grace_s: float = 0) -> None:

@@ -21,20 +21,16 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import nightly, slowly, some
-from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore, hurry
+from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore
 from tests.support.life import CHUNKS, World
 
+pytestmark = pytest.mark.usefixtures("hurried")
 A, B, C = "/stream/a", "/stream/b", "/stream/c"
 NAMES = (A, B, C)
 ASIDE = "/aside/x"
 SMALL = RollingPolicy(max_bytes=4, inline_bytes=2)
 CALLS_MAX = 80
 STEPS = 120
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
 
 
 def client(store: HashingStore, policy: RollingPolicy = SMALL) -> World:

@@ -13,17 +13,13 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import slowly, some
-from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store
 from tests.support.life import World
 
+pytestmark = pytest.mark.usefixtures("hurried")
 FOLDER = "/stream"
 NAMES = tuple(f"{FOLDER}/{letter}" for letter in "abcde")
 SMALL = RollingPolicy(max_bytes=24, inline_bytes=10)
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
 
 
 def due(store: Store) -> World:

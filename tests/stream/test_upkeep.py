@@ -24,19 +24,15 @@ from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.backends import Counting
 from tests.support.examples import some
-from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore, hurry
+from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
+pytestmark = pytest.mark.usefixtures("hurried")
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 A, B, LONE = "/root/stream/a", "/root/stream/b", "/root/lone/c"
 DATA = bytes(range(200))
 KEPT_BYTES = 150
 """What retention keeps of the 400 bytes of the stream, at least."""
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
 
 
 def client(store: Store) -> World:

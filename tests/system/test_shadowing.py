@@ -13,20 +13,16 @@ import pytest
 
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, Faulty, HashingStore, hurry
+from tests.support.faults import CLOCK, Faulty, HashingStore
 from tests.support.life import CHUNKS, World
 
+pytestmark = pytest.mark.usefixtures("hurried")
 LOG, MOVED = "/folder/_SUCCESS", "/folder/moved"
 DATA = b"as ever"
 DAY_S = 86_400.0
 CALLS_MAX = 60
 
 Verb = Callable[[World], None]
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
 
 
 def client(store: HashingStore) -> World:

@@ -15,17 +15,13 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import some
-from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store, hurry
+from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store
 from tests.support.life import CHUNKS, World
 
+pytestmark = pytest.mark.usefixtures("hurried")
 LOG, MOVED = "/folder/log", "/folder/moved"
 DATA = b"as another tool wrote it"
 CALLS_MAX = 60
-
-
-@pytest.fixture(autouse=True)
-def _virtual_time(monkeypatch):
-    hurry(monkeypatch)
 
 
 def append(world):
