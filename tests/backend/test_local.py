@@ -86,16 +86,6 @@ def _backend_without_ofd_locks() -> Backend:
     return LocalBackend(sync=False)
 
 
-@pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
-
-
-@pytest.fixture
-def header(tmp_path: Path) -> str:
-    return f"{tmp_path}/segment$header"
-
-
 def _modes(*paths: str) -> list[int]:
     return [stat.S_IMODE(os.stat(path).st_mode) for path in paths]
 

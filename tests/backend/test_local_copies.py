@@ -19,16 +19,6 @@ from tests.support.backends import joined
 HOUR_S = 3600
 
 
-@pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
-
-
-@pytest.fixture
-def header(tmp_path: Path) -> str:
-    return f"{tmp_path}/segment$header"
-
-
 def _aged(path: Path, data: bytes, age_s: float) -> str:
     path.write_bytes(data)
     os.utime(path, (time.time() - age_s,) * 2)

@@ -21,16 +21,6 @@ WAIT_S = 60
 
 
 @pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
-
-
-@pytest.fixture
-def header(tmp_path: Path) -> str:
-    return f"{tmp_path}/segment$header"
-
-
-@pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The inodes given to fsync, in order."""
     inodes: list[int] = []

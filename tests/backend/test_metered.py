@@ -1,45 +1,18 @@
-"""The backend that counts keeps the contract of the one below it, and counts what passes through."""
+"""The backend that counts what passes through; that it keeps the contract is in test_wrapper."""
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters
-from rollingfs.testing import BackendContract, run
+from rollingfs.testing import run
 from tests.support.backends import private_memory
 from tests.support.verbs import MISSING_IN_MEMORY, call_every_verb, forwarded_verbs
-
-
-class TestMeteredBackend(BackendContract):
-    claims_atomicity = False  # the races are in the tests of the inner backend
-
-    @pytest.fixture
-    def backend(self) -> Backend:
-        self._fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
-        return MeteredBackend(MemoryBackend(self._fs), Meters())
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return f"/{uuid.uuid4().hex}"
-
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = self._fs.cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        self._fs.pipe_file(path, data)
-
-    def spawn_arguments(self) -> None:
-        return None
 
 
 @pytest.fixture

@@ -28,16 +28,6 @@ WAIT_S = 60
 needs_ofd_locks = pytest.mark.skipif(not record_lock._HAS_OFD_LOCKS, reason="no locks of open file descriptions")
 
 
-@pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
-
-
-@pytest.fixture
-def header(tmp_path: Path) -> str:
-    return f"{tmp_path}/segment$header"
-
-
 def _hold_posix_lock(path: str, pipe: Any) -> None:
     import fcntl
 

@@ -12,8 +12,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
+from rollingfs.runtime.meters import Meters
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.verbs import call_every_verb, forwarded_verbs
@@ -25,7 +27,7 @@ class TestWrappedBackend(BackendContract):
     @pytest.fixture
     def backend(self) -> Backend:
         self._fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
-        return BackendWrapper(BackendWrapper(MemoryBackend(self._fs)))
+        return BackendWrapper(MeteredBackend(MemoryBackend(self._fs), Meters()))
 
     @pytest.fixture
     def folder(self) -> str:
