@@ -169,6 +169,13 @@ CASES = {
 }  # fmt: skip
 
 
+OF_LINES = [name for name, case in CASES.items() if not any(option in case.options for option in NEEDS_FILES)]
+STREAMED = {"byte order mark within", "CRLF", "blank lines", "lists of objects", "not UTF-8", "permissive", "inferred"}
+STREAMED |= {"dropmalformed", "failfast, bad", "times in Paris", "lines in several blocks"}
+STREAMED |= {"CSV, header", "CSV, blanks", "CSV, comments", "CSV, dropmalformed", "CSV, failfast", "CSV, inferred"}
+assert set(OF_LINES) >= STREAMED
+
+
 def plain(value: Any) -> Any:
     """A value that equals itself, NaN and variants too."""
     if isinstance(value, float) and math.isnan(value):
@@ -220,29 +227,42 @@ def zoned(source: Any) -> Iterator[Any]:
         source.conf.set(name, value)
 
 
+def prepared(session: Any, fs: Any, folder: Path, case: Case) -> tuple[str, Any]:
+    """A segment with the bytes of a case, and the rows that Spark reads of a plain file of them."""
+    session.conf.set("spark.sql.session.timeZone", case.zone)
+    (folder / "plain").write_bytes(case.data)
+    segment = str(folder / "segment")
+    fs.create(segment, policy=SMALL)
+    for start in range(0, len(case.data), 70):
+        fs.append(segment, case.data[start : start + 70])
+    fs.seal(segment)
+    reader = session.read.options(**case.options).format(case.kind)
+    return segment, rows_of((reader.schema(case.schema) if case.schema else reader).load(str(folder / "plain")))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_rows_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name: str) -> None:
-    """Rows equal those of plain files."""
     case = CASES[name]
     read, stream = (read_json, stream_json) if case.kind == "json" else (read_csv, stream_csv)
-    zoned.conf.set("spark.sql.session.timeZone", case.zone)
-    (tmp_path / "plain").write_bytes(case.data)
-    segment = tmp_path / "segment"
-    fs.create(str(segment), policy=SMALL)
-    for start in range(0, len(case.data), 70):
-        fs.append(str(segment), case.data[start : start + 70])
-    fs.seal(str(segment))
-    reader = zoned.read.options(**case.options).format(case.kind)
-    expected = rows_of((reader.schema(case.schema) if case.schema else reader).load(str(tmp_path / "plain")))
-
-    assert rows_of(read(zoned, str(segment), case.schema, **case.options)) == expected
-    if any(option in case.options for option in NEEDS_FILES):
+    segment, expected = prepared(zoned, fs, tmp_path, case)
+    assert rows_of(read(zoned, segment, case.schema, **case.options)) == expected
+    if name not in OF_LINES:
         for way in (read, stream):
             with pytest.raises(ValueError, match="is read by lines of UTF-8"):
-                way(zoned, str(segment), case.schema, partitionBytes="50", **case.options)
+                way(zoned, segment, case.schema, partitionBytes="50", **case.options)
         return
-    assert rows_of(read(zoned, str(segment), case.schema, partitionBytes="50", **case.options)) == expected
-    assert streamed(stream(zoned, str(segment), case.schema, pollInterval="0s", **case.options), tmp_path) == expected
+    assert rows_of(read(zoned, segment, case.schema, partitionBytes="50", **case.options)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in STREAMED else pytest.param(name, marks=pytest.mark.nightly) for name in OF_LINES]
+)
+def test_rows_of_a_stream_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name: str) -> None:
+    """A stream parses its lines as a batch does, so `.ci/run` tries each kind of case once."""
+    case = CASES[name]
+    segment, expected = prepared(zoned, fs, tmp_path, case)
+    stream = stream_json if case.kind == "json" else stream_csv
+    assert streamed(stream(zoned, segment, case.schema, pollInterval="0s", **case.options), tmp_path) == expected
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])

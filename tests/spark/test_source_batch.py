@@ -241,33 +241,6 @@ def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_sp
         save(frame.selectExpr("id", "id s", "o"), place, "wide", format="parquet")
 
 
-def test_a_folder_of_segments_is_no_target_and_stays_readable(place):
-    for name in ("a", "b", "c"):
-        place.segment(f"d/{name}", b"a row\n")
-    frame = place.spark.createDataFrame([("x",)], "value string")
-    for mode in ("append", "overwrite"):
-        with refused(r"a folder that holds a, b, c; a segment of this name would hide them. Nothing was written"):
-            save(frame, place, "d", mode)
-    assert load(place, "d").count() == 3
-
-
-def test_a_sealed_target_is_refused_before_anything_is_staged(disk):
-    disk.segment("done", b"all\n")
-    disk.run(disk.client.segments.seal(f"{disk.path}/done"))
-    with refused("is sealed at length 4"):
-        save(disk.spark.createDataFrame([("x",)], "value string"), disk, "done")
-    assert not list(Path(f"{disk.path}/done$chunks").glob("stage-*"))
-
-
-def test_one_corrupt_segment_of_a_folder_fails_the_job_or_is_skipped(disk):
-    for name in ("a", "b", "c"):
-        disk.segment(f"f/{name}", f"{name}\n".encode())
-    Path(f"{disk.path}/f/b$header").write_bytes(b"rubbish")
-    with refused(r"1 of 3 segments cannot be read: .*/f/b .*onCorrupt=skip"):
-        load(disk, "f").collect()
-    assert values(load(disk, "f", onCorrupt="skip")) == ["a", "c"]
-
-
 def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
     disk.segment("t", b"before\n")
     # the session runs two tasks at once: the third, which fails, begins when another has staged its rows

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, first_column, given, parquet_file
+from tests.support.spark import arrow_stream, first_column, given, parquet_file, reader, step
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -20,16 +18,12 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream import stream_reader
-from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 SCHEMA = StructType().add("value", "string")
@@ -186,19 +180,10 @@ def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_o
 # -- streams -----------------------------------------------------------------------------------------------------
 
 
-def streamed(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(options_of(path, **{"pollInterval": "0s", **options}), SCHEMA)
-
-
-def step(source: RollingStreamReader, start: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    end = json.loads(json.dumps(source.latestOffset(json.loads(json.dumps(start)), ALL)))
-    return first_column(source, source.partitions(start, end)), end
-
-
 def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on_where_it_was(fs, tmp_path, caplog):
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name} one\n".encode())
-    source = streamed(tmp_path / "f", onCorrupt="skip")
+    source = reader(tmp_path / "f", onCorrupt="skip")
     rows, at = step(source, source.initialOffset())
     assert rows == ["a one", "b one"]
     header = Path(f"{tmp_path}/f/b$header")
@@ -207,7 +192,7 @@ def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on
     header.write_bytes(b"rubbish")
     fs.append(f"{tmp_path}/f/a", b"a two\n")
     with pytest.raises(CorruptHeaderError):
-        step(streamed(tmp_path / "f"), at)
+        step(reader(tmp_path / "f"), at)
     rows, at = step(source, at)
     assert rows == ["a two"]
     assert step(source, at) == ([], at)
@@ -223,85 +208,15 @@ def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_thos
         fs.create(f"{tmp_path}/f/{name}", CHUNKS)
         fs.append(f"{tmp_path}/f/{name}", content("json"))
     damage(tmp_path / "f" / "a", -1)
-    source = streamed(tmp_path / "f", onCorrupt="skip")
+    source = reader(tmp_path / "f", onCorrupt="skip")
     rows, at = step(source, source.initialOffset())
     assert rows == read(tmp_path / "f" / "b")
     assert at[f"{tmp_path}/f/a"]["offset"] == 0
     fs.append(f"{tmp_path}/f/a", b"sound\n")
     with pytest.raises(CorruptChunkError):
-        step(streamed(tmp_path / "f"), at)
+        step(reader(tmp_path / "f"), at)
     assert step(source, at)[0] == []
     assert f"{tmp_path}/f/a: bytes 0 to {len(content('json')) + 6} are skipped" in caplog.text
-
-
-def test_an_idle_stream_looks_at_the_store_once_while_a_cached_header_is_valid(fs, tmp_path, monkeypatch):
-    """Spark asks every 10 ms where there is no trigger: 683 requests in 10 s for one idle segment."""
-    path = str(tmp_path / "s")
-    fs.overwrite(path, b"one\ntwo\n")
-    clock, looks = SimpleNamespace(now=100.0), []
-    find = places.find
-    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(places, "find", lambda *args, **how: looks.append(args) or find(*args, **how))
-    source = streamed(path, pollInterval="1s")
-    start = source.initialOffset()
-    rows, at = step(source, start)
-    assert (rows, len(looks)) == (["one", "two"], 1)
-    fs.append(path, b"three\n")
-    for _ in range(100):
-        assert source.latestOffset(at, ALL) is at
-    assert len(looks) == 1
-    clock.now += 1
-    rows, at = step(source, at)
-    assert (rows, len(looks)) == (["three"], 2)
-    clock.now += 1
-    for _ in range(100):
-        assert source.latestOffset(at, ALL) is at
-        clock.now += 0.01
-    assert len(looks) == 3
-    fs.append(path, b"four\n")
-    source.prepareForTriggerAvailableNow()
-    assert step(source, at)[0] == ["four"]
-
-
-def test_a_look_of_a_stream_at_a_folder_is_one_listing_however_many_segments_are_in_it(fs, tmp_path, monkeypatch):
-    calls: list[str] = []
-
-    def counted(verb: str) -> Any:
-        real = getattr(LocalBackend, verb)
-
-        def call(*args: Any) -> Any:
-            calls.append(verb)
-            return real(*args)
-
-        return call
-
-    for nth in range(20):
-        fs.overwrite(f"{tmp_path}/f/{nth:02}", f"{nth}\n".encode())
-    source = streamed(tmp_path / "f")
-    rows, at = step(source, source.initialOffset())
-    assert len(rows) == 20
-    for verb in ("read", "read_if_changed", "read_range", "stat", "is_folder", "list"):
-        monkeypatch.setattr(LocalBackend, verb, counted(verb))
-    assert source.latestOffset(at, ALL) is at
-    assert calls == ["list"]
-    monkeypatch.undo()
-    fs.append(f"{tmp_path}/f/07", b"more\n")
-    fs.overwrite(f"{tmp_path}/f/20", b"20\n")
-    rows, at = step(source, at)
-    assert sorted(rows) == ["20", "more"]
-
-
-def test_a_stream_whose_folder_is_deleted_waits_and_reads_the_segment_that_gets_its_name(fs, tmp_path):
-    fs.overwrite(f"{tmp_path}/f/a", b"one\n")
-    fs.seal(f"{tmp_path}/f/a")
-    source = streamed(tmp_path / "f")
-    rows, at = step(source, source.initialOffset())
-    assert rows == ["one"]
-    fs.rm(str(tmp_path / "f"), recursive=True)
-    rows, at = step(source, at)  # what was sealed and read may go
-    assert rows == []
-    fs.overwrite(f"{tmp_path}/f", b"two\n")
-    assert step(source, at)[0] == ["two"]
 
 
 @pytest.mark.parametrize("name", ["s$chunks", "s$header", "nothing"])

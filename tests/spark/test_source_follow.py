@@ -13,7 +13,7 @@ import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
 from tests.support.servers import count_requests, new_bucket, require_module
-from tests.support.spark import first_column, streamed
+from tests.support.spark import first_column, reader, saved
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -31,15 +31,6 @@ from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 TEXT = StructType().add("value", "string")
 ALL = ReadAllAvailable()
 VERBS = ("read", "read_if_changed", "read_range", "read_ranges", "read_into", "stat", "is_folder", "list", "write")
-
-
-def reader(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(streamed(path, **options)), TEXT)
-
-
-def saved(offset: dict[str, Any]) -> dict[str, Any]:
-    """An offset that went through the checkpoint."""
-    return json.loads(json.dumps(offset))
 
 
 class Query:
@@ -202,6 +193,10 @@ def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monke
     clock.now += 0.01
     source.latestOffset(end, ALL)
     assert calls == ["list"] * 2
+    fs.append(f"{tmp_path}/f/s", b"two\n")
+    assert source.latestOffset(end, ALL) is end
+    source.prepareForTriggerAvailableNow()  # which looks at once
+    assert first_column(source, source.partitions(end, source.latestOffset(end, ALL))) == ["two"]
 
 
 def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, calls):

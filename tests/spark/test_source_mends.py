@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -15,7 +14,7 @@ import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
 from tests.support.servers import require_module
-from tests.support.spark import first_column, given, parquet_file, streamed
+from tests.support.spark import blinded, first_column, given, parquet_file, reader, saved, step
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -25,29 +24,13 @@ from pyspark.sql.types import StructType
 
 from rollingfs.backend.local.looks import list_folder
 from rollingfs.errors import ConflictError
-from rollingfs.folders.listing import Listings
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.stream import stream_reader
-from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
 TEXT = StructType().add("value", "string")
 ALL = ReadAllAvailable()
-
-
-def reader(path: Any, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(streamed(path, **options)), TEXT)
-
-
-def saved(offset: Any) -> Any:
-    """An offset that went through the checkpoint."""
-    return json.loads(json.dumps(offset))
-
-
-def step(source: RollingStreamReader, start: Any, limit: Any = None) -> tuple[list[str], Any]:
-    end = saved(source.latestOffset(saved(start), limit or source.getDefaultReadLimit()))
-    return first_column(source, source.partitions(saved(start), end)), end
 
 
 def drained(path: Any, limit: Any = None, **options: Any) -> list[list[str]]:
@@ -199,16 +182,9 @@ def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monk
     if is_sealed:
         fs.seal(f"{tmp_path}/f/a")
     _, at = step(reader(tmp_path / "f"), reader(tmp_path / "f").initialOffset())
-    real = Listings.scan
-
-    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
-        scan = await real(self, folder, *args, **options)
-        scan.views.pop(f"{tmp_path}/f/a", None)
-        return scan
-
     put(fs, f"{tmp_path}/f/b", b"two\n")
     with monkeypatch.context() as patch:
-        patch.setattr(Listings, "scan", blind)
+        blinded(patch, f"{tmp_path}/f/a")
         rows, at = step(reader(tmp_path / "f"), at)
     assert rows == ["two"]
     assert step(reader(tmp_path / "f"), at)[0] == []
@@ -241,14 +217,14 @@ def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monk
 
 
 def test_a_stream_goes_on_where_its_folder_became_empty_or_its_sealed_segment_went(fs, tmp_path):
-    for place in ("f", "f/s"):
+    for place, later in (("f", "f/s"), ("f/s", "f/s"), ("f", "f")):
         put(fs, f"{tmp_path}/f/s", b"one\n")
         fs.seal(f"{tmp_path}/f/s")
         rows, at = step(reader(tmp_path / place), reader(tmp_path / place).initialOffset())
         fs.rm(f"{tmp_path}/f", recursive=True)
         rows, at = step(reader(tmp_path / place), at)
         assert rows == []
-        put(fs, f"{tmp_path}/f/s", b"two\n")
+        put(fs, f"{tmp_path}/{later}", b"two\n")
         assert step(reader(tmp_path / place), at)[0] == ["two"]
         fs.rm(f"{tmp_path}/f", recursive=True)
     with pytest.raises(FileNotFoundError):

@@ -52,30 +52,6 @@ def test_a_query_restarted_from_its_checkpoint_goes_on_where_it_was(source, plac
     assert int(batch) >= len(first)
 
 
-def test_a_query_whose_source_lost_its_head_fails_or_goes_on_as_it_was_told(source, disk, tmp_path):
-    disk.segment("s", lines(0, 10), SMALL)
-    run(source, disk, "s", "out", tmp_path / "check")
-    disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 30)))
-    disk.run(disk.client.segments.truncate(f"{disk.path}/s", len(lines(0, 20))))
-    with pytest.raises(Exception, match="truncated away before they were read"):
-        run(source, disk, "s", "out", tmp_path / "check")
-    run(source, disk, "s", "out", tmp_path / "check", failOnDataLoss="false")
-    found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
-    assert found == [*range(10), *range(20, 30)]
-
-
-def test_a_query_into_a_sealed_target_fails_before_it_stages_and_one_over_a_folder_likewise(source, disk, tmp_path):
-    disk.segment("s", lines(0, 10), SMALL)
-    disk.segment("out", b"", SMALL)
-    disk.run(disk.client.segments.seal(f"{disk.path}/out"))
-    with pytest.raises(Exception, match="is sealed; it takes no more batches"):
-        run(source, disk, "s", "out", tmp_path / "check")
-    assert not list(Path(f"{disk.path}/out$chunks").glob("stage-*"))
-    disk.segment("folder/in", lines(0, 1), SMALL)
-    with pytest.raises(Exception, match="would hide them"):
-        run(source, disk, "s", "folder", tmp_path / "check2")
-
-
 def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_path):
     disk.segment("s", lines(0, 10), SMALL)
     frame = source.readStream.format("rolling").option("format", "json").schema("n long").load(url(disk, "s"))

@@ -41,15 +41,6 @@ def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
     assert found == {name: set(data.split()) for name, data in expected.items()}
 
 
-def test_a_value_that_names_no_segment_fails_the_query_with_one_sentence_and_nothing_is_written(source, fs, tmp_path):
-    rows = source.createDataFrame([("a", "1"), ("b/c", "2")], "device string, value string")
-    with pytest.raises(Exception, match=r"'b/c' of column 'device' can name no segment: it has a slash"):
-        rows.coalesce(1).write.format("rolling").option("segmentBy", "device").mode("append").save(
-            f"file://{tmp_path}/out"
-        )
-    assert fs.find(f"{tmp_path}/out") == []
-
-
 def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp_path):
     """As docs/spark.md says it: `foreachBatch`, and a transaction for each batch."""
     fs.create(f"{tmp_path}/in")

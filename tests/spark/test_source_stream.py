@@ -13,13 +13,13 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import Task, arrow_stream, first_column, given, streamed
+from tests.support.spark import Task, arrow_stream, first_column, given, reader, saved, step
 
 require_module("pyarrow")
 require_module("pyspark")
 
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import AppendOutcomeUnknown
@@ -43,21 +43,9 @@ def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
     return str(path)
 
 
-def reader(path: Any, schema: StructType = SCHEMA, **options: Any) -> RollingStreamReader:
-    return RollingStreamReader(parse_options(streamed(path, **options)), schema)
-
-
 def between(source: RollingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     """The rows of a batch; both offsets went through the checkpoint."""
-    again = [json.loads(json.dumps(offset)) for offset in (start, end)]
-    return first_column(source, source.partitions(*again))
-
-
-def step(
-    source: RollingStreamReader, start: dict[str, Any], limit: ReadLimit = ALL
-) -> tuple[list[str], dict[str, Any]]:
-    end = source.latestOffset(json.loads(json.dumps(start)), limit)
-    return between(source, start, end), end
+    return first_column(source, source.partitions(saved(start), saved(end)))
 
 
 def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_text(fs, tmp_path):
@@ -66,7 +54,7 @@ def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_t
     first = source.initialOffset()
     rows, at = step(source, first)
     assert rows == ["one", "two"]
-    assert json.dumps(source.latestOffset(json.loads(json.dumps(at)), ALL)) == json.dumps(at)
+    assert json.dumps(source.latestOffset(saved(at), ALL)) == json.dumps(at)
     fs.append(path, b"ee\n")
     rows, at = step(source, at)
     assert rows == ["three"]
@@ -191,30 +179,19 @@ def test_a_segment_that_is_gone_is_an_error_unless_it_was_sealed_and_read(fs, tm
     assert "lost: the segment is gone" in caplog.text
 
 
-def test_another_segment_of_the_same_name_is_not_taken_for_the_old_one(fs, tmp_path):
-    path = made(fs, tmp_path / "s", b"old one\nold two\n")
+@pytest.mark.parametrize("what", ["a segment", "a plain file", "a file where an adopted one was"])
+def test_another_segment_of_the_same_name_is_not_taken_for_the_old_one(fs, tmp_path, what):
+    path = made(fs, tmp_path / "p", b"old one\nold two\n") if what == "a segment" else adoptable(tmp_path)
     _, at = step(reader(path), reader(path).initialOffset())
-    fs.overwrite(path, b"new one\nnew two\nnew three\n")
+    if what == "a file where an adopted one was":
+        fs.seal(path)
+        fs.rm(path)
+        (tmp_path / "p").write_bytes(b"new one\nnew two\n")
+    else:
+        fs.overwrite(path, b"new one\nnew two\n")
     with pytest.raises(DataLossError, match="another segment has this name"):
         reader(path).latestOffset(at, ALL)
-    rows, _ = step(reader(path, failOnDataLoss="false"), at)
-    assert rows == ["new one", "new two", "new three"]
-
-
-def test_a_plain_file_stays_itself_when_it_is_adopted(fs, tmp_path):
-    (tmp_path / "p").write_bytes(b"plain\n")
-    path = str(tmp_path / "p")
-    rows, at = step(reader(path), reader(path).initialOffset())
-    fs.append(path, b"more\n")
-    assert (rows, step(reader(path), at)[0]) == (["plain"], ["more"])
-
-
-def test_a_plain_file_that_was_overwritten_is_not_taken_for_the_old_one(fs, tmp_path):
-    path = adoptable(tmp_path)
-    at = step(reader(path), reader(path).initialOffset())[1]
-    fs.overwrite(path, b"something else\n")
-    with pytest.raises(DataLossError, match="another segment has this name"):
-        reader(path).latestOffset(at, ALL)
+    assert step(reader(path, failOnDataLoss="false"), at)[0] == ["new one", "new two"]
 
 
 @pytest.mark.parametrize("is_truncated", [False, True])
@@ -239,16 +216,6 @@ def test_a_batch_that_was_planned_goes_on_when_its_file_is_adopted(fs, tmp_path)
     parts = batch.partitions()
     fs.seal(path)
     assert first_column(batch, parts) == ["plain"]
-
-
-def test_a_file_that_others_put_where_an_adopted_one_was_is_not_taken_for_the_old_one(fs, tmp_path):
-    path = adoptable(tmp_path)
-    at = step(reader(path), reader(path).initialOffset())[1]
-    fs.seal(path)
-    fs.rm(path)
-    (tmp_path / "p").write_bytes(b"another\n")
-    with pytest.raises(DataLossError, match="another segment has this name"):
-        reader(path).latestOffset(at, ALL)
 
 
 def adoptable(tmp_path: Path) -> str:
@@ -371,18 +338,6 @@ def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path):
     sink(path, overwrite=True).commit(receipts, 1)
     sink(path, overwrite=True).commit(receipts, 1)
     assert fs.cat_file(str(path)) == b"b\n"
-
-
-def test_parquet_batches_grow_one_file_exactly_once(fs, tmp_path):
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "t"
-    for batch, values in enumerate((["a", "b"], ["c"])):
-        receipts = stage(sink(path, format="parquet"), *values)
-        sink(path, format="parquet").commit(receipts, batch)
-        sink(path, format="parquet").commit(receipts, batch)
-    with fs.open(str(path)) as file:
-        assert pq.read_table(file)["value"].to_pylist() == ["a", "b", "c"]
 
 
 def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(fs, tmp_path):

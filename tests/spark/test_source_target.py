@@ -279,7 +279,7 @@ def with_a_byte_of_the_footer_changed(data: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("tries", [20, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("tries", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_a_damaged_parquet_footer_is_refused_in_one_sentence_and_nothing_is_written(fs, tmp_path, tries):
     inner = StructType().add("x", "long").add("l", ArrayType(StringType()))
     nested = StructType().add("n", "long").add("o", inner).add("m", MapType(StringType(), LongType()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -126,6 +127,41 @@ def streamed(path: Any, **options: Any) -> dict[str, Any]:
 def first_column(source: Any, parts: Iterable[Any]) -> list[Any]:
     """The first column of what a reader reads of some partitions."""
     return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()]
+
+
+def reader(path: Any, **options: Any) -> Any:
+    """A stream of lines that looks at the store whenever Spark asks it."""
+    from pyspark.sql.types import StructType
+
+    from rollingfs.spark.source.options import parse_options
+    from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
+
+    return RollingStreamReader(parse_options(streamed(path, **options)), StructType().add("value", "string"))
+
+
+def saved(offset: Any) -> Any:
+    """An offset that went through the checkpoint."""
+    return json.loads(json.dumps(offset))
+
+
+def step(source: Any, start: Any, limit: Any = None) -> tuple[list[Any], Any]:
+    """The first column of the next batch of a stream, and where it ends."""
+    end = saved(source.latestOffset(saved(start), limit or source.getDefaultReadLimit()))
+    return first_column(source, source.partitions(saved(start), end)), end
+
+
+def blinded(patch: pytest.MonkeyPatch, path: str) -> None:
+    """Let all listings miss a segment."""
+    from rollingfs.folders.listing import Listings
+
+    real = Listings.scan
+
+    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
+        scan = await real(self, folder, *args, **options)
+        scan.views.pop(path, None)
+        return scan
+
+    patch.setattr(Listings, "scan", blind)
 
 
 class Task:
