@@ -15,13 +15,12 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import READERS_GRACE_S, parse_bytes, parse_seconds
 from rollingfs.spark import job
-from rollingfs.spark.operations import (
+from rollingfs.spark.segment_operations import (
     EXPORT,
     OPERATIONS,
     ROW_SCHEMA,
     UPKEEP,
-    Keep,
-    Place,
+    ExportFolder,
     Row,
     Settings,
     maintain_one,
@@ -109,9 +108,11 @@ def maintain(
     meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
-    kept = None if keep is None else Keep(parse_bytes(keep), align)
+    kept = None if keep is None else parse_bytes(keep)
+    if kept is not None and (kept < 0 or align == ""):
+        raise ValueError(f"cannot keep {kept} bytes aligned by {align!r}; no segment was changed")
     grace_s = None if grace is None else parse_seconds(grace)
-    settings = Settings(wanted, kept, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
+    settings = Settings(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
     options = _options(urls, storage_options)
     fs = places.filesystem(options)
     paths = _paths(fs, options)
@@ -166,7 +167,7 @@ def _place(
     url: str,
     target_options: Mapping[str, Any] | None,
     overwrite: bool,
-) -> Place:
+) -> ExportFolder:
     """The target of each segment: its path below a folder of the URLs, or below the folder of a segment or pattern."""
     roots: set[str] = set()
     for one in options.places:
@@ -175,7 +176,7 @@ def _place(
             roots.add(places.above_pattern(path))
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
-    place = Place(url, tuple(sorted(roots)), target_options, overwrite)
+    place = ExportFolder(url, tuple(sorted(roots)), target_options, overwrite)
     targets: dict[str, str] = {}
     for path in paths:
         below = place.below(path)

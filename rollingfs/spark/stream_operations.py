@@ -11,7 +11,7 @@ from rollingfs.errors import CorruptHeaderError, SegmentNotSealedError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.operations import Outcome, said
+from rollingfs.spark.segment_operations import Outcome, said
 from rollingfs.spark.source import segments
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention_run import Retained

@@ -12,7 +12,7 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, Rolling
 from rollingfs.parquet import append
 from rollingfs.spark import job
 from rollingfs.spark.maintain import maintain
-from rollingfs.spark.operations import Row
+from rollingfs.spark.segment_operations import Row
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
 

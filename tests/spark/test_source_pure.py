@@ -30,7 +30,7 @@ from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.stream import budget, offsets
 from rollingfs.spark.source.stream.budget import Run
-from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.offsets import ReadMark
 
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
@@ -405,8 +405,13 @@ def test_the_parquet_encoder_gives_a_file_and_its_footer():
 
 
 def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
-    start = {"a": Mark("i", 10), "b": Mark("j", 5), "gone": Mark("k", 7)}
-    end = {"a": Mark("i", 30), "b": Mark("j", 9, 8), "new": Mark("l", 4, 2, sealed=True), "idle": Mark("m", 3, 3)}
+    start = {"a": ReadMark("i", 10), "b": ReadMark("j", 5), "gone": ReadMark("k", 7)}
+    end = {
+        "a": ReadMark("i", 30),
+        "b": ReadMark("j", 9, 8),
+        "new": ReadMark("l", 4, 2, sealed=True),
+        "idle": ReadMark("m", 3, 3),
+    }
     again = offsets.parse(json.loads(json.dumps(offsets.format_offset(end))))
     assert again == end
     assert offsets.extents(start, again) == [

@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs.spark import jar, storage_options
 from rollingfs.spark.configure import s3a_options
-from rollingfs.spark.operations import Place
+from rollingfs.spark.segment_operations import ExportFolder
 from rollingfs.spark.storage_options import NO_COUNTERPART, OF_THE_MACHINE, from_settings
 from tests.support.servers import require_module
 
@@ -151,4 +151,4 @@ def test_a_profile_is_refused_for_a_connector_that_cannot_be_told_its_name(monke
 
 
 def test_the_options_of_an_export_are_in_no_text():
-    assert "hush" not in repr(Place("s3://b/x", (), {"secret": "hush"}))
+    assert "hush" not in repr(ExportFolder("s3://b/x", (), {"secret": "hush"}))

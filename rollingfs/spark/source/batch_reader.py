@@ -160,13 +160,11 @@ class RowReader:
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
             own = type(self.schema)([field for field in self.schema if field.name not in values])
             inner = RowReader(options, own, is_batch=self.is_batch)
-            there = {
-                field.name: rows.constant(values[field.name], field, group[0].extent.path)
-                for field in self.schema
-                if field.name in values
-            }
+            of_folders = [field for field in self.schema if field.name in values]
+            there = {one.name: rows.constant(values[one.name], one, group[0].extent.path) for one in of_folders}
             for batch in inner._rows(fs, group, rows.arrow_schema(own)):
-                yield rows.with_constants(batch, there, schema) if there else batch
+                more = {name: pa.repeat(value, batch.num_rows) for name, value in there.items()}
+                yield rows.checked(rows.arranged(batch, more, schema)) if there else batch
 
     def _rows(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of ranges, without the columns of folders."""
@@ -174,17 +172,14 @@ class RowReader:
         located: Range | None = None
         for opened, one, piece in self._pieces(fs, ranges):
             if self.options.has_metadata and one is not located:
-                times, located = self._times(opened, one), one
+                asked = metadata.commit_times(core(fs).client, opened.view, one.start, one.extent.end)
+                times, located = core(fs).run(asked), one
             for batch, starts in self.form.rows(piece, one, self.data_schema):
                 found = rows.conform(batch, self.data_schema)
                 if times is None or starts is None:
                     yield found
                 else:
                     yield metadata.with_columns(found, starts(), one.extent.path, times, schema)
-
-    def _times(self, opened: SegmentReader, one: Range) -> metadata.CommitTimes:
-        fs = opened.fs
-        return core(fs).run(metadata.commit_times(core(fs).client, opened.view, one.start, one.extent.end))
 
     def _pieces(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range, Any]]:
         """The pieces of ranges; of lines, the next is fetched while rows are made of one."""
@@ -216,11 +211,8 @@ class RowReader:
         if not self.is_batch or self.options.starting.name != EARLIEST:
             return False
         if isinstance(error, segments.StartMovedError):
-            return self._has_lines(one)
+            return self.options.has_lines(one.extent.path)
         return isinstance(error, segments.GoneError) and segments.is_retained(fs, one.extent.path)
-
-    def _has_lines(self, one: Range) -> bool:
-        return self.form.has_lines and self.options.codec(one.extent.path) is None
 
     def _explained(self, error: OSError) -> OSError:
         """The error, for a batch with what to do about it."""
@@ -235,7 +227,7 @@ class RowReader:
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
-        if self._has_lines(one):
+        if self.options.has_lines(one.extent.path):
             extent = Extent(one.extent.path, one.extent.identity, view.start, one.extent.end)
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 

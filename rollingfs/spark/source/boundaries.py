@@ -38,7 +38,7 @@ class Boundaries:
                 f"format {options.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
             )
 
-    def complete(self, found: places.Found) -> places.Found:
+    def complete(self, found: places.FoundSegments) -> places.FoundSegments:
         """What was found, with the segments that a cut names and a listing has missed."""
         positions = (self.options.starting, self.options.ending)
         named = [path for position in positions if position for path in position.points]

@@ -34,16 +34,16 @@ def infer_schema(options: Options) -> Any:
     return metadata.added_to(schema) if options.has_metadata else schema
 
 
-def _found(options: Options) -> places.Found:
+def _found(options: Options) -> places.FoundSegments:
     """The segments that tell the columns, found by one look; none if the format has the same columns everywhere."""
     is_known = options.form.columns is not None
     if is_known and not options.has_folder_columns:
-        return places.Found({}, {})
+        return places.FoundSegments({}, {})
     try:
         return places.find(places.filesystem(options), options)
     except (FileNotFoundError, CorruptHeaderError):
         if is_known:
-            return places.Found({}, {})  # the read that follows names it
+            return places.FoundSegments({}, {})  # the read that follows names it
         raise
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from rollingfs.client import Client
 from rollingfs.format.header import Chunk
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.spark.source import rows
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
 SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
@@ -96,14 +97,9 @@ def with_columns(
     offsets
         The offset of each row.
     """
-    columns = []
-    for field in schema:
-        if field.name == OFFSET:
-            columns.append(pa.array(offsets, pa.int64()))
-        elif field.name == SEGMENT:
-            columns.append(pa.array([path] * batch.num_rows, pa.string()))
-        elif field.name == COMMIT_TIME:
-            columns.append(times.of(offsets))
-        else:
-            columns.append(batch.column(field.name))
-    return pa.record_batch(columns, schema=schema)
+    made: dict[str, Callable[[], pa.Array]] = {
+        OFFSET: lambda: pa.array(offsets, pa.int64()),
+        SEGMENT: lambda: pa.repeat(pa.scalar(path), batch.num_rows),
+        COMMIT_TIME: lambda: times.of(offsets),
+    }
+    return rows.arranged(batch, {name: make() for name, make in made.items() if name in schema.names}, schema)

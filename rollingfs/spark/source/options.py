@@ -221,6 +221,10 @@ class Options:
         """
         return compression.codec_of(path, self.compression) if self.form.has_lines else None
 
+    def has_lines(self, path: str) -> bool:
+        """Whether the segment at a path is read by lines from anywhere, as it is."""
+        return self.form.has_lines and self.codec(path) is None
+
     @property
     def target_options(self) -> dict[str, Any]:
         """Options of the backend, which may be flat or nested under its name."""

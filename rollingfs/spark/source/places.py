@@ -78,7 +78,7 @@ def worker_folder() -> str | None:
 
 
 @value_class
-class Found:
+class FoundSegments:
     """What is at some places now."""
 
     views: Mapping[str, Snapshot]
@@ -99,7 +99,7 @@ class Found:
 
 def find(
     fs: RollingFileSystem, options: Options, known: frozenset[str] = frozenset(), *, may_be_missing: bool = False
-) -> Found:
+) -> FoundSegments:
     """Find the segments to read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
 
     Parameters
@@ -127,10 +127,10 @@ def find(
         if there and path not in there:
             folders.add(path)
         looks |= there
-    return _allowed(Found(*_split(looks), frozenset(folders)), options)
+    return _allowed(FoundSegments(*_split(looks), frozenset(folders)), options)
 
 
-def complete(fs: RollingFileSystem, options: Options, found: Found, known: Iterable[str]) -> Found:
+def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, known: Iterable[str]) -> FoundSegments:
     """What was found, with the segments that a reader knows and a listing has missed: each is looked at by name.
 
     Raises
@@ -143,10 +143,10 @@ def complete(fs: RollingFileSystem, options: Options, found: Found, known: Itera
     there = {path: look for path, look in looks if look is not None}
     if not there:
         return found
-    return _allowed(Found(*_split({**found.views, **found.corrupt, **there}), found.folders), options)
+    return _allowed(FoundSegments(*_split({**found.views, **found.corrupt, **there}), found.folders), options)
 
 
-def _allowed(found: Found, options: Options) -> Found:
+def _allowed(found: FoundSegments, options: Options) -> FoundSegments:
     """The same; an error if a header cannot be read, and the options do not say to skip it."""
     if found.corrupt and not options.skips_corrupt:
         first = next(iter(found.corrupt.values()))

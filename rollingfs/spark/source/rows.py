@@ -87,13 +87,10 @@ def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
         ) from error
 
 
-def with_constants(batch: pa.RecordBatch, values: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema: those of the batch, and constants."""
-    columns = [
-        pa.repeat(values[field.name], batch.num_rows) if field.name in values else batch.column(field.name)
-        for field in schema
-    ]
-    return checked(pa.record_batch(columns, schema=schema))
+def arranged(batch: pa.RecordBatch, more: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a schema: those that come besides, and those of the batch."""
+    names = schema.names
+    return pa.record_batch([more[one] if one in more else batch.column(one) for one in names], schema=schema)
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:

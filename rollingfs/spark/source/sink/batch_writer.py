@@ -17,7 +17,7 @@ from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, routing
 from rollingfs.spark.source.sink.commits import Marker
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
-from rollingfs.spark.source.sink.task_writer import Piece, Receipt, TaskWriter, by_segment, received
+from rollingfs.spark.source.sink.task_writer import Receipt, TaskWriter, Written, by_segment, received
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -59,7 +59,7 @@ class JobCommit:
         """The column that names the segment of a row."""
         return self.options.segment_by
 
-    def segment(self, name: str | None, pieces: Sequence[Piece] = ()) -> SegmentCommit:
+    def segment(self, name: str | None, pieces: Sequence[Written] = ()) -> SegmentCommit:
         """The commit to the target, or to the segment of a name in it."""
         return SegmentCommit(self.options, name, self.schema, pieces, overwrite=self.overwrite)
 

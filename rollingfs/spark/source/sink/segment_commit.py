@@ -20,7 +20,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.sink.task_writer import Piece, segment_path
+from rollingfs.spark.source.sink.task_writer import Written, segment_path
 
 
 class SegmentCommit:
@@ -37,7 +37,7 @@ class SegmentCommit:
     """
 
     def __init__(
-        self, options: Options, name: str | None, schema: pa.Schema, pieces: Sequence[Piece] = (), *, overwrite: bool
+        self, options: Options, name: str | None, schema: pa.Schema, pieces: Sequence[Written] = (), *, overwrite: bool
     ) -> None:
         self.options = options
         self.pieces = pieces

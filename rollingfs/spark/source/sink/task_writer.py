@@ -67,7 +67,7 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
 
 
 @value_class
-class Piece:
+class Written:
     """What a task wrote for one segment."""
 
     name: str | None
@@ -85,7 +85,7 @@ class Piece:
 class Receipt(WriterCommitMessage):
     """The message of one task."""
 
-    def __init__(self, partition: int, pieces: Sequence[Piece], query: str | None) -> None:
+    def __init__(self, partition: int, pieces: Sequence[Written], query: str | None) -> None:
         self.partition = partition
         self.pieces = tuple(pieces)
         self.query = query
@@ -97,9 +97,9 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return sorted(found, key=lambda receipt: receipt.partition)
 
 
-def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[Piece]]:
+def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[Written]]:
     """The pieces of each segment, in their order; the segments in the order of their names."""
-    found: dict[str | None, list[Piece]] = {}
+    found: dict[str | None, list[Written]] = {}
     for receipt in receipts:
         for piece in receipt.pieces:
             found.setdefault(piece.name, []).append(piece)
@@ -134,7 +134,7 @@ class TaskWriter:
 
     # -- one segment -----------------------------------------------------------------------------------------
 
-    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[Piece]:
+    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[Written]:
         """The rows of one segment: uploaded as they come, once they are more than a message may carry."""
         encoded = self.encoded(batches)
         source, held, size = iter(encoded), list[bytes](), 0
@@ -148,8 +148,8 @@ class TaskWriter:
 
     # -- the segment that a column names -----------------------------------------------------------------------
 
-    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[Piece]:
-        pieces: list[Piece] = []
+    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[Written]:
+        pieces: list[Written] = []
         held: dict[str, Rows] = {}
         held_bytes = 0
         for batch in batches:
@@ -163,7 +163,7 @@ class TaskWriter:
                 held, held_bytes = {}, 0
         return [*pieces, *self._settled(held, limit)]
 
-    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[Piece]:
+    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[Written]:
         """Encode rows by segment; stage the largest, until the message may carry the rest."""
         pieces = []
         for name, batches in held.items():
@@ -176,7 +176,7 @@ class TaskWriter:
             count += 1
         return pieces[:count] + self._staged(pieces[count:])
 
-    def _staged(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def _staged(self, pieces: Sequence[Written]) -> list[Written]:
         """Stage what some segments get, several at a time."""
         if not pieces:
             return []
@@ -184,7 +184,7 @@ class TaskWriter:
         stage, runtime = core(fs).client.segments.stage, core(fs).client.runtime
         calls = [partial(stage, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
         receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.requests_max))
-        return [Piece(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
+        return [Written(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
 
 
 def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
@@ -199,6 +199,6 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
     return names.check_new_name(target if name is None else f"{target}/{name}")
 
 
-def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Piece:
+def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Written:
     """What was written; the footer of a Parquet file is known once all of it was encoded."""
-    return Piece(name, data, encoded.footer if isinstance(encoded, Encoder) else None)
+    return Written(name, data, encoded.footer if isinstance(encoded, Encoder) else None)

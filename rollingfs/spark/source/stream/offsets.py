@@ -21,7 +21,7 @@ IDLE = "$idle"
 
 
 @value_class
-class Mark:
+class ReadMark:
     """The offset up to which the stream has read one segment."""
 
     identity: str
@@ -43,7 +43,7 @@ class Mark:
         return found | ({"sealed": True} if self.sealed else {})
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Mark:
+    def from_json(cls, found: Mapping[str, Any]) -> ReadMark:
         """The inverse of `as_json`.
 
         Raises
@@ -73,14 +73,14 @@ def is_idle(offset: Mapping[str, Any]) -> bool:
     return offset.get(IDLE) is True
 
 
-def parse(offset: Mapping[str, Any]) -> dict[str, Mark]:
+def parse(offset: Mapping[str, Any]) -> dict[str, ReadMark]:
     """The marks of an offset, by path."""
     marks = {}
     for path, one in offset.items():
         if path == IDLE:
             continue
         try:
-            marks[path] = Mark.from_json(one)
+            marks[path] = ReadMark.from_json(one)
         except ValueError as error:
             raise ValueError(
                 f"the offset of {path} in the query's checkpoint is none that a query has written: {error}. Nothing "
@@ -90,12 +90,12 @@ def parse(offset: Mapping[str, Any]) -> dict[str, Mark]:
     return marks
 
 
-def format_offset(marks: Mapping[str, Mark], *, is_idle: bool = False) -> dict[str, Any]:
+def format_offset(marks: Mapping[str, ReadMark], *, is_idle: bool = False) -> dict[str, Any]:
     """The inverse of `parse`."""
     return {path: marks[path].as_json() for path in sorted(marks)} | ({IDLE: True} if is_idle else {})
 
 
-def extents(start: Mapping[str, Mark], end: Mapping[str, Mark]) -> list[Extent]:
+def extents(start: Mapping[str, ReadMark], end: Mapping[str, ReadMark]) -> list[Extent]:
     """The bytes between two offsets; they depend on nothing else, so that a repeated batch reads the same bytes."""
     found = []
     for path, mark in sorted(end.items()):

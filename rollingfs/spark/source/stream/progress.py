@@ -8,10 +8,10 @@ from typing import Any
 
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
-from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.offsets import ReadMark
 
 
-def has_moved(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> bool:
+def has_moved(before: Mapping[str, ReadMark], after: Mapping[str, ReadMark]) -> bool:
     """Whether there are bytes to read, or something to remember: the end of a segment, or a loss of bytes."""
     if any(path not in after and not mark.sealed for path, mark in before.items()):
         return True
@@ -25,7 +25,7 @@ def has_moved(before: Mapping[str, Mark], after: Mapping[str, Mark]) -> bool:
     return False
 
 
-def moved(before: Mapping[str, Mark], views: Mapping[str, Snapshot]) -> dict[str, Mark]:
+def moved(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> dict[str, ReadMark]:
     """The marks of segments that a rename has given other names, by these names."""
     old = {
         mark.identity: mark
@@ -40,7 +40,7 @@ def moved(before: Mapping[str, Mark], views: Mapping[str, Snapshot]) -> dict[str
     return {path: mark for path, mark in found.items() if mark is not None}
 
 
-def known(before: Mapping[str, Mark], views: Mapping[str, Snapshot]) -> dict[str, Mark | None]:
+def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> dict[str, ReadMark | None]:
     """The marks of the segments that are there, also of renamed ones; None for those that the query does not know."""
     renamed = moved(before, views)
     elsewhere = {mark.identity for mark in renamed.values()}
@@ -49,7 +49,7 @@ def known(before: Mapping[str, Mark], views: Mapping[str, Snapshot]) -> dict[str
     return stay | renamed
 
 
-def lag(views: Mapping[str, Snapshot], marks: Mapping[str, Mark]) -> dict[str, Any]:
+def lag(views: Mapping[str, Snapshot], marks: Mapping[str, ReadMark]) -> dict[str, Any]:
     """What `reportLatestOffset` gives."""
     behind: dict[str, Any] = {}
     for path, view in views.items():

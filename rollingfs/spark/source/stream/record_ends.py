@@ -14,7 +14,7 @@ from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
-from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.offsets import ReadMark
 
 CHECK_BYTES = 64
 """Bytes before the end of a batch whose checksum the offset keeps."""
@@ -40,7 +40,7 @@ class RecordEnds:
 
     # -- where a batch begins ------------------------------------------------------------------------------------
 
-    def begin(self, view: Snapshot, known: Mark | None) -> int:
+    def begin(self, view: Snapshot, known: ReadMark | None) -> int:
         """The offset at which the next batch begins in a segment.
 
         Raises
@@ -57,7 +57,7 @@ class RecordEnds:
             self._begins[view.path] = (key, found)
         return found
 
-    def _begin(self, view: Snapshot, known: Mark) -> int:
+    def _begin(self, view: Snapshot, known: ReadMark) -> int:
         if not segments.is_same(view, known.identity):
             if not known.sealed:
                 self.options.lose(
@@ -84,28 +84,25 @@ class RecordEnds:
             return self._next(view, known.offset)
         return known.offset
 
-    def goes_on(self, view: Snapshot, known: Mark) -> bool:
+    def goes_on(self, view: Snapshot, known: ReadMark) -> bool:
         """Whether the bytes before an offset are those that were read, as far as can be told."""
         count, crc = known.check or (1, 0)
         if known.check is not None and known.offset < count:
             return False
-        if known.offset - count < view.start or (known.check is None and not self._has_lines(view)):
+        if known.offset - count < view.start or (known.check is None and not self.options.has_lines(view.path)):
             return True
         before = self._read(view)(known.offset - count, known.offset)
         return before == lines.FEED if known.check is None else zlib.crc32(before) == crc
 
-    def _has_lines(self, view: Snapshot) -> bool:
-        return self.options.form.has_lines and self.options.codec(view.path) is None
-
     def _next(self, view: Snapshot, offset: int) -> int:
         """The first record that begins at an offset or behind it."""
-        if self._has_lines(view):
+        if self.options.has_lines(view.path):
             return lines.begin(self._read(view), view.start, offset, view.length)
         return self.end(view, view.start, view.length, view.length).offset
 
     def first_whole(self, view: Snapshot) -> int:
         """Where the first whole record of a segment begins whose head is gone: perhaps the rest of one comes first."""
-        if not self._has_lines(view) or not view.start or _byte_before(self.rows, view) == lines.FEED:
+        if not self.options.has_lines(view.path) or not view.start or _byte_before(self.rows, view) == lines.FEED:
             return view.start
         return lines.next_line_end(self._read(view), view.start, view.length) or view.length
 

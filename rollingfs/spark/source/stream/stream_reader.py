@@ -32,7 +32,7 @@ from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each
 from rollingfs.spark.source.stream import offsets, progress
 from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
-from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
 from rollingfs.spark.source.stream.subscription import Subscription
 
@@ -57,14 +57,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.check_stream()
         self.options = options
         self.rows = RowReader(options, schema)
-        self._ends: dict[str, Mark] | None = None
+        self._ends: dict[str, ReadMark] | None = None
         """With Trigger.AvailableNow: the ends of all segments when the query began."""
         self._records = RecordEnds(options, self.rows)
-        self._found = places.Found({}, {})
+        self._found = places.FoundSegments({}, {})
         self._looked_at_s: float | None = None
         self._idle_at: dict[str, Any] | None = None
         """The offset of the query at which the last look showed nothing to read."""
-        self._at: Mapping[str, Mark] = {}
+        self._at: Mapping[str, ReadMark] = {}
         """Where the last batch ends, as far as Spark has told or asked it."""
         self._planned: dict[str, Any] | None = None
         """The end of a batch that this reader has planned, and so has just looked at."""
@@ -106,7 +106,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         starts = each(self._fs, start, views.values())
         marks = {
-            path: Mark(segments.identity(view), offset)
+            path: ReadMark(segments.identity(view), offset)
             for (path, view), offset in zip(views.items(), starts, strict=True)
             if not self._is_unborn(view)
         }
@@ -119,7 +119,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember the present ends of all segments."""
         views = self._look(fresh=True).views
-        self._ends = {path: Mark(segments.identity(view), view.length) for path, view in views.items()}
+        self._ends = {path: ReadMark(segments.identity(view), view.length) for path, view in views.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The option ``maxBytesPerTrigger`` or ``maxRecordsPerTrigger``."""
@@ -169,7 +169,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waits_since_s = now_s
         return False
 
-    def _marks(self, before: Mapping[str, Mark], found: places.Found, limit: ReadLimit) -> dict[str, Mark]:
+    def _marks(
+        self, before: Mapping[str, ReadMark], found: places.FoundSegments, limit: ReadLimit
+    ) -> dict[str, ReadMark]:
         """Where the next batch ends in each segment."""
         views = found.views
         known = progress.known(before, views)
@@ -194,7 +196,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 check = mark.check
             is_next = is_next and before.get(path) == mark
             is_done = view.sealed and end == view.length
-            marks[path] = Mark(segments.identity(view), end, None if is_next else begins[path], is_done, check)
+            marks[path] = ReadMark(segments.identity(view), end, None if is_next else begins[path], is_done, check)
         return marks
 
     def _is_unborn(self, view: Snapshot) -> bool:
@@ -211,7 +213,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._look()
         return progress.lag(self._found.views, self._at)
 
-    def _look(self, *, fresh: bool = False, is_new: bool = False) -> places.Found:
+    def _look(self, *, fresh: bool = False, is_new: bool = False) -> places.FoundSegments:
         """The segments as the last look has shown them; a new look, if `pollInterval` has passed since.
 
         Parameters
@@ -236,7 +238,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
-    def _check_gone(self, before: Mapping[str, Mark], found: places.Found) -> None:
+    def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments) -> None:
         moved = {mark.identity for mark in progress.moved(before, found.views).values()}
         for path, mark in before.items():
             if path in found.views or path in found.corrupt or mark.identity in moved:
@@ -247,7 +249,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _check_merged(
-        self, before: Mapping[str, Mark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
+        self, before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
     ) -> None:
         """Tell of rows that will be read twice: a segment that was read became a part of another one."""
         for path, view in views.items():
@@ -307,7 +309,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found.append((extent, look) if view is None else (replace(extent, path=view.path), view))
         return found
 
-    def _left(self, extent: Extent, view: Snapshot | None, mark: Mark | None) -> Extent | None:
+    def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark | None) -> Extent | None:
         """The part of an extent that is still there; None if nothing is.
 
         Parameters

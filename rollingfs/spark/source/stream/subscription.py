@@ -17,7 +17,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import PLAIN
-from rollingfs.spark.source.stream.offsets import Mark
+from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.stream.cut import StreamCut
 
 logger = logging.getLogger("pyspark_rollingfs")
@@ -50,20 +50,20 @@ class Subscription:
                     f"option subscriber: {folder} is not a folder; a subscriber reads whole folders, and would hold "
                     "back retention of what it does not read: load() the folder"
                 )
-        self._last: dict[str, Mark] | None = None
+        self._last: dict[str, ReadMark] | None = None
         """The marks of the batch before; a restarted query begins with where it goes on."""
-        self._finished: Mapping[str, Mark] = {}
+        self._finished: Mapping[str, ReadMark] = {}
         """The marks of the last batch that Spark has called finished."""
         self._published: dict[str, StreamCut] = {}
         """By folder."""
 
-    def begin(self, marks: Mapping[str, Mark]) -> None:
+    def begin(self, marks: Mapping[str, ReadMark]) -> None:
         """Publish that a new query has read nothing, so that retention keeps what it is going to read."""
         self._last = dict(marks)
         for folder in {*self.folders, *(_folder_of(path) for path in marks)}:
             self._publish_first(folder)
 
-    def join(self, before: Mapping[str, Mark], marks: Mapping[str, Mark]) -> None:
+    def join(self, before: Mapping[str, ReadMark], marks: Mapping[str, ReadMark]) -> None:
         """Become a subscriber of folders that appeared since, before the query reads them.
 
         Parameters
@@ -79,16 +79,16 @@ class Subscription:
             else:
                 self._known(folder)
 
-    def is_due(self, marks: Mapping[str, Mark]) -> bool:
+    def is_due(self, marks: Mapping[str, ReadMark]) -> bool:
         """Whether a sealed segment that was read to its end may still be held back."""
         done = self._finished
         return any(mark.sealed and not (path in done and done[path].sealed) for path, mark in marks.items())
 
-    def finished(self, marks: Mapping[str, Mark]) -> None:
+    def finished(self, marks: Mapping[str, ReadMark]) -> None:
         """Publish how far finished batches have read; again, if an earlier call could not."""
         last, self._last = self._last or {}, dict(marks)
         self._finished = self._last
-        by_folder: dict[str, dict[str, Mark]] = {}
+        by_folder: dict[str, dict[str, ReadMark]] = {}
         for path, mark in marks.items():
             if not mark.identity.startswith(PLAIN):  # retention knows a plain file by a token, which a mark lacks
                 by_folder.setdefault(_folder_of(path), {})[path] = mark
@@ -141,7 +141,7 @@ class Subscription:
             self._published[folder] = cut
 
 
-def _safe(mark: Mark, last: Mark | None, known: int | None) -> int | None:
+def _safe(mark: ReadMark, last: ReadMark | None, known: int | None) -> int | None:
     """The offset to publish of a segment; None: nothing is known to be safe."""
     if mark.sealed:
         return mark.offset

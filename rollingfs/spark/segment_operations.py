@@ -38,26 +38,7 @@ ROW_SCHEMA = (
 
 
 @value_class
-class Keep:
-    """The number of bytes that truncation leaves at the end of each segment.
-
-    Raises
-    ------
-    ValueError
-        The size is negative, or the delimiter empty.
-    """
-
-    bytes: int
-    align: str | None = None
-    """The delimiter behind which alone a segment is cut; it may keep more bytes for that."""
-
-    def __post_init__(self) -> None:
-        if self.bytes < 0 or self.align == "":
-            raise ValueError(f"cannot keep {self.bytes} bytes aligned by {self.align!r}; no segment was changed")
-
-
-@value_class
-class Place:
+class ExportFolder:
     """The folder to which segments are exported. Each keeps its path below the deepest root that it lies in."""
 
     url: str
@@ -92,8 +73,11 @@ class Settings:
     """Which operations to do, and their arguments."""
 
     operations: tuple[str, ...]
-    keep: Keep | None = None
-    target: Place | None = None
+    keep: int | None = None
+    """How many bytes truncation leaves at the end of each segment."""
+    align: str | None = None
+    """The delimiter behind which alone a segment is cut; it may keep more bytes for that."""
+    target: ExportFolder | None = None
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
@@ -215,20 +199,12 @@ def _verify(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
 
 def _truncate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
     assert settings.keep is not None
-    offset = _cut(segment, settings.keep)
+    offset = max(segment.start, segment.length - settings.keep)  # never less than the bytes asked for stay
+    if settings.align is not None:
+        offset = lines.last_line_end(segment.read, segment.start, offset, settings.align.encode())
     freed = offset - segment.start
-    waiting = 0
-    if freed and not settings.dry_run:
-        waiting = segment.truncate(offset)
+    waiting = segment.truncate(offset) if freed and not settings.dry_run else 0
     return Outcome(freed, {"offset": offset, "waiting_for_collection": waiting})
-
-
-def _cut(segment: Segment, keep: Keep) -> int:
-    """The offset at which truncation cuts: never less than the bytes asked for stay."""
-    offset = max(segment.start, segment.length - keep.bytes)
-    if keep.align is None:
-        return offset
-    return lines.last_line_end(segment.read, segment.start, offset, keep.align.encode())
 
 
 def _seal(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
