@@ -9,12 +9,13 @@ from functools import partial
 
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.listing import REPORT, Listings, OnError
+from rollingfs.folders.listing import REPORT, Listings, OnError, Scan
 from rollingfs.format import merging, names
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
 from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 
@@ -162,6 +163,13 @@ class Members:
         except (FileNotFoundError, NotADirectoryError):
             await Ledgers(self.client).check(self.path)
             raise
+        found = self._listed(scan)
+        self._last = found
+        return found
+
+    @collected_later()
+    def _listed(self, scan: Scan) -> Listed:
+        """The segments of a listing, by name."""
         views: dict[str, View] = {self.name_of(path): view for path, view in scan.listed.items()}
         views |= {self.name_of(path): Outline(path, row) for path, row in scan.rows.items()}
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
@@ -171,9 +179,7 @@ class Members:
             except ValueError as error:  # a file of another tool: no ledger could name it
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")
-        found = Listed(views, errors, scan.is_by_rows, scan.listed_s)
-        self._last = found
-        return found
+        return Listed(views, errors, scan.is_by_rows, scan.listed_s)
 
     @property
     def last(self) -> Sequence[Member] | None:

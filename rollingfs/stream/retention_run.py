@@ -62,7 +62,7 @@ async def retain(
     if retention.is_due(ledger.cuts, policy.every_s, now):
         taken, uncut = await cutter.take(found.views, None, policy.align, at)
         failed |= uncut
-    extents = {name: _extent(view) for name, view in found.views.items()}
+    extents = _extents(found.views)
     plan = _Plan(policy, above, taken, extents, found.gone(ledger.columns), now)
     pending = {} if ledger.trim.done else ledger.trim.goals
     if dry_run:
@@ -169,5 +169,6 @@ def _after(goals: Mapping[str, Goal], extents: Mapping[str, Holding]) -> dict[st
     return left
 
 
-def _extent(view: View) -> Holding:
-    return Holding(view.start, view.length, view.incarnations, view.sealed)
+@collected_later()
+def _extents(views: Mapping[str, View]) -> dict[str, Holding]:
+    return {name: Holding(view.start, view.length, view.incarnations, view.sealed) for name, view in views.items()}
