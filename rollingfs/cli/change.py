@@ -14,7 +14,7 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
+from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
@@ -30,17 +30,17 @@ UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 
 @commands("append")
-def append(
-    session: Session,
-    path: PathOf,
-    expected_offset: Annotated[
-        int | None, typer.Option(min=0, help="Append only if the segment ends at this offset.")
-    ] = None,
-    create: Annotated[bool, typer.Option(help="Make the segment if it is not there.")] = True,
-) -> None:
+def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, create: bool = True) -> None:
     """Append standard input to a segment, all or nothing, in one commit at its end.
 
     A segment that is not there is made, as >> does. With --json: name, offset and size of what was appended.
+
+    Parameters
+    ----------
+    create
+        Make the segment if it is not there.
+    expected_offset
+        Append only if the segment ends at this offset.
     """
     place = session.place(path)
     session.interrupted = f"{place.path}: interrupted; the append is not committed"
@@ -94,17 +94,20 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
 def truncate(
     session: Session,
     path: PathOf,
-    offset: Annotated[
-        int, typer.Argument(metavar="OFFSET", min=0, show_default=False, help="The segment then begins there.")
-    ],
-    erase: Annotated[
-        bool, typer.Option("--erase", help="Leave none of these bytes in any file, and say what is left elsewhere.")
-    ] = False,
+    offset: Annotated[int, typer.Argument(min=0, show_default=False)],
+    erase: bool = False,
 ) -> None:
     """Drop the bytes of a segment before an offset.
 
     With --json: name, start_offset, and the bytes that wait for collect; with --erase: name, start_offset, gone, bytes,
     rewritten_files, rewritten_bytes, remains (a row for each file) and versions.
+
+    Parameters
+    ----------
+    erase
+        Leave none of these bytes in any file, and say what is left elsewhere.
+    offset : OFFSET
+        The segment then begins there.
     """
     place = session.place(path)
     if erase:
@@ -155,23 +158,28 @@ def seal(session: Session, path: PathsOf) -> None:
 @commands("concat")
 def concat(
     session: Session,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", show_default=False, help="An open segment that the bytes join.")
-    ],
-    source: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", show_default=False, help="Sealed segments on the same store.")
-    ],
-    create: Annotated[bool, typer.Option("--create", help="Make the target if it is not there.")] = False,
-    as_bytes: Annotated[
-        bool, typer.Option("--as-bytes", help="Also join files of formats that do not join, like Parquet and zip.")
-    ] = False,
-    as_format: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="parquet: make one Parquet file of all, by a new footer.")
-    ] = None,
+    target: str,
+    source: list[str],
+    create: bool = False,
+    as_bytes: bool = False,
+    as_format: str | None = None,
 ) -> None:
     """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
 
     With --json: name of the target and the offset at which the first source begins.
+
+    Parameters
+    ----------
+    target : TARGET
+        An open segment that the bytes join.
+    source : SOURCE...
+        Sealed segments on the same store.
+    create
+        Make the target if it is not there.
+    as_bytes
+        Also join files of formats that do not join, like Parquet and zip.
+    as_format : FORMAT
+        parquet: make one Parquet file of all, by a new footer.
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])
@@ -204,17 +212,17 @@ def _check_sealed(fs: RollingFileSystem, paths: Sequence[str]) -> None:
 
 
 @commands("mv")
-def mv(
-    session: Session,
-    source: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False, help=PATHS_HELP)],
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", show_default=False, help="The new name, or a folder, on the same store."),
-    ],
-) -> None:
+def mv(session: Session, source: PathsOf, target: str) -> None:
     """Give segments or folders another name; a file at the target is replaced, no bytes are moved.
 
     Several sources, and patterns, go into the folder TARGET.
+
+    Parameters
+    ----------
+    target : TARGET
+        The new name, or a folder, on the same store.
+    source : SOURCE...
+        Names, or patterns in quotes ('s3://bucket/log-*'), which are expanded on the store.
     """
     session.interrupted = UNCHANGED
     fs, (to, *sources) = session.places([target, *source])
@@ -226,15 +234,16 @@ def mv(
 
 
 @commands("rm")
-def rm(
-    session: Session,
-    path: PathsOf,
-    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Folders too, with all in them.")] = False,
-    damaged: Annotated[
-        bool, typer.Option("--damaged", help="Also delete segments whose header cannot be read.")
-    ] = False,
-) -> None:
-    """Delete segments and plain files."""
+def rm(session: Session, path: PathsOf, recursive: bool = False, damaged: bool = False) -> None:
+    """Delete segments and plain files.
+
+    Parameters
+    ----------
+    recursive : -r
+        Folders too, with all in them.
+    damaged
+        Also delete segments whose header cannot be read.
+    """
     session.interrupted = UNCHANGED
     for text in path:
         place = session.place(text)  # the library expands a pattern, and deletes all of it together

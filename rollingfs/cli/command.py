@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.models import OptionInfo, ParameterInfo
 
 from rollingfs.cli.session import Session
 
@@ -23,7 +25,10 @@ PATHS_HELP = "Names, or patterns in quotes ('s3://bucket/log-*'), which are expa
 PathsOf = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False, help=PATHS_HELP)]
 PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="s3://…, file:///… or a local path.")]
 FolderOf = Annotated[str, typer.Argument(metavar="FOLDER", show_default=False, help="Everything below it.")]
+OffsetOf = Annotated[int | None, typer.Option(min=0)]
 _COUNT = re.compile(r"-[0-9]+")
+_PARAMETERS = "\n\nParameters\n----------\n"
+_PARAMETER = re.compile(r"^(\w+)(?: : (.+))?\n((?: {4}.+\n?)+)", re.MULTILINE)
 
 Body = Callable[..., None]
 
@@ -65,7 +70,11 @@ class Commands:
         self._bodies: dict[str, Body] = {}
 
     def __call__(self, name: str) -> Callable[[Body], Body]:
-        """Make a function the command of this name; its docstring is the help."""
+        """Make a function the command of this name; its docstring is the help.
+
+        A parameter without a default is an argument, others are options. Behind a parameter's name, its docstring may
+        name flags and the kind of value: ``lines : -n COUNT``.
+        """
 
         def keep(body: Body) -> Body:
             self._bodies[name] = body
@@ -76,12 +85,16 @@ class Commands:
     def add_to(self, app: typer.Typer) -> None:
         """Add the commands to an app."""
         for name, body in self._bodies.items():
-            app.command(name, cls=Command, help=inspect.getdoc(body), rich_help_panel=self.title)(_with_session(body))
+            about, _, listed = (inspect.getdoc(body) or "").partition(_PARAMETERS)
+            run = _with_session(body, listed)
+            app.command(name, cls=Command, help=about, rich_help_panel=self.title)(run)
 
 
-def _with_session(body: Body) -> Callable[..., None]:
+def _with_session(body: Body, listed: str) -> Callable[..., None]:
     """The function that typer calls: it takes the common options too, and raises the exit code."""
-    _, *own = inspect.signature(body, eval_str=True).parameters.values()
+    _, *given = inspect.signature(body, eval_str=True).parameters.values()
+    said = {name: (words.split(), " ".join(text.split())) for name, words, text in _PARAMETER.findall(listed)}
+    own = [_described(one, *said.get(one.name, ((), ""))) for one in given]
 
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in COMMON}
@@ -92,10 +105,26 @@ def _with_session(body: Body) -> Callable[..., None]:
             raise typer.Exit(code)
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    common = [
-        inspect.Parameter(name, kind, default=default, annotation=hint) for name, (hint, default) in COMMON.items()
-    ]
-    parameters = [parameter.replace(kind=kind) for parameter in own] + common
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # `inspect` reads it first
+    common = [inspect.Parameter(name, kind, default=found, annotation=hint) for name, (hint, found) in COMMON.items()]
+    run.__signature__ = inspect.Signature(own + common)  # type: ignore[attr-defined]  # `inspect` reads it first
     run.__annotations__ = {}
     return run
+
+
+def _described(parameter: inspect.Parameter, words: Sequence[str], text: str) -> inspect.Parameter:
+    """A parameter as typer takes it, with what the docstring of its command says of it."""
+    hint, info = parameter.annotation, None
+    if hasattr(hint, "__metadata__"):
+        hint, info = get_args(hint)
+    flags = [word for word in words if word.startswith("-")]
+    is_argument = parameter.default is parameter.empty and not flags
+    made: ParameterInfo = (
+        copy(info) if info is not None else (typer.Argument(show_default=False) if is_argument else typer.Option())
+    )
+    is_pair = hint in (bool, bool | None) and parameter.default is not False
+    if isinstance(made, OptionInfo) and not made.param_decls and not is_pair:
+        has_long = any(flag.startswith("--") for flag in flags)
+        made.param_decls = [*flags, *([] if has_long else [f"--{parameter.name.rstrip('_').replace('_', '-')}"])]
+    made.help = text or made.help
+    made.metavar = next((word for word in words if word not in flags), made.metavar)
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[hint, made])

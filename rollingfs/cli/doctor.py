@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
@@ -22,15 +20,17 @@ STYLES = {YES: "green", NO: "red"}
 
 
 @commands("doctor")
-def doctor(
-    session: Session,
-    url: Annotated[str, typer.Argument(metavar="URL", help="A bucket or a folder.", show_default=False)],
-) -> None:
+def doctor(session: Session, url: str) -> None:
     """Find out what a store can do, and whether segments are safe there; ends with exit code 3 if they are not.
 
     It writes some files of its own, 17 MiB in all, into a hidden folder at the URL, and deletes them.
 
     With --json: store, is_safe, refusal, and findings with what, answer and means.
+
+    Parameters
+    ----------
+    url : URL
+        A bucket or a folder.
     """
     place = session.place(url)
     path, core = place.name, place.core

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands
@@ -15,16 +12,19 @@ commands = Commands("Stores and Spark")
 
 
 @commands("spark-jars")
-def spark_jars(
-    session: Session,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder; it is made.", show_default=False)],
-    s3: Annotated[bool, typer.Option("--s3/--no-s3", help="Add Hadoop's S3 connector, fetched from Maven.")] = True,
-) -> None:
+def spark_jars(session: Session, to: Path, s3: bool = True) -> None:
     """Gather the jars that Spark needs for rolling+s3:// and rolling+file://, for machines without Maven.
 
     The Spark that is installed here says which S3 connector fits, and fetches it; that needs a JDK.
 
     With --json: jars, a list of paths.
+
+    Parameters
+    ----------
+    to : --to DIR
+        The folder; it is made.
+    s3
+        Add Hadoop's S3 connector, fetched from Maven.
     """
     from rollingfs.spark.gather import gather
 

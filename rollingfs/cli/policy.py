@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf
@@ -25,39 +23,18 @@ NEVER = "never"
 def policy(
     session: Session,
     path: PathOf,
-    tier: Annotated[
-        str | None, typer.Option(metavar="ALIAS", help="Move chunks to this tier; '' to move nothing.")
-    ] = None,
-    after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Move chunks before this number of newest bytes.")
-    ] = None,
-    after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Move chunks that are older.")] = None,
-    lag: Annotated[str | None, typer.Option(metavar="TIME", help="How long to keep the old files (4h).")] = None,
-    block_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Join chunks that move to files of up to this (64MiB).")
-    ] = None,
-    max_delay: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Let a block that is not full wait so long, and move the tail too."),
-    ] = None,
-    no_offload: Annotated[bool, typer.Option("--no-offload", help="Remove the offload policy of this level.")] = False,
-    max_bytes: Annotated[str | None, typer.Option(metavar="SIZE", help="The largest chunk of the segment.")] = None,
-    max_age: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The oldest inline tail of the segment, or 'never'.")
-    ] = None,
-    inline_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="The longest inline tail of the segment.")
-    ] = None,
-    consolidate: Annotated[
-        bool | None,
-        typer.Option("--consolidate/--no-consolidate", help="Whether run joins small chunks of the segment (it does)."),
-    ] = None,
-    inherit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD", help="Of max_bytes, max_age, inline_bytes, consolidate: leave it to the next level."
-        ),
-    ] = None,
+    tier: str | None = None,
+    after_bytes: str | None = None,
+    after_age: str | None = None,
+    lag: str | None = None,
+    block_bytes: str | None = None,
+    max_delay: str | None = None,
+    no_offload: bool = False,
+    max_bytes: str | None = None,
+    max_age: str | None = None,
+    inline_bytes: str | None = None,
+    consolidate: bool | None = None,
+    inherit: list[str] | None = None,
 ) -> None:
     """Show the policies of a segment or folder; with options, change them first.
 
@@ -67,6 +44,33 @@ def policy(
 
     With --json: name, rolling, offload and retention, which count; what segment, folder and filesystem say of offload;
     and sources, where each field comes from.
+
+    Parameters
+    ----------
+    tier : ALIAS
+        Move chunks to this tier; '' to move nothing.
+    after_bytes : SIZE
+        Move chunks before this number of newest bytes.
+    after_age : TIME
+        Move chunks that are older.
+    lag : TIME
+        How long to keep the old files (4h).
+    block_bytes : SIZE
+        Join chunks that move to files of up to this (64MiB).
+    max_delay : TIME
+        Let a block that is not full wait so long, and move the tail too.
+    no_offload
+        Remove the offload policy of this level.
+    max_bytes : SIZE
+        The largest chunk of the segment.
+    max_age : TIME
+        The oldest inline tail of the segment, or 'never'.
+    inline_bytes : SIZE
+        The longest inline tail of the segment.
+    consolidate
+        Whether run joins small chunks of the segment (it does).
+    inherit : FIELD
+        Of max_bytes, max_age, inline_bytes, consolidate: leave it to the next level.
     """
     fields = {
         "tier": tier,

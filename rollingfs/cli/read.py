@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf, PathsOf
+from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import Segment
@@ -85,12 +85,19 @@ def tail(
     path: PathOf,
     lines: Lines = None,
     bytes_: Bytes = None,
-    offset: Annotated[int | None, typer.Option("--offset", min=0, help="Begin at this segment offset.")] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the segment grows, until its seal.")] = False,
+    offset: OffsetOf = None,
+    follow: bool = False,
 ) -> None:
     """Write the last lines, or bytes, to standard output.
 
     With --json: as cat; so a reader knows the offset to go on from with --offset.
+
+    Parameters
+    ----------
+    follow : -f
+        Go on as the segment grows, until its seal.
+    offset
+        Begin at this segment offset.
     """
     _check_one(lines, bytes_, offset)
     place = session.place(path)

@@ -6,9 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from rollingfs import parquet
 from rollingfs.cli import errors, output
@@ -31,19 +28,11 @@ commands = Commands("Upkeep")
 def run(
     session: Session,
     root: FolderOf,
-    every: Annotated[
-        str, typer.Option(metavar="TIME", help="Begin a round so often; rounds do not overlap.")
-    ] = "30min",
-    once: Annotated[bool, typer.Option("--once", help="One round; exit code 1 if anything failed.")] = False,
-    grace: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of collect: leave younger files alone (24h).")
-    ] = None,
-    readers_grace: Annotated[
-        str, typer.Option(metavar="TIME", help="As --grace of consolidate: leave joined files to readers.")
-    ] = "10min",
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Offload between the rounds too, block by block, as segments grow.")
-    ] = False,
+    every: str = "30min",
+    once: bool = False,
+    grace: str | None = None,
+    readers_grace: str = "10min",
+    follow: bool = False,
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
@@ -60,6 +49,19 @@ def run(
     write_amplification, chunks, moved_bytes, saved_objects, files, collected_bytes, rewritten_bytes and failed of each,
     on a line of its own; then the sums, as name null with streams, segments, seconds and saved_so_far, the objects that
     all rounds of the process have saved.
+
+    Parameters
+    ----------
+    every : TIME
+        Begin a round so often; rounds do not overlap.
+    once
+        One round; exit code 1 if anything failed.
+    grace : TIME
+        As of collect: leave younger files alone (24h).
+    readers_grace : TIME
+        As --grace of consolidate: leave joined files to readers.
+    follow
+        Offload between the rounds too, block by block, as segments grow.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s <= 0:

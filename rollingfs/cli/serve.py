@@ -31,30 +31,49 @@ READ_BYTES = 4096
 def serve(
     session: Session,
     root: FolderOf,
-    host: Annotated[
-        str, typer.Option(metavar="HOST", help="Where to listen; anywhere but the loopback needs tokens.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 9870,
-    tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines TOKEN [read|write] [PREFIX]; or $ROLLINGFS_SERVER_TOKEN.")
-    ] = None,
-    certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="For TLS, as PEM.")] = None,
-    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key of the certificate.")] = None,
-    allow_host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Another Host to answer to.")] = None,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests at once; more get 429.")] = 256,
-    max_tails: Annotated[int, typer.Option(min=0, help="Clients that follow segments; more get 429.")] = 5000,
-    max_body: Annotated[str | None, typer.Option(metavar="SIZE", help="Most bytes of a body; by default any.")] = None,
-    stall: Annotated[
-        str, typer.Option(metavar="TIME", help="A client that lets the server wait longer is cut off.")
-    ] = "30s",
-    grace: Annotated[str, typer.Option(metavar="TIME", help="Time for what runs when the server is stopped.")] = "30s",
-    until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Stop at the end of standard input: with the program that holds it.")
-    ] = False,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 9870,
+    tokens: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    allow_host: list[str] | None = None,
+    max_requests: Annotated[int, typer.Option(min=1)] = 256,
+    max_tails: Annotated[int, typer.Option(min=0)] = 5000,
+    max_body: str | None = None,
+    stall: str = "30s",
+    grace: str = "30s",
+    until_eof: bool = False,
 ) -> None:
     """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
 
     Any number of servers may serve one folder: all state lies in the segments.
+
+    Parameters
+    ----------
+    host : HOST
+        Where to listen; anywhere but the loopback needs tokens.
+    tokens : FILE
+        Lines TOKEN [read|write] [PREFIX]; or $ROLLINGFS_SERVER_TOKEN.
+    certificate : FILE
+        For TLS, as PEM.
+    key : FILE
+        The key of the certificate.
+    allow_host : NAME
+        Another Host to answer to.
+    max_body : SIZE
+        Most bytes of a body; by default any.
+    stall : TIME
+        A client that lets the server wait longer is cut off.
+    grace : TIME
+        Time for what runs when the server is stopped.
+    until_eof
+        Stop at the end of standard input: with the program that holds it.
+    port
+        0 for a free one.
+    max_requests
+        Requests at once; more get 429.
+    max_tails
+        Clients that follow segments; more get 429.
     """
     try:
         from rollingfs.server import make_app

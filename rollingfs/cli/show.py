@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import PATHS_HELP, Commands, PathOf, PathsOf
+from rollingfs.cli.command import Commands, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.policy import policy_text
@@ -31,17 +31,20 @@ MAP_MARGIN_COLUMNS = 3
 
 @commands("ls")
 def ls(
-    session: Session,
-    path: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PATH]...", show_default=False, help=f"{PATHS_HELP} By default the current folder."),
-    ] = None,
-    long: Annotated[bool, typer.Option("-l", "--long", help="State, chunks, start, size and date.")] = False,
+    session: Session, path: Annotated[list[str] | None, typer.Argument(show_default=False)] = None, long: bool = False
 ) -> None:
     """List segments, plain files and folders.
 
     What cannot be read is listed with its error; then the exit code is 3. With --json: an array of what fsspec calls
     infos.
+
+    Parameters
+    ----------
+    long : -l
+        State, chunks, start, size and date.
+    path : [PATH]...
+        Names, or patterns in quotes ('s3://bucket/log-*'), which are expanded on the store. By default the current
+        folder.
     """
     infos: list[Info] = []
     names: list[str] = []
@@ -139,16 +142,15 @@ def _details(segment: Segment) -> list[tuple[str, str]]:
 
 
 @commands("map")
-def show_map(
-    session: Session,
-    path: PathOf,
-    file: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the picture into an .svg file.")
-    ] = None,
-) -> None:
+def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
     """Draw a segment: its truncated bytes, its chunks by size and age, the inline tail, garbage.
 
     The height of a chunk is its size, its colour its age. With --json: all of it as one object.
+
+    Parameters
+    ----------
+    file : --output -o FILE
+        Write the picture into an .svg file.
     """
     if file is not None and file.suffix.lower() != ".svg":
         raise WrongUsage(f"--output {file}: a picture is written as .svg")

@@ -28,16 +28,16 @@ Align = Annotated[str | None, typer.Option(metavar="TEXT", help=r"Cut only behin
 
 
 @commands("cut")
-def cut(
-    session: Session,
-    stream: StreamPath,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Before what came after: seconds since 1970, or ISO 8601.")
-    ] = None,
-    align: Align = None,
-    kept: Annotated[bool, typer.Option("--kept", help="The cuts that retention has kept, oldest first.")] = False,
-) -> None:
-    """Write where the segments of a stream end now, as one line of JSON that trim takes."""
+def cut(session: Session, stream: StreamPath, at: str | None = None, align: Align = None, kept: bool = False) -> None:
+    """Write where the segments of a stream end now, as one line of JSON that trim takes.
+
+    Parameters
+    ----------
+    at : TIME
+        Before what came after: seconds since 1970, or ISO 8601.
+    kept
+        The cuts that retention has kept, oldest first.
+    """
     if kept and (at is not None or align is not None):
         raise WrongUsage("--kept shows cuts that were taken before: --at and --align mean nothing with it")
     place = session.place(stream)
@@ -68,16 +68,15 @@ def _delimiter(text: str | None) -> bytes | None:
 
 
 @commands("trim")
-def trim(
-    session: Session,
-    stream: StreamPath,
-    cut: Annotated[
-        str, typer.Argument(metavar="[CUT]", help="A file that holds the cut, or its text; - to read it.")
-    ] = "-",
-) -> None:
+def trim(session: Session, stream: StreamPath, cut: Annotated[str, typer.Argument()] = "-") -> None:
     """Truncate every segment of a stream to a cut, and delete sealed ones that lie wholly before it.
 
     With --json: name, bytes, deleted, waiting, failed.
+
+    Parameters
+    ----------
+    cut : [CUT]
+        A file that holds the cut, or its text; - to read it.
     """
     place = session.place(stream)
     found = place.fs.stream(place.path)
@@ -110,31 +109,45 @@ def _cut_text(given: str) -> str:
 def retain(
     session: Session,
     stream: StreamPath,
-    by_size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="From now on keep the newest bytes, like 10GiB.")
-    ] = None,
-    by_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How long to keep bytes from now on, like 7d; with --by-size, no more."),
-    ] = None,
-    max_: Annotated[
-        str | None, typer.Option("--max", metavar="MAX", help="Keep what subscribers have not read up to MAX.")
-    ] = None,
-    max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The same, as bytes.")] = None,
-    max_time: Annotated[str | None, typer.Option(metavar="TIME", help="The same, as a time.")] = None,
-    min_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Keep the newest bytes in any case.")] = None,
-    min_time: Annotated[str | None, typer.Option(metavar="TIME", help="Minimum time to keep bytes.")] = None,
-    every: Annotated[str | None, typer.Option(metavar="TIME", help="Take a cut that often (30min).")] = None,
+    by_size: str | None = None,
+    by_time: str | None = None,
+    max_: str | None = None,
+    max_size: str | None = None,
+    max_time: str | None = None,
+    min_size: str | None = None,
+    min_time: str | None = None,
+    every: str | None = None,
     align: Align = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Store and change nothing, say what would be done.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever a new policy drops.")] = False,
+    dry_run: bool = False,
+    yes: bool = False,
 ) -> None:
     """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
 
     --by-size or --by-time store a policy first; if its first run would drop more than half of the stream, they ask, or
     need --yes. With both, the one counts that asks for more to go. With --json: what the run did.
+
+    Parameters
+    ----------
+    by_size : SIZE
+        From now on keep the newest bytes, like 10GiB.
+    by_time : TIME
+        How long to keep bytes from now on, like 7d; with --by-size, no more.
+    max_ : MAX
+        Keep what subscribers have not read up to MAX.
+    max_size : SIZE
+        The same, as bytes.
+    max_time : TIME
+        The same, as a time.
+    min_size : SIZE
+        Keep the newest bytes in any case.
+    min_time : TIME
+        Minimum time to keep bytes.
+    every : TIME
+        Take a cut that often (30min).
+    dry_run
+        Store and change nothing, say what would be done.
+    yes : -y
+        Do not ask, whatever a new policy drops.
     """
     limits = {"min_age": min_time, "min_bytes": min_size, "max_age": max_time, "max_bytes": max_size}
     policy = _policy(by_size, by_time, max_, limits, every, align)

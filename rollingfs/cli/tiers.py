@@ -30,25 +30,14 @@ Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks th
 def offload(
     session: Session,
     path: PathsOf,
-    tier: Annotated[
-        str | None, typer.Option(metavar="ALIAS", help="A tier of --option tiers.ALIAS.root=URL; by default cold.")
-    ] = None,
+    tier: str | None = None,
     upto: Upto = None,
-    after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Only chunks before this number of newest bytes.")
-    ] = None,
-    after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Only chunks that are older.")] = None,
-    lag: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How long to keep the old files for readers that opened it before (4h)."),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as the segments grow, until stopped.")] = False,
-    block: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Join neighbours to files of up to this (64MiB).")
-    ] = None,
-    max_delay: Annotated[
-        str | None, typer.Option(metavar="TIME", help="With --follow: move older bytes even if they are fewer.")
-    ] = None,
+    after_bytes: str | None = None,
+    after_age: str | None = None,
+    lag: str | None = None,
+    follow: bool = False,
+    block: str | None = None,
+    max_delay: str | None = None,
 ) -> None:
     """Move chunks of segments to another store; readers see no difference, and writers may go on.
 
@@ -59,6 +48,23 @@ def offload(
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
     cold_end, assigned, lag_bytes, lag_s, last_error, assigned_at and offloaded_at of each, whenever a block has moved
     or the error is another.
+
+    Parameters
+    ----------
+    tier : ALIAS
+        A tier of --option tiers.ALIAS.root=URL; by default cold.
+    after_bytes : SIZE
+        Only chunks before this number of newest bytes.
+    after_age : TIME
+        Only chunks that are older.
+    lag : TIME
+        How long to keep the old files for readers that opened it before (4h).
+    follow
+        Go on as the segments grow, until stopped.
+    block : SIZE
+        Join neighbours to files of up to this (64MiB).
+    max_delay : TIME
+        With --follow: move older bytes even if they are fewer.
     """
     value_of("--after-bytes", after_bytes, parse_bytes)
     value_of("--after-age", after_age, parse_duration)
@@ -85,16 +91,15 @@ def offload(
 
 
 @commands("onload")
-def onload(
-    session: Session,
-    path: PathsOf,
-    tier: Annotated[str | None, typer.Option(metavar="ALIAS", help="Only from this tier; by default from all.")] = None,
-    upto: Upto = None,
-    lag: Lag = "4h",
-) -> None:
+def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto = None, lag: Lag = "4h") -> None:
     """Move chunks of segments back from tiers.
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own.
+
+    Parameters
+    ----------
+    tier : ALIAS
+        Only from this tier; by default from all.
     """
     value_of("--lag", lag, parse_duration)
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"

@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.cells import cell_len
 from rich.live import Live
 from rich.table import Table
@@ -81,18 +80,29 @@ _BY: dict[Sort, Callable[[SegmentState], Any]] = {
 def top(
     session: Session,
     root: FolderOf,
-    every: Annotated[str, typer.Option(metavar="TIME", help="How often to look, on a terminal.")] = EVERY_DEFAULT,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print all rows and end.")] = False,
-    sort: Annotated[Sort, typer.Option(help="The column to sort by.")] = Sort.NAME,
-    after_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Lag is what lies before this number of newest bytes.")
-    ] = None,
-    after_age: Annotated[str | None, typer.Option(metavar="TIME", help="Lag is what is older.")] = None,
+    every: str = EVERY_DEFAULT,
+    once: bool = False,
+    sort: Sort = Sort.NAME,
+    after_bytes: str | None = None,
+    after_age: str | None = None,
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, what waits to be joined, offloaded or deleted, the last commit.
 
     It goes on until q or Ctrl-C; where standard output is not a terminal, it looks once. Lag is what an offload with
     the same --after-bytes and --after-age would move now. With --json: one array of objects, named as in fs.states.
+
+    Parameters
+    ----------
+    every : TIME
+        How often to look, on a terminal.
+    once
+        Look once, print all rows and end.
+    sort
+        The column to sort by.
+    after_bytes : SIZE
+        Lag is what lies before this number of newest bytes.
+    after_age : TIME
+        Lag is what is older.
     """
     every_s = value_of("--every", every, parse_duration)
     if every_s < EVERY_S_MIN:

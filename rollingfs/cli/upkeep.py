@@ -31,16 +31,15 @@ Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments
 
 
 @commands("consolidate")
-def consolidate(
-    session: Session,
-    path: PathsOf,
-    grace: Annotated[
-        str, typer.Option(metavar="TIME", help="How long to keep the old files for readers that opened it before.")
-    ] = "10min",
-) -> None:
+def consolidate(session: Session, path: PathsOf, grace: str = "10min") -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.
 
     With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
+
+    Parameters
+    ----------
+    grace : TIME
+        How long to keep the old files for readers that opened it before.
     """
     seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
@@ -56,17 +55,21 @@ def consolidate(
 
 
 @commands("export")
-def export(
-    session: Session,
-    segment: Annotated[str, typer.Argument(metavar="SEGMENT", help="A segment or plain file.")],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A path or URL, on this or on another store.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
-) -> None:
+def export(session: Session, segment: str, target: str, overwrite: bool = False) -> None:
     """Write what a segment holds as one plain file under another name, for other tools.
 
     The file appears when it is whole. On one store, the store joins the chunks.
 
     With --json: path, target, size, joined_bytes, copied_bytes and length.
+
+    Parameters
+    ----------
+    segment : SEGMENT
+        A segment or plain file.
+    target : TARGET
+        A path or URL, on this or on another store.
+    overwrite
+        Replace a file that is there.
     """
     session.interrupted = "interrupted; nothing is at the target, unless the file was just being finished"
     place, other = session.place(segment), session.place(target)
@@ -84,20 +87,29 @@ def export(
 def rebuild(
     session: Session,
     path: PathOf,
-    to: Annotated[str, typer.Option("--to", metavar="NEW", help="The name of the new segment.")],
-    start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="The offset at which the lost one began.")],
-    leave_out: Annotated[
-        list[str] | None, typer.Option("--leave-out", metavar="FILE", help="A file that is not part of it.")
-    ] = None,
-    incarnation: Annotated[
-        list[str] | None, typer.Option("--incarnation", metavar="UUID", help="Only files of this incarnation.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Make nothing, say what would be made.")] = False,
+    to: str,
+    start: Annotated[int, typer.Option(min=0)],
+    leave_out: list[str] | None = None,
+    incarnation: list[str] | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Make a segment of the chunks that a segment with a lost header left; nothing old is touched, nothing is guessed.
 
     Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_later, by_label,
     by_name, pieces, gaps, left, lost and is_dry_run.
+
+    Parameters
+    ----------
+    to : --to NEW
+        The name of the new segment.
+    leave_out : FILE
+        A file that is not part of it.
+    incarnation : UUID
+        Only files of this incarnation.
+    dry_run
+        Make nothing, say what would be made.
+    start : --start N
+        The offset at which the lost one began.
     """
     session.interrupted = "interrupted; nothing was made, unless it was just being finished"
     fs, (old, new) = session.places([path, to])
@@ -132,18 +144,18 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
 
 @commands("collect")
 def collect(
-    session: Session,
-    path: PathsOf,
-    recursive: Recursive = False,
-    grace: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Leave younger files alone (24h); less is your word that nobody writes."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, say what would be deleted.")] = False,
+    session: Session, path: PathsOf, recursive: Recursive = False, grace: str | None = None, dry_run: bool = False
 ) -> None:
     """Delete the files that nobody refers to any more.
 
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
+
+    Parameters
+    ----------
+    grace : TIME
+        Leave younger files alone (24h); less is your word that nobody writes.
+    dry_run
+        Change nothing, say what would be deleted.
     """
     seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
