@@ -174,14 +174,15 @@ def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
     """The record that makes `wanted` of `base`, and what it makes; None if no record does.
 
     The header may differ from `wanted` by a few milliseconds of its date. Only bytes behind the inline tail, with the
-    commit's line, fit a record.
+    commit's line, fit a record. The tails begin alike, which is not compared: they are of one incarnation, from one
+    offset on.
     """
     own = wanted.commits[-1]  # a plain append's is the last, where nobody's ask is carried
     size = len(base.tail)
     if base.phase is not Phase.OPEN or len(wanted.tail) <= size or wanted.entries is not base.entries:
         return None
     at_ms = wanted.tail_until_ms or wanted.tail_at_ms
-    if own.version != wanted.version or not wanted.tail.startswith(base.tail):
+    if own.version != wanted.version:
         return None
     if len(tokens.quote(own.writer).encode()) > WRITER_BYTES_MAX:
         return None
@@ -235,7 +236,7 @@ class Mark:
     """The checksum of the last whole record's line; without records, `base`."""
 
     def __str__(self) -> str:
-        return f"{self.segment}-{self.version:x}-{self.base}-{self.end:x}-{self.crc_at:x}-{self.crc}"
+        return f"{self.segment}-{self.base}-{self.version:x}-{self.end:x}-{self.crc_at:x}-{self.crc}"
 
     @classmethod
     def of(cls, text: str) -> Self | None:
@@ -243,7 +244,7 @@ class Mark:
         words = text.rsplit("-", 5)
         if len(words) != 6 or len(words[0]) != 36:
             return None
-        segment, version, base, end, crc_at, crc = words
+        segment, base, version, end, crc_at, crc = words
         return cls(segment, int(version, 16), base, int(end, 16), int(crc_at, 16), crc)
 
     def followed(self, data: bytes) -> Self:
@@ -253,7 +254,7 @@ class Mark:
             return self
         line = lines[-1]
         crc_at, crc = self.end + line.start(7), line[7].decode()
-        return replace(self, version=int(line[1]), end=self.end + at, crc_at=crc_at, crc=crc)
+        return type(self)(self.segment, int(line[1]), self.base, self.end + at, crc_at, crc)
 
     def is_in(self, read: Read) -> bool:
         """Whether a file that had this mark, as a file of its inode, still begins with all that the mark stands for.

@@ -293,13 +293,13 @@ def create(
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
-    """Put entries and a new inline tail behind the entries that are there; the old tail must be part of them.
+    """Put entries and a new inline tail behind the entries that are there; the old tail must begin them.
 
     No byte gets an earlier time than the one before it, whatever the clock of its writer said.
     """
     if tail == header.tail and not entries:
         return header
-    grown = header.tail and not entries and tail.startswith(header.tail)
+    grown = header.tail and not entries
     before_ms = header.written_ms
     last_ms = now_ms if before_ms is None else max(now_ms, before_ms)
     at_ms = header.tail_at_ms if grown else last_ms

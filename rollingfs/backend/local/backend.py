@@ -170,11 +170,11 @@ class LocalBackend(Backend):
         _check_conditional("extend", path)
         if not extending.is_local(os.path.dirname(path)):
             return None
-        # open from before the write until after the flush: the system tells of a failed flush who had the file open
-        with contextlib.ExitStack() as stack:
+        file = extending.opened(path)
+        try:
             with self._locked(path):
                 try:
-                    descriptor, status = stack.enter_context(extending.opened(path))
+                    descriptor, status = file.open()
                 except FileNotFoundError:
                     raise refusals.changed(path, token, None) from None
                 except PermissionError:  # a file that may not be written may still be replaced
@@ -186,6 +186,8 @@ class LocalBackend(Backend):
                 self._flush_records(path, descriptor)
                 if not extending.is_named(path, token):
                     self._flush_name(path, new_token)
+        finally:
+            file.close()  # after the flush: the system tells of a failed flush who had the file open before the write
         return new_token
 
     def _flush_records(self, path: str, descriptor: int) -> None:
@@ -358,6 +360,9 @@ class LocalBackend(Backend):
             The header is gone.
         """
         lock = record_lock(names.lock_path(header), until_s(), close)
+        with contextlib.suppress(FileNotFoundError):
+            lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
+            return lock
         while True:
             try:
                 mode = os.lstat(header).st_mode

@@ -52,6 +52,12 @@ class opened:  # noqa: N801 - used as a function
         self._descriptor: int | None = None
 
     def __enter__(self) -> tuple[int, os.stat_result]:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> tuple[int, os.stat_result]:
         try:
             descriptor = self._descriptor = os.open(self._path, self._flags)
         except (NotADirectoryError, IsADirectoryError) as error:
@@ -65,11 +71,11 @@ class opened:  # noqa: N801 - used as a function
             if not stat.S_ISREG(status.st_mode):
                 raise refusals.no_file(self._path)
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
         return descriptor, status
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

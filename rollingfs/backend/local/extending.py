@@ -191,9 +191,9 @@ class opened(disk.opened):  # noqa: N801 - used as a function
     def __init__(self, path: str) -> None:
         super().__init__(path, os.O_RDWR | NO_FOLLOW)
 
-    def __enter__(self) -> tuple[int, os.stat_result]:
+    def open(self) -> tuple[int, os.stat_result]:
         with refusing_links(self._path):
-            return super().__enter__()
+            return super().open()
 
 
 def put(
@@ -254,6 +254,5 @@ def note_named(path: str, token: str) -> None:
 
 def _file_of(token: str) -> str:
     """What all tokens of one header file have in common, and no other file of its name has."""
-    inode, _, text = token.partition("-")
-    mark = Mark.of(text)
-    return f"{inode}-{mark.segment}-{mark.base}" if mark is not None else token
+    words = token.rsplit("-", 4)  # behind inode, incarnation and the checksum of the text
+    return words[0] if len(words) == 5 else token

@@ -134,12 +134,12 @@ def now_at(path: str, sync: bool) -> float:
 
 
 def disk_of(path: str) -> str:
-    """A name of the disk on which a path, or the folder above it that exists, lies."""
+    """A name of the disk on which a path lies, by the nearest folder above it that exists."""
     while True:
+        above = os.path.dirname(path)
         try:
-            return f"local-{os.stat(path).st_dev:x}"
+            return f"local-{os.stat(above).st_dev:x}"
         except (FileNotFoundError, NotADirectoryError):
-            above = os.path.dirname(path)
             if above == path:
                 raise
             path = above

@@ -32,8 +32,11 @@ class place_of:  # noqa: N801 - used as a function
         folder, _, name = self._path.rpartition("/")
         if not (_HAS_PLACES and folder.endswith(names.CHUNKS_SUFFIX)):
             return self._path, None
-        with refusing_links(folder):
+        try:
             self._descriptor = os.open(folder, _PLACE_FLAGS)
+        except OSError as error:
+            refuse_link(folder, error)
+            raise
         return name, self._descriptor
 
     def __exit__(self, *_: object) -> None:
@@ -52,14 +55,24 @@ class refusing_links:  # noqa: N801 - used as a function
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError) and error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(self._path):
-            raise refusals.linked(self._path) from None
+        if isinstance(error, OSError):
+            refuse_link(self._path, error)
+
+
+def refuse_link(path: str, error: OSError) -> None:
+    """Raise the error that names a symbolic link, if that is why the system did not open it."""
+    if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
+        raise refusals.linked(path) from None
 
 
 def open_file(path: str, flags: int, mode: int) -> int:
     """Open a file, which may be new; a symbolic link of its name is refused."""
-    with place_of(path) as (name, folder), refusing_links(path):
-        return os.open(name, flags | NO_FOLLOW, mode, dir_fd=folder)
+    with place_of(path) as (name, folder):
+        try:
+            return os.open(name, flags | NO_FOLLOW, mode, dir_fd=folder)
+        except OSError as error:
+            refuse_link(path, error)
+            raise
 
 
 def unlink(path: str) -> None:

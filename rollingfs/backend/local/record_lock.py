@@ -82,11 +82,11 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     @functools.wraps(verb)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         locks = _locks_of_thread()
-        before = [lock for lock in locks if not lock.is_turn]
+        before = [lock for lock in locks if not lock.is_turn] if locks else []
         try:
             return await verb(*args, **kwargs)
         finally:
-            for lock in [lock for lock in locks if not lock.is_turn and lock not in before]:
+            for lock in [lock for lock in locks if not lock.is_turn and lock not in before] if locks else ():
                 lock.release()
 
     return guarded
@@ -161,7 +161,7 @@ def _locks_of_thread() -> list[record_lock]:
 
 
 class record_lock:  # noqa: N801 - used as a function
-    """Hold the exclusive lock of the file at `path`. A missing file is made.
+    """Hold the exclusive lock of the file at `path`. A missing file is made, unless it must be there.
 
     Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
     the lock may unlink or rename the file; the processes that wait then begin again.
@@ -204,23 +204,29 @@ class record_lock:  # noqa: N801 - used as a function
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def acquire(self) -> None:
-        """Take the lock; after an error nothing is held, and the caller may try again."""
+    def acquire(self, *, make: bool = True) -> None:
+        """Take the lock; after an error nothing is held, and the caller may try again.
+
+        Parameters
+        ----------
+        make
+            Whether a missing file is made.
+        """
         self._locks.append(self)
         try:
-            self._acquire()
+            self._acquire(os.O_RDWR | os.O_CREAT if make else os.O_RDWR)
         except BaseException:
             self.release()
             raise
 
-    def _acquire(self) -> None:
+    def _acquire(self, flags: int) -> None:
         if not _HAS_OFD_LOCKS:
             mutex = _process_mutex  # a forked child has another
             if not mutex.acquire(timeout=self._wait.left_s):
                 raise self._wait.over()
             self._mutex = mutex
         while True:
-            self._descriptor = nofollow.open_file(self.path, os.O_RDWR | os.O_CREAT, _LOCK_MODE)
+            self._descriptor = nofollow.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
             if not (is_locked := _locks(self._descriptor)):
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
@@ -255,7 +261,8 @@ class record_lock:  # noqa: N801 - used as a function
         finally:
             self._descriptor = None
             # those who wait for a file that has its name still wait for its close
-            (_close_lock if os.fstat(descriptor).st_nlink else self._close_file)(descriptor)
+            is_late = self._close_file is not _close_lock and not os.fstat(descriptor).st_nlink
+            (self._close_file if is_late else _close_lock)(descriptor)
 
 
 def _close_lock(descriptor: int) -> None:
