@@ -7,7 +7,8 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Turns
 from rollingfs.commit.header_cache import Loaded
@@ -23,6 +24,8 @@ from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
 from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.values import value_class
+
+T = TypeVar("T")
 
 logger = logging.getLogger("rollingfs")
 
@@ -149,20 +152,29 @@ class Attempt:
         may_be_gone = may_be_gone and self.store.backend.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
-    def content(self, base: Loaded, wanted: Header) -> tuple[Header, bytes | None]:
-        """The header that a commit makes, and the file to replace `base` by; None where a `record` may do."""
-        self.record, found = None, None
-        if base.room and base.header is not None and self.store.backend.can_extend:
-            found = records.record_of(base.header, wanted)
+    def in_place(self, base: Loaded, wanted: Header) -> Header | None:
+        """The header that a `record` behind `base` makes, if it makes what a step wants; None if it does not."""
+        self.record = None
+        header, operation = base.header, self.operation
+        if not base.room or header is None or self.carry is not None or not self.store.backend.can_extend:
+            return None
+        found = records.record_of(header, wanted, operation.writer, operation.number)
+        if found is None:
+            return None
+        self._checked(found[1], partial(invariants.check, known=header))
+        self.record, wanted = found
+        return wanted
+
+    def content(self, wanted: Header) -> bytes:
+        """The file to replace the header by."""
+        return self._checked(wanted, format_header)
+
+    def _checked(self, wanted: Header, check: Callable[[Header], T]) -> T:
         try:
-            if found is None:
-                return wanted, format_header(wanted)
-            self.record, wanted = found
-            invariants.check(wanted)
+            return check(wanted)
         except ValueError as error:
             is_long = wanted.length > OFFSET_MAX
             raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
-        return wanted, None
 
     def fits(self, base: Loaded) -> bool:
         """Whether it surely needs no more than a record behind `base`, or behind others there."""

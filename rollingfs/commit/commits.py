@@ -253,9 +253,12 @@ class Commits:
                 attempt.carry = None  # only the step of a plain append sets it
                 wanted = await change.step(slot.cleared(base), attempt)
                 if wanted is not None:
-                    named = set(map(FILE, wanted.entries))  # before folding hides them in index pages
-                    wanted = await self._finished(base, wanted, attempt)
-                    wanted, data = attempt.content(base, wanted)  # before anything is sent: it may be refused
+                    made, data, named = attempt.in_place(base, wanted), None, set()
+                    if made is None:
+                        named = set(map(FILE, wanted.entries))  # before folding hides them in index pages
+                        made = await self._finished(base, wanted, attempt)
+                        data = attempt.content(made)  # before anything is sent: it may be refused
+                    wanted = made
             except PageGoneError as gone:
                 base, attempt.fresh = await self._without_page(base, attempt, gone), True
                 continue

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import Self
 
 from rollingfs.format import commit_lines, tokens
@@ -37,8 +36,8 @@ _VERSION = re.compile(rb"\nversion ([0-9]{1,19})\n")
 _INLINE = re.compile(rb"\nInline [0-9]{1,19} ([0-9]{1,7}) ")
 WRITER_BYTES_MAX = 128
 """Maximum bytes of a writer's id in a record, as its line writes it."""
-_SAME = attrgetter(*{field.name for field in fields(Header)} - {"modified_ms", "tail_until_ms", "tail_at_ms"})
-"""What a record says exactly; the dates of its header may differ."""
+_TAIL = {"tail": b"", "tail_at_ms": 0, "tail_until_ms": None}
+"""What a record changes of a header, beside what every commit changes."""
 _CRC = re.compile("[0-9a-f]{8}")
 _CRC_BYTES = 8
 _READ_STEP_BYTES = 2048
@@ -170,25 +169,20 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
     )
 
 
-def record_of(base: Header, wanted: Header) -> tuple[Record, Header] | None:
-    """The record that makes `wanted` of `base`, and what it makes; None if no record does.
+def record_of(base: Header, wanted: Header, writer: str, number: int) -> tuple[Record, Header] | None:
+    """The record that makes of `base` what a step wants, and the header that it makes; None if no record does.
 
-    The header may differ from `wanted` by a few milliseconds of its date. Only bytes behind the inline tail, with the
-    commit's line, fit a record. The tails begin alike, which is not compared: they are of one incarnation, from one
-    offset on.
+    Only bytes behind the inline tail fit a record. The tails begin alike, which is not compared: they are of one
+    incarnation, from one offset on.
     """
-    own = wanted.commits[-1]  # a plain append's is the last, where nobody's ask is carried
     size = len(base.tail)
-    if base.phase is not Phase.OPEN or len(wanted.tail) <= size or wanted.entries is not base.entries:
+    if base.phase is not Phase.OPEN or len(wanted.tail) <= size or vars(wanted) | _TAIL != vars(base) | _TAIL:
+        return None
+    if len(tokens.quote(writer).encode()) > WRITER_BYTES_MAX:
         return None
     at_ms = wanted.tail_until_ms or wanted.tail_at_ms
-    if own.version != wanted.version:
-        return None
-    if len(tokens.quote(own.writer).encode()) > WRITER_BYTES_MAX:
-        return None
-    record = Record(wanted.version, own.writer, own.number, at_ms, wanted.tail[size:])
-    folded = fold(base, [record], wanted.tail)
-    return (record, folded) if _SAME(folded) == _SAME(wanted) else None
+    record = Record(base.version + 1, writer, number, at_ms, wanted.tail[size:])
+    return record, fold(base, [record], wanted.tail)
 
 
 def behind(record: Record, others: bytes, segment: str, room: int, size_max: int) -> Record | None:

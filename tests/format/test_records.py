@@ -118,31 +118,28 @@ def test_records_that_come_later_are_folded_into_the_header_that_was_known():
 
 
 def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
-    def stamped(header, **changes):
-        return transitions.stamp(dataclasses.replace(header, **changes), BASE, "w", 9, AT_MS + 7)
-
     longer = transitions.extend(BASE, (), b"tail and more", AT_MS + 7)
-    record, folded = records.record_of(BASE, stamped(longer))
+    record, folded = records.record_of(BASE, longer, "w", 9)
     assert record == Record(5, "w", 9, AT_MS + 7, b" and more")
-    assert folded == records.fold(BASE, [record]) == stamped(longer)
+    assert folded == records.fold(BASE, [record]) == transitions.stamp(longer, BASE, "w", 9, AT_MS + 7)
     assert parse_header(format_header(folded), "x") == folded
     chunk = Chunk(0, 4, "x", 0, AT_MS)
     for changes in (
         {"tail": b"tail"},
-        {"tail": b"other and more"},
         {"attrs": {"a": "b"}},
         {"phase": Phase.SEALED},
         {"epoch": 7},
         {"owner": "me"},
         {"entries": (chunk,)},
         {"start": 1},
+        {"segment": "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e28"},
         {"rewritten": 1},
         {"unknown": ("colour blue",)},
     ):
-        assert records.record_of(BASE, stamped(longer, **changes)) is None, changes
-    assert records.record_of(dataclasses.replace(BASE, phase=Phase.SEALED), stamped(longer)) is None
-    too_long = transitions.stamp(longer, BASE, "w" * 129, 9, AT_MS)
-    assert records.record_of(BASE, too_long) is None
+        assert records.record_of(BASE, dataclasses.replace(longer, **changes), "w", 9) is None, changes
+    sealed = dataclasses.replace(BASE, phase=Phase.SEALED)
+    assert records.record_of(sealed, transitions.extend(sealed, (), b"tail and more", AT_MS), "w", 9) is None
+    assert records.record_of(BASE, longer, "w" * 129, 9) is None
 
 
 def test_a_mark_is_of_the_last_whole_record_and_no_two_states_have_the_same():
