@@ -1,15 +1,13 @@
-"""Erase: what a cut leaves of the bytes before it, beside readers, writers, collectors, faults and crashes."""
+"""Erase: what a cut leaves of the bytes before it; `test_at_each_call.py` has crashes, faults and other clients."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError, RollingError
+from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import GRACE_S
@@ -18,8 +16,7 @@ from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.maintenance.offload import Offloader
 from rollingfs.runtime.concurrency import drive
-from tests.support.examples import slowly, some
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Store, TieredStore
+from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client, is_whole
 
@@ -111,11 +108,6 @@ def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(offset)
     with pytest.raises(BadOffsetError):
         erase(world, offset)
     assert store.snapshot() == before
-
-
-def test_a_missing_segment_is_not_found():
-    with pytest.raises(FileNotFoundError):
-        erase(client(Store()), 0)
 
 
 def test_files_that_a_consolidation_keeps_for_readers_go_at_once():
@@ -436,102 +428,7 @@ def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased():
     assert world.header(A) == before
 
 
-# -- crashes, faults, others ---------------------------------------------------------------------------------
-
-
-def calls_of(fill: Callable[[Store], World] = small) -> list[tuple[str, object]]:
-    store = TieredStore()
-    fill(store)
-    world = client(store)
-    erase(world, 30)
-    return world.backend.trace  # type: ignore[attr-defined]
-
-
-def check_end(store: Store, cut: int, expected: bytes) -> None:
-    """A second erase finishes what was begun; once all is old, nothing of the bytes is left."""
-    world = client(store)
-    assert world.content(A) in (expected, WHOLE + expected[len(WHOLE) - cut :])
-    erase(world, cut)
-    assert world.content(A) == expected
-    store.lapse(GRACE_S)
-    did = erase(world, cut)
-    assert did.is_gone, did
-    check_erased(store, cut, expected)
-
-
-def changing(trace: list[tuple[str, object]]) -> list[int]:
-    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
-
-
-@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
-def test_a_second_erase_finishes_what_a_crash_broke_off(crash):
-    calls = calls_of()
-    assert len(changing(calls)) >= 3
-    for index in range(len(calls)):
-        store = TieredStore()
-        small(store)
-        broken = client(store)
-        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
-        with contextlib.suppress(Crashed):
-            erase(broken, 30)
-        check_end(store, 30, WHOLE[30:])
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [Fault.LOST, *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA)],
-)
-def test_any_fault_of_any_call_loses_nothing_and_hides_nothing(fault):
-    for index in range(len(calls_of()) + 4):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
-        did = None
-        with contextlib.suppress(OSError):
-            did = erase(world, 30)
-        if did is not None:
-            left = {one.file for one in did.remains}
-            assert set(holding(store, DATA[:30])) <= left, "what is left is said"
-        store.land()
-        check_end(store, 30, WHOLE[30:])
-
-
-def _concat(world: World) -> None:
-    world.create("/stream/source", [b"s" * 20])
-    world.seal("/stream/source")
-    drive(world.client.concats.concat(A, ["/stream/source"]))
-
-
-OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
-    "append": (lambda world: world.append(A, b"\xfe" * 40), WHOLE[30:] + b"\xfe" * 40),
-    "truncate": (lambda world: world.truncate(A, 45), WHOLE[45:]),
-    "concat": (_concat, WHOLE[30:] + b"s" * 20),
-    "consolidate": (lambda world: world.consolidate(A), WHOLE[30:]),
-    "erase": (lambda world: erase(world, 45), WHOLE[45:]),
-    "offload": (
-        lambda world: drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0)),
-        WHOLE[30:],
-    ),
-    "collect": (lambda world: drive(world.client.collector.collect(A)), WHOLE[30:]),
-}
-
-
-@pytest.mark.parametrize("other", ["consolidate", *slowly(*[name for name in OTHERS if name != "consolidate"])])
-def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_back(other):
-    act, expected = OTHERS[other]
-    for index in range(len(calls_of())):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-        did = erase(world, 30)
-        assert client(store).content(A) == expected
-        if not did.remains:
-            assert holding(store, DATA[:30]) == []
-        store.lapse(GRACE_S)
-        assert erase(client(store), 0).is_gone
-        check_erased(store, 30, expected)
+# -- what others do meanwhile --------------------------------------------------------------------------------
 
 
 def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -556,43 +453,6 @@ def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.Monk
     del store.fs.store[page]
     with pytest.raises(CorruptHeaderError, match="index page is missing"):
         erase(client(store), 30)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
-    act, expected = OTHERS[other]
-    count = len(calls_of())
-    for between, index in some((first, last) for first in range(0, count, 2) for last in range(first, count + 6, 2)):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-        with contextlib.suppress(OSError, Crashed):
-            erase(world, 30)
-        if world.backend.between:  # type: ignore[attr-defined]
-            continue
-        again = client(store)
-        erase(again, 30)
-        assert again.content(A) == expected
-        store.lapse(GRACE_S)
-        assert erase(again, 30).is_gone
-        check_erased(store, 30, expected)
-
-
-@pytest.mark.slow
-def test_a_segment_that_is_deleted_meanwhile_stays_deleted():
-    for index in range(len(calls_of())):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})  # type: ignore[attr-defined]
-        with contextlib.suppress(FileNotFoundError, RollingError, OSError):
-            erase(world, 30)
-        with pytest.raises(FileNotFoundError):
-            client(store).content(A)
 
 
 # -- faces ---------------------------------------------------------------------------------------------------

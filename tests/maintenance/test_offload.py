@@ -1,4 +1,7 @@
-"""Offload and onload: the same bytes in another store, beside writers, readers, collectors, faults and crashes."""
+"""Offload and onload: the same bytes in another store, beside readers, collectors and other verbs.
+
+`test_at_each_call.py` has crashes, faults and other clients at every call.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,7 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.runtime.concurrency import drive
-from tests.support.examples import slowly, some
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Store, TieredStore
+from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, client, is_whole
 
@@ -39,21 +41,9 @@ def fill(store: Store) -> World:
     return world
 
 
-class Blocks:
-    """How an offload of these tests joins chunks: by default each is a block of its own."""
-
-    bytes = 1
-
-
-@pytest.fixture(params=[1, 60])
-def _blocks(request, monkeypatch):
-    """Chunks alone, and blocks of three."""
-    monkeypatch.setattr(Blocks, "bytes", request.param)
-
-
 def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
     offloader = Offloader(world.client.commits, world.client.fetcher)
-    return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=Blocks.bytes))  # type: ignore[arg-type]
+    return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=1))  # type: ignore[arg-type]
 
 
 def onload(world: World, path: str = A, *, lag_s: float = LAG_S) -> Offloaded:
@@ -442,11 +432,7 @@ def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it():
         onload(world)
 
 
-# -- crashes, faults, others ---------------------------------------------------------------------------------
-
-
-def changing(trace: list[tuple[str, object]]) -> list[int]:
-    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
+# -- the marks of a tier -------------------------------------------------------------------------------------
 
 
 def small(store: Store) -> World:
@@ -454,164 +440,6 @@ def small(store: Store) -> World:
     world.create(A, pieces_of(DATA[:100], [20] * 5))
     world.append(A, b"tail")
     return world
-
-
-def check_end(store: Store, expected: bytes) -> None:
-    """A later run finishes what was begun; then nothing is left but what the segment names."""
-    store.lapse(GRACE_S)
-    world = client(store)
-    offload(world, lag_s=0)
-    assert world.content(A) == expected
-    assert is_whole(world)
-    for _ in range(2):
-        collect(world)
-    header = world.header(A)
-    named = {
-        names.locate(A, chunk.file, chunk.tier)
-        for chunk in drive(world.client.pages.unfold(A, header.entries))
-        if chunk.end > header.start
-    }
-    hot, cold = chunk_files(store)
-    assert hot | cold == named
-    assert set(tiers_of(world)) <= {"cold"}
-
-
-def calls_of(run: Callable[[World], object]) -> list[int]:
-    store = TieredStore()
-    small(store)
-    world = client(store)
-    run(world)
-    return changing(world.backend.trace)  # type: ignore[attr-defined]
-
-
-@pytest.mark.usefixtures("_blocks")
-@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
-@pytest.mark.parametrize("lag_s", [0.0, *slowly(LAG_S)])
-def test_what_a_crash_breaks_off_the_next_offload_finishes_and_a_collection_cleans(crash, lag_s):
-    calls = calls_of(lambda world: offload(world, lag_s=lag_s))
-    assert len(calls) >= (5 if Blocks.bytes > 1 else 7)
-    for index in calls:
-        store = TieredStore()
-        small(store)
-        broken = client(store)
-        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
-        with pytest.raises(Crashed):
-            offload(broken, lag_s=lag_s)
-        assert client(store).content(A) == DATA[:100] + b"tail"
-        check_end(store, DATA[:100] + b"tail")
-
-
-@pytest.mark.usefixtures("_blocks")
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault.LOST,
-        *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA),
-    ],
-)
-def test_any_fault_of_any_call_loses_nothing(fault):
-    count = len(calls_of(offload)) and 40
-    for index in range(count):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
-        with contextlib.suppress(OSError):
-            offload(world)
-        assert client(store).content(A) == DATA[:100] + b"tail"
-        check_end(store, DATA[:100] + b"tail")
-
-
-def _concat(world: World) -> None:
-    world.create("/stream/source", [b"s" * 20])
-    world.seal("/stream/source")
-    drive(world.client.concats.concat(A, ["/stream/source"]))
-
-
-WHOLE = DATA[:100] + b"tail"
-OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
-    "append": (lambda world: world.append(A, b"more" * 10), WHOLE + b"more" * 10),
-    "truncate in a chunk": (lambda world: world.truncate(A, 30), WHOLE[30:]),
-    "truncate all": (lambda world: world.truncate(A, 104), b""),
-    "concat": (_concat, WHOLE + b"s" * 20),
-    "consolidate": (lambda world: world.consolidate(A), WHOLE),
-    "offload": (lambda world: offload(world, lag_s=0), WHOLE),
-    "offload and onload": (lambda world: (offload(world, lag_s=0), onload(world, lag_s=0)), WHOLE),
-    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 10])), b"new" * 10),
-    "collect": (lambda world: collect(world, grace_s=GRACE_S), WHOLE),
-    "seal": (lambda world: world.seal(A), WHOLE),
-}
-
-
-@pytest.mark.usefixtures("_blocks")
-@pytest.mark.parametrize("other", ["append", "truncate in a chunk", *slowly(*list(OTHERS)[2:])])
-def test_another_client_between_any_two_calls_of_an_offload_loses_nothing(other):
-    act, expected = OTHERS[other]
-    store = TieredStore()
-    small(store)
-    probe = client(store)
-    offload(probe, lag_s=0)
-    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-        with contextlib.suppress(FileNotFoundError):  # overwritten: another incarnation
-            offload(world, lag_s=0)
-        assert client(store).content(A) == expected
-        check_end(store, expected)
-
-
-def test_of_two_offloads_at_once_only_one_moves_each_chunk_and_the_copies_of_the_other_are_garbage():
-    for index in range(10, 40, 3):
-        store = TieredStore()
-        small(store)
-        world, others = client(store), []
-        world.backend.prepare(between={index: lambda store=store, others=others: others.append(offload(client(store)))})  # type: ignore[attr-defined]
-        moved = offload(world)
-        assert moved.chunks + sum(other.chunks for other in others) == 5
-        store.lapse(GRACE_S)
-        collect(client(store), grace_s=GRACE_S)
-        assert len(chunk_files(store)[1]) == 5
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("_blocks")
-@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_then_a_crash_at_any_call_loses_nothing(other, crash):
-    act, expected = OTHERS[other]
-    for between, index in some((first, last) for first in range(0, 30, 2) for last in range(first, 30)):
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-        with contextlib.suppress(OSError, Crashed):
-            offload(world, lag_s=0)
-        if not world.backend.between:  # type: ignore[attr-defined]
-            assert client(store).content(A) == expected
-            check_end(store, expected)
-
-
-@pytest.mark.slow
-def test_a_segment_that_is_deleted_meanwhile_stays_deleted_and_its_copies_go():
-    store = TieredStore()
-    small(store)
-    probe = client(store)
-    offload(probe)
-    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
-        store = TieredStore()
-        small(store)
-        world = client(store)
-        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})  # type: ignore[attr-defined]
-        with contextlib.suppress(FileNotFoundError):
-            offload(world)
-        store.lapse(GRACE_S)
-        for _ in range(2):
-            with contextlib.suppress(FileNotFoundError):
-                collect(client(store))
-        assert store.files() <= {MARK}
 
 
 def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old():

@@ -1,21 +1,18 @@
-"""Roll: the inline tail becomes a chunk; no byte changes, beside any other client and with any fault."""
+"""Roll: the inline tail becomes a chunk; `test_at_each_call.py` has crashes, faults and other clients."""
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Callable
 
 import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.client import Client
 from rollingfs.errors import SegmentSealedError
-from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store
+from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World
 from tests.support.sharing import share_at_random
 from tests.support.small import is_whole
@@ -108,63 +105,6 @@ def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled():
     drive(world.client.segments.delete(A))
     with pytest.raises(FileNotFoundError):
         roll(world)
-
-
-OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
-    "append": (lambda world: world.append(A, b"more"), WHOLE + b"more"),
-    "append a chunk": (lambda world: world.append(A, b"m" * 60), WHOLE + b"m" * 60),
-    "truncate in the tail": (lambda world: world.truncate(A, 62), b"il"),
-    "truncate all": (lambda world: world.truncate(A, 64), b""),
-    "roll": (roll, WHOLE),
-    "seal": (lambda world: world.seal(A), WHOLE),
-    "collect": (lambda world: drive(world.client.collector.collect(A, grace_s=GRACE_S)), WHOLE),
-    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new"])), b"new"),
-}
-
-
-def check_end(store: Store, expected: bytes) -> None:
-    """Another roll finishes; then the folder has only what the segment names."""
-    store.lapse(GRACE_S + 1)
-    world = client(store)
-    roll(world)
-    assert (world.content(A), world.header(A).tail) == (expected, b"")
-    assert is_whole(world)
-    for _ in range(2):
-        drive(world.client.collector.collect(A, grace_s=0))
-    assert len(world.files(A)) == len(world.header(A).entries)
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_between_any_two_calls_of_a_roll_loses_nothing(other):
-    act, expected = OTHERS[other]
-    for is_seen in (False, True):
-        probe = fill(Store())
-        probe.backend.prepare()
-        roll(probe)
-        for index in range(len(probe.backend.trace) + 2):
-            store = Store()
-            filler = fill(store)
-            world = filler if is_seen else client(store)
-            world.backend.prepare(between={index: lambda store=store: act(client(store))})
-            roll(world)
-            assert client(store).content(A) in (expected, WHOLE)
-            if not world.backend.between:
-                check_end(store, expected)
-
-
-@pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in (Fault.NAP, Fault.COMA)])
-def test_any_fault_of_any_call_of_a_roll_loses_nothing(fault):
-    for index in range(8):
-        store = Store()
-        fill(store)
-        world = client(store)
-        world.backend.prepare({index: fault})
-        with contextlib.suppress(OSError, Crashed):
-            roll(world)
-        assert client(store).content(A) == WHOLE
-        if fault in CRASHES and index < 2:
-            assert world.backend.dead
-        check_end(store, WHOLE)
 
 
 def test_rolls_beside_clients_that_share_commits_lose_and_double_no_append(monkeypatch):

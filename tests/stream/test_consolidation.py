@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -25,7 +23,7 @@ from rollingfs.stream.segment_upkeep import CONSOLIDATE
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import COMMAND, environment
-from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.faults import Faulty
 from tests.support.life import Turned, World, pieces_of
 
 POLICY = RollingPolicy(max_bytes=6400, inline_bytes=25)
@@ -141,95 +139,6 @@ def test_a_reader_of_an_old_snapshot_goes_on_within_the_grace_and_after_it():
 
 
 # -- beside crashes and other clients ------------------------------------------------------------------------
-
-
-def client(store: Store) -> World:
-    return World(Faulty(store), POLICY, CLOCK.time)
-
-
-def fill(store: Store) -> None:
-    world = client(store)
-    for path in (GROWN, DONE, LONE):
-        world.create(path)
-        grow(world, path, DATA)
-    world.seal(DONE)
-    store.lapse(60)
-
-
-def check_end(store: Store, grown: bytes = DATA) -> None:
-    """All bytes are there, a later round finishes what was begun, and nothing else is left after the graces."""
-    for _ in range(3):
-        world = client(store)
-        for path in (GROWN, DONE, LONE):
-            assert world.content(path) == (grown if path == GROWN else DATA)
-        assert not upkeep(world, grace_s=0).failed
-        store.lapse(GRACE_S)
-    world = client(store)
-    world.append(GROWN, b"x")
-    world.append(LONE, b"x")
-    assert not upkeep(world, grace_s=0).failed
-    assert len(sizes(world, DONE)) == 1
-    for path in (GROWN, DONE, LONE):
-        entries = world.header(path).entries
-        chunks = drive(world.client.pages.unfold(path, entries))
-        named = {names.resolve(path, one.file) for one in (*chunks, *entries)}
-        there = {file for file in store.files() if file.startswith(names.chunks_folder(path) + "/")}
-        assert {file for file in there if "/index-" not in file or file in named} == named
-        assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
-
-
-def changing(readers_grace_s: float) -> list[int]:
-    store = Store()
-    fill(store)
-    world = client(store)
-    world.backend.prepare()  # type: ignore[attr-defined]
-    assert upkeep(world, readers_grace_s=readers_grace_s).consolidated.written == 3
-    trace = world.backend.trace  # type: ignore[attr-defined]
-    return [index for index, (verb, path) in enumerate(trace) if verb in CHANGING and "/probe-" not in str(path)]
-
-
-@pytest.mark.parametrize(
-    ("crash", "step"),
-    [(Fault.CRASH_AFTER, 5), *(pytest.param(crash, 1, marks=pytest.mark.slow) for crash in CRASHES)],
-)
-@pytest.mark.parametrize("readers_grace_s", [0.0, READERS_GRACE_S])
-def test_what_a_crash_breaks_off_a_later_round_finishes_and_collection_takes_the_rest(
-    crash, step, readers_grace_s, monkeypatch
-):
-    hurry(monkeypatch)
-    calls = changing(readers_grace_s)
-    assert len(calls) >= 9
-    for at in calls[::step]:
-        store = Store()
-        fill(store)
-        world = client(store)
-        world.backend.prepare({at: crash})  # type: ignore[attr-defined]
-        with contextlib.suppress(Crashed):
-            upkeep(world, readers_grace_s=readers_grace_s)
-        check_end(store)
-
-
-def _appends(world: World) -> None:
-    world.append(GROWN, REST)
-
-
-OTHERS: dict[str, Callable[[World], object]] = {
-    "appends": _appends,
-    "keeps": lambda world: upkeep(world, readers_grace_s=0),
-    "consolidates": lambda world: world.consolidate(GROWN),
-}
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_between_any_two_calls_of_a_round_loses_nothing(other, monkeypatch):
-    hurry(monkeypatch)
-    for at in changing(0.0)[::2]:
-        store = Store()
-        fill(store)
-        beside, world = client(store), client(store)
-        world.backend.prepare({}, {at: lambda beside=beside: OTHERS[other](beside)})  # type: ignore[attr-defined,misc]
-        assert not upkeep(world, readers_grace_s=0).failed
-        check_end(store, DATA + REST if other == "appends" else DATA)
 
 
 # -- real threads and processes ------------------------------------------------------------------------------

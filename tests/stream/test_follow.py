@@ -1,41 +1,36 @@
-"""A segment that is followed: crashes, faults and other clients at every call; stores that fail; requests counted."""
+"""A segment that is followed: what moves when, stores that fail, requests counted.
+
+`tests/maintenance/test_at_each_call.py` has crashes, faults and other clients at every call.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable
 
 import pytest
 
-from rollingfs import Follower, RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import Follower, RetentionPolicy, RollingFileSystem
 from rollingfs.errors import CorruptChunkError, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
-from rollingfs.format.transitions import Guard
-from rollingfs.maintenance.offload import Chosen, Offloader
-from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, Move, OffloadStatus, Wait
-from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.offload_policy import Asked
-from tests.support.examples import slowly
-from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store, TieredStore
+from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
+from rollingfs.stream.follow import Followed
+from tests.support import small
+from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World
-from tests.support.small import is_whole
+from tests.support.small import client, is_whole, settle, step
 
 pytestmark = pytest.mark.usefixtures("hurried")
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 RULE = BlockRule(block_bytes=40, max_delay_s=100)
-A, B = "/stream/a", "/other/b"
+A = "/stream/a"
 WHOLE = b"0" * 20 + b"1" * 20 + b"2" * 20 + b"tail"
 COLD = names.in_tier("cold", "")
-MARK = names.in_tier("cold", names.TIER_MARK)
-LAG_S = 0.0
 
 
-def client(store: Store) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
+def followed(world: World, rule: BlockRule = RULE, lag_s: float = 0.0) -> Followed:
+    return small.followed(world, A, rule, lag_s)
 
 
 def fill(store: Store, path: str = A) -> World:
@@ -44,27 +39,6 @@ def fill(store: Store, path: str = A) -> World:
     world.create(path, [WHOLE[:20], WHOLE[20:40], WHOLE[40:60]])
     world.append(path, b"tail")
     return world
-
-
-def followed(world: World, path: str = A, rule: BlockRule = RULE, lag_s: float = LAG_S) -> Followed:
-    asked = Asked("cold", rule.chosen, lag_s, rule.block_bytes, rule.max_delay_s)
-    return Followed(world.client, path, fixed(asked))
-
-
-def step(one: Followed) -> Wait:
-    """What a follower does between two pauses."""
-    now = drive(one.look())
-    return drive(one.move(now)) if isinstance(now, Move) else now
-
-
-def settle(one: Followed, steps: int = 60) -> OffloadStatus:
-    """Follow until all lies in the tier."""
-    for _ in range(steps):
-        now = step(one)
-        if now.pause_s and not one.status.lag_bytes and one.status.last_error is None:
-            return one.status
-        CLOCK.sleep(now.pause_s)
-    raise AssertionError(f"not settled: {one.status}")
 
 
 def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
@@ -374,171 +348,3 @@ def test_a_damaged_chunk_stays_where_it_is_and_is_named():
     step(one)
     assert file in str(one.status.last_error)
     assert [tier for tier, _ in chunks_of(world)] == [""] * 3
-
-
-# -- crashes, faults, others ---------------------------------------------------------------------------------
-
-
-def calls_of_a_run(store: Store | None = None) -> list[str]:
-    world = fill(store or TieredStore())
-    world.backend.prepare()
-    settle(followed(world))
-    return [verb for verb, _ in world.backend.trace]
-
-
-CALLS_AT_LEAST = 20
-
-
-@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
-def test_after_a_crash_at_any_call_another_follower_goes_on_from_the_header_alone(crash):
-    calls = calls_of_a_run()
-    assert len(calls) >= CALLS_AT_LEAST
-    assert sum(verb in CHANGING for verb in calls) >= 8
-    for index in range(len(calls)):
-        store = TieredStore()
-        broken = fill(store)
-        broken.backend.prepare({index: crash})
-        with pytest.raises(Crashed):
-            settle(followed(broken))
-        assert client(store).content(A) == WHOLE
-        check_end(store, WHOLE)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [Fault.LOST, *slowly(Fault.BEFORE, Fault.AFTER, Fault.CONFLICT, Fault.BUSY, Fault.LATE, Fault.NAP, Fault.COMA)],
-)
-def test_after_any_fault_of_any_call_the_follower_itself_goes_on(fault):
-    for index in range(len(calls_of_a_run())):
-        store = TieredStore()
-        world = fill(store)
-        world.backend.prepare({index: fault})
-        one = followed(world)
-        settle(one)
-        assert one.status.cold_end == 64
-        check_end(store, WHOLE)
-
-
-def _offload(world: World) -> None:
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", Chosen(), lag_s=0))
-
-
-def _onload(world: World) -> None:
-    _offload(world)
-    drive(Offloader(world.client.commits, world.client.fetcher).onload(A, lag_s=0))
-
-
-def _concat(world: World) -> None:
-    world.create("/stream/source", [b"s" * 20])
-    world.seal("/stream/source")
-    drive(world.client.concats.concat(A, ["/stream/source"]))
-
-
-def _take_over(world: World) -> None:
-    """Another owner takes the segment over, and appends behind what it finds."""
-    held = drive(world.client.segments.acquire(A, "the new owner"))
-    guard = Guard(epoch=held.epoch, expected_offset=64)
-    drive(world.client.segments.append(A, [b"mine" * 10], guard=guard))
-
-
-OTHERS: dict[str, tuple[Callable[[World], object], bytes]] = {
-    "append": (lambda world: world.append(A, b"more" * 10), WHOLE + b"more" * 10),
-    "truncate in a chunk": (lambda world: world.truncate(A, 30), WHOLE[30:]),
-    "another follower": (lambda world: settle(followed(world)), WHOLE),
-    "append inline": (lambda world: world.append(A, b"more"), WHOLE + b"more"),
-    "truncate all": (lambda world: world.truncate(A, 64), b""),
-    "one step of another follower": (lambda world: step(followed(world)), WHOLE),
-    "roll": (lambda world: drive(Roller(world.client.commits).roll(A)), WHOLE),
-    "offload": (_offload, WHOLE),
-    "offload and onload": (_onload, WHOLE),
-    "concat": (_concat, WHOLE + b"s" * 20),
-    "consolidate": (lambda world: world.consolidate(A), WHOLE),
-    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 10])), b"new" * 10),
-    "an owner takes over": (_take_over, WHOLE + b"mine" * 10),
-    "collect": (lambda world: collect(world, grace_s=GRACE_S), WHOLE),
-    "seal": (lambda world: world.seal(A), WHOLE),
-}
-
-
-@pytest.mark.parametrize("other", [*list(OTHERS)[:3], *slowly(*list(OTHERS)[3:])])
-def test_another_client_between_any_two_calls_of_a_follower_loses_nothing(other):
-    act, expected = OTHERS[other]
-    for index in range(len(calls_of_a_run())):
-        store = TieredStore()
-        world = fill(store)
-        world.backend.prepare(between={index: lambda store=store: act(client(store))})
-        one = followed(world)
-        # what others bring back while it is followed is not moved again, so it may not settle
-        with contextlib.suppress(*[AssertionError] if other == "offload and onload" else []):
-            settle(one)
-        if not world.backend.between:
-            assert client(store).content(A) == expected
-            check_end(store, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_then_a_crash_at_any_call_of_a_follower_loses_nothing(other, crash):
-    act, expected = OTHERS[other]
-    count = len(calls_of_a_run())
-    for between in range(0, count, 2):
-        for index in range(between, count + 4, 2):
-            store = TieredStore()
-            world = fill(store)
-            world.backend.prepare({index: crash}, {between: lambda store=store: act(client(store))})
-            with contextlib.suppress(Crashed, *[AssertionError] if other == "offload and onload" else []):
-                settle(followed(world))
-            if not world.backend.between:
-                assert client(store).content(A) == expected
-                check_end(store, expected)
-
-
-@pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, *slowly(Fault.CRASH_BEFORE)])
-def test_a_writer_that_dies_at_any_call_of_its_append_between_calls_of_a_follower_loses_nothing(crash):
-    count, data = len(calls_of_a_run()), b"more" * 10
-    for index in range(0, count, 3):
-        for died in range(4):
-            store, acknowledged = TieredStore(), []
-            world, writer = fill(store), client(store)
-            writer.backend.prepare({died: crash})
-
-            def act(writer: World = writer, acknowledged: list[int] = acknowledged) -> None:
-                with contextlib.suppress(Crashed):
-                    acknowledged.append(writer.append(A, data))
-
-            world.backend.prepare(between={index: act})
-            settle(followed(world))
-            found = client(store).content(A)
-            assert found == WHOLE + data or (found == WHOLE and not acknowledged)
-            check_end(store, found)
-
-
-@pytest.mark.slow
-def test_a_segment_that_is_deleted_at_any_call_of_a_follower_stays_deleted_and_leaves_nothing():
-    for index in range(len(calls_of_a_run())):
-        store = TieredStore()
-        world = fill(store)
-        world.backend.prepare(between={index: lambda store=store: drive(client(store).client.segments.delete(A))})
-        one = followed(world)
-        for _ in range(12):
-            CLOCK.sleep(step(one).pause_s)
-        assert "No such segment" in str(one.status.last_error)
-        store.lapse(GRACE_S)
-        for _ in range(2):
-            with contextlib.suppress(FileNotFoundError):
-                collect(client(store))
-        assert store.files() <= {MARK}
-
-
-def test_of_two_followers_at_once_each_chunk_moves_once_and_the_copies_of_the_other_are_garbage():
-    for index in range(2, len(calls_of_a_run()), 5):
-        store = TieredStore()
-        world, other = fill(store), followed(client(store))
-        world.backend.prepare(between={index: lambda other=other: settle(other)})
-        settle(followed(world))
-        store.lapse(GRACE_S)
-        collect(client(store), grace_s=GRACE_S)
-        named = [names.locate(A, entry.file, entry.tier) for entry in world.header(A).entries]  # type: ignore[union-attr]
-        assert {file for file in store.files() if file.startswith(COLD)} - {MARK} == set(named)
-        assert world.content(A) == WHOLE

@@ -330,23 +330,6 @@ def changing(run: Callable[[World], object]) -> list[int]:
     return [index for index, (verb, _) in enumerate(trace) if verb in CHANGING]
 
 
-def _retain(world: World) -> None:
-    drive(verbs(world).retain())
-
-
-def _offload(world: World) -> None:
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(LONE, "cold", Chosen(after_bytes=60), lag_s=0))
-
-
-OTHERS: dict[str, Callable[[World], object]] = {
-    "appends": lambda world: world.append(LONE, b"more" * 5),
-    "retains": _retain,
-    "offloads": _offload,
-    "keeps": keep,
-    "removes the policy": lambda world: drive(verbs(world).set_offload_policy(None)),
-}
-
-
 @pytest.mark.parametrize(
     ("crash", "step"),
     [(Fault.CRASH_AFTER, 8), *(pytest.param(crash, 1, marks=pytest.mark.slow) for crash in CRASHES)],
@@ -362,23 +345,6 @@ def test_what_a_crash_breaks_off_the_next_round_finishes(crash, step):
         with contextlib.suppress(Crashed):
             keep(world)
         check_end(store)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("crash", CRASHES)
-@pytest.mark.parametrize("other", OTHERS)
-def test_another_client_between_any_two_calls_of_a_round_and_a_crash_lose_nothing(other, crash):
-    for at in changing(keep):
-        for then in (None, at):
-            store = TieredStore()
-            fill(store)
-            beside, world = client(store), client(store)
-            plan = {} if then is None else {then: crash}
-            act = OTHERS[other]
-            world.backend.prepare(plan, {at: lambda act=act, beside=beside: act(beside)})  # type: ignore[attr-defined,misc]
-            with contextlib.suppress(Crashed):
-                keep(world)
-            check_end(store)
 
 
 @pytest.mark.exhaustive

@@ -1,10 +1,13 @@
-"""What tests of upkeep share: a small policy, a client on a store that fails by plan, a look at all checksums."""
+"""What tests of upkeep share: a client on a store that fails by plan, a look at all checksums, a follower."""
 
 from __future__ import annotations
 
 from rollingfs import RollingPolicy
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
+from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.offload_policy import Asked
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World
 
@@ -19,3 +22,28 @@ def client(store: Store) -> World:
 def is_whole(world: World, path: str = "/stream/a") -> bool:
     """Whether all bytes of a segment have the checksums that its map names."""
     return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+
+
+def followed(world: World, path: str, rule: BlockRule, lag_s: float = 0.0) -> Followed:
+    """A segment that is followed into the tier ``cold``."""
+    return Followed(world.client, path, fixed(Asked("cold", rule.chosen, lag_s, rule.block_bytes, rule.max_delay_s)))
+
+
+def step(one: Followed) -> Wait:
+    """What a follower does between two pauses."""
+    now = drive(one.look())
+    return drive(one.move(now)) if isinstance(now, Move) else now
+
+
+def settle(one: Followed, steps: int = 60) -> OffloadStatus:
+    """Follow until all lies in the tier."""
+    for _ in range(steps):
+        now = step(one)
+        if now.pause_s and not one.status.lag_bytes and one.status.last_error is None:
+            return one.status
+        CLOCK.sleep(now.pause_s)
+    raise AssertionError(f"not settled: {one.status}")
+
+
+def settled(world: World, path: str, rule: BlockRule) -> OffloadStatus:
+    return settle(followed(world, path, rule))
