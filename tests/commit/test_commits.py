@@ -1,8 +1,8 @@
 """Commits of one client: what may happen while the slot of a segment is held, and who waits for it how long.
 
 Other modules of the package are tested elsewhere: `recovery` in `tests/write/test_concat.py`, `uploads`
-in `tests/write/test_gather.py`, `index_pages` and `drop_files` in `tests/write/test_segment_operations.py` and
-`tests/maintenance`, `shadowing` in `tests/system/test_shadowing.py`, `store` in `tests/backend/test_probe.py`.
+in `tests/write/test_gather.py`, `index_pages` in `tests/system/test_scale.py`, `drop_files` in `tests/maintenance`,
+`shadowing` in `tests/system/test_shadowing.py`, `store` in `tests/backend/test_probe.py`.
 """
 
 from __future__ import annotations

@@ -47,12 +47,6 @@ def test_a_writer_alone_never_waits(turns: Turns) -> None:
     assert turn_wait_s(turns, None) == 0
 
 
-def test_writers_that_come_one_after_the_other_do_not_wait() -> None:
-    turns = Turns("me")
-    turns.took(0.02, _header(1))
-    assert turn_wait_s(turns, _header(9, a=8, me=9)) == 0
-
-
 def test_a_race_is_over_after_a_while(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     header = _header(9, a=8, me=9)
     assert turn_wait_s(turns, header) > 0
@@ -84,16 +78,6 @@ def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(
     assert not turns.is_claimed(dataclasses.replace(asked, turn="me"))
 
 
-def test_who_comes_anew_goes_at_once(turns: Turns) -> None:
-    assert turn_wait_s(turns, _header(9, a=7, b=8, c=9)) == 0
-
-
-def test_who_was_last_may_stay_now_and_then(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random, "random", lambda: 0.01)
-    assert turn_wait_s(turns, _header(9, a=7, b=8, me=9)) == 0
-    assert turn_wait_s(turns, _header(9, a=7, me=8, b=9)) > 0
-
-
 def test_rivals_who_let_their_turn_pass_are_waited_for_twice(turns: Turns) -> None:
     header = _header(9, a=7, b=8, me=9)
     assert turn_wait_s(turns, header) > 0
@@ -103,86 +87,6 @@ def test_rivals_who_let_their_turn_pass_are_waited_for_twice(turns: Turns) -> No
     assert turn_wait_s(turns, header) == 0
     assert turn_wait_s(turns, _header(10, a=7, b=8, me=10)) == 0
     assert turn_wait_s(turns, _header(12, b=11, me=12)) > 0, "one of them is back"
-
-
-def test_who_loses_waits_for_those_before_it_or_else_a_moment_that_grows(turns: Turns) -> None:
-    assert turns.pause_s(_header(9, a=7, b=8, me=9), 1) == pytest.approx(0.05)
-    first = _header(9, me=7, a=8, b=9)
-    pauses = [turns.pause_s(first, losses) for losses in (1, 2, 3)]
-    assert pauses == sorted(pauses)
-    assert 0 < pauses[0] < pauses[2] < 0.02
-
-
-def _away(turns: Turns, monkeypatch: pytest.MonkeyPatch, seconds: float, header: Header) -> None:
-    """Commit, so that `header` is there, pause, and begin the next operation."""
-    turns.took(0.02, header)
-    now_s = time.monotonic() + seconds
-    monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    turns.begin()
-
-
-def test_who_pauses_between_its_commits_has_waited_meanwhile(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = _header(9, a=7, b=8, me=9)
-    _away(turns, monkeypatch, 0.02, header)
-    assert turn_wait_s(turns, header) == pytest.approx(0.03, abs=0.005), "of 50 ms"
-    assert turns.pause_s(header, 1) == pytest.approx(0.03, abs=0.005)
-
-
-def test_who_pauses_for_long_does_not_wait(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = _header(9, a=7, b=8, me=9)
-    _away(turns, monkeypatch, 0.2, header)
-    assert turn_wait_s(turns, header) == 0
-    assert 0 < turns.pause_s(header, 1) < 0.02, "after a lost race, a moment"
-
-
-def test_what_the_rest_of_a_crowd_needs_does_not_count_as_waited(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    crowd = _header(60, **{f"w{number}": number for number in range(1, 60)}, me=60)
-    _away(turns, monkeypatch, 0.5, crowd)
-    assert turn_wait_s(turns, crowd) == pytest.approx(15 * 0.03 - 0.01, abs=0.005), "60 writers need 1.8 s"
-    some = _header(60, **{f"w{number}": number for number in range(40, 60)}, me=60)
-    assert turn_wait_s(turns, some) == pytest.approx(max(0, 15 * 0.03 - 0.01 - (0.5 - 5 * 0.03)), abs=0.005)
-
-
-def test_who_pauses_for_long_does_not_wait_for_a_crowd_although_some_pauses_are_short(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crowd = _header(60, **{f"w{number}": number for number in range(1, 60)}, me=60)
-    for seconds in (7.0, 1.0) * 3:  # 60 writers that pause 4 s commit in half of the time
-        _away(turns, monkeypatch, seconds, crowd)
-        turns.meet()
-        assert turn_wait_s(turns, crowd) == 0
-
-
-def test_one_long_pause_is_soon_forgotten(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = _header(9, **{f"w{number}": number for number in range(1, 9)}, me=9)
-    for _ in range(8):
-        _away(turns, monkeypatch, 0.0, header)
-    _away(turns, monkeypatch, 3600.0, header)
-    turns.meet()
-    assert turn_wait_s(turns, header) == 0
-    for _ in range(8):
-        _away(turns, monkeypatch, 0.0, header)
-    assert turn_wait_s(turns, header) > 0
-
-
-def test_who_was_away_looks_before_it_tries_if_others_have_probably_committed(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _away(turns, monkeypatch, 1.0, _header(9, a=8, me=9))
-    _away(turns, monkeypatch, 1.0, _header(19, a=18, me=19))
-    mine = _header(19, a=18, me=19)
-    assert turns.turn_wait_s(mine, fresh=False) == 0.0
-    assert turns.turn_wait_s(mine, fresh=True) is None, "it has looked"
-    assert turns.turn_wait_s(_header(20, a=20, me=19), fresh=False) is None, "somebody has looked since"
-    for _ in range(10):
-        turns.looked(mine, mine, 0.01)
-    assert turns.turn_wait_s(mine, fresh=False) is None, "they do not commit any more"
-
-
-def test_a_writer_alone_tries_on_its_own_last_commit(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    for version in range(2, 9):
-        _away(turns, monkeypatch, 100.0, _header(version, me=version))
-        assert turns.turn_wait_s(_header(version, me=version), fresh=False) is None
 
 
 # -- slots -----------------------------------------------------------------------------------------------------

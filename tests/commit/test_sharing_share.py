@@ -123,13 +123,6 @@ def test_the_bytes_of_an_ask_are_carried_behind_those_of_the_carrier(world: Worl
     assert world.asking.count("replace") == 0
 
 
-def test_an_asker_goes_on_from_where_its_bytes_were_carried(world: World) -> None:
-    for number in range(5):
-        world.while_it_waits(world.carry)
-        before = len(world.content)
-        assert world.ask(b"mine %d;" % number) == before + len(b"carrier's")
-
-
 def test_who_has_waited_in_vain_competes_and_carries_others(world: World) -> None:
     world.is_quiet = True
     assert world.ask() == 3
@@ -146,34 +139,6 @@ def test_lost_races_are_answered_with_an_ask(world: World) -> None:
     assert world.ask() == len(b"...carrier's")
     assert world.asking.verbs.count("put") == 1
     assert world.asking.verbs.count("replace") == 2
-
-
-def test_two_appends_of_one_ask_get_an_offset_each(world: World) -> None:
-    world.while_it_waits(world.carry)
-    appender = world.asker.segments.appender
-    from rollingfs.write.group import Append
-
-    waiting = Append([b"second"])
-    waiting.deadline_s = world.asker.commits.deadline_s()
-    first = Append([b"first;"])
-    with appender._lock:
-        appender._queues.setdefault(PATH, __import__("collections").deque()).append(first)
-    first.deadline_s = waiting.deadline_s
-    offset = drive(appender.append(PATH, waiting)).offset
-    assert world.content == b"...carrier'sfirst;second"
-    assert (first.outcome.offset, offset) == (12, 18)
-
-
-def test_a_writer_alone_sends_one_request_for_each_append() -> None:
-    way = Scripted(private_memory())
-    client = Client(way, share_commits=True)
-    drive(client.segments.create(PATH))
-    drive(client.segments.append(PATH, b"x"))
-    way.clear()
-    for _ in range(20):
-        drive(client.segments.append(PATH, b"x"))
-    assert [verb for verb in way.verbs if verb != "list_prefix"] == ["replace"] * 20
-    assert way.count("list_prefix") <= 2, "beside the 4th and 8th commit, unless the writer pauses"
 
 
 def test_who_is_passed_by_competes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,39 +294,17 @@ def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
     assert world.content == b"...carrier'smine"
 
 
-def test_an_ask_in_the_file_of_another_writer_is_ignored(world: World) -> None:
-    def forge() -> None:
-        data = drive(world.store.read(ask_path(PATH, world.asker.commits.slots.writer.id))).data
-        drive(world.store.put(ask_path(PATH, world.other.commits.slots.writer.id), data))
-        drive(world.store.delete([ask_path(PATH, world.asker.commits.slots.writer.id)]))
-
-    world.while_it_waits(forge, world.carry)
-    world.is_quiet = True
-    assert world.ask() == 12
-    assert world.content == b"...carrier'smine"
-
-
-def test_a_carrier_that_dies_after_its_request_has_carried(world: World) -> None:
+@pytest.mark.parametrize(("when", "offset"), [("after", 12), ("before", 3)])
+def test_a_carrier_that_dies_has_carried_or_leaves_the_asker_to_compete(world: World, when: str, offset: int) -> None:
     def dies() -> None:
-        world.carrying.plan("replace", HEADER, after=die)
+        world.carrying.plan("replace", HEADER, **{when: die})
         with pytest.raises(AppendOutcomeUnknown):
             world.carry()
 
     world.while_it_waits(dies)
-    assert world.ask() == len(b"...carrier's")
-    assert world.content == b"...carrier'smine"
-
-
-def test_a_carrier_that_dies_before_its_request_leaves_the_asker_to_compete(world: World) -> None:
-    def dies() -> None:
-        world.carrying.plan("replace", HEADER, before=die)
-        with pytest.raises(AppendOutcomeUnknown):
-            world.carry()
-
-    world.while_it_waits(dies)
-    world.is_quiet = True
-    assert world.ask() == 3
-    assert world.content == b"...mine"
+    world.is_quiet = when == "before"
+    assert world.ask() == offset
+    assert world.content == (b"...carrier'smine" if when == "after" else b"...mine")
 
 
 # -- the end of an append: committed, not committed, or unknown ----------------------------------------------------
@@ -405,20 +348,6 @@ def test_who_is_carried_just_before_it_withdraws_succeeds(world: World, monkeypa
     world.asking.plan("replace", HEADER, before=world.carry)
     assert world.ask() == len(b"...carrier's")
     assert world.content == b"...carrier'smine"
-
-
-@pytest.mark.parametrize(("actions", "outcome"), [("", "not committed"), ("carry", "committed"), ("fail", "unknown")])
-def test_ctrl_c_while_an_append_waits_says_what_is_true(world: World, actions: str, outcome: str) -> None:
-    if actions == "fail":
-        world.asking.plan("replace", HEADER, before=fail, times=None)
-    world.while_it_waits(*([world.carry] if actions == "carry" else []), interrupt)
-    with pytest.raises(AppendInterrupted) as caught:
-        world.ask()
-    assert caught.value.outcome == outcome
-    is_there = b"mine" in world.content
-    world.carry()
-    assert (b"mine" in world.content) == (is_there or outcome == "unknown")
-    assert is_there == (outcome == "committed")
 
 
 CALLS_MAX = 9
@@ -512,24 +441,6 @@ def test_a_conflict_that_is_certain_says_nothing_of_an_ask(world: World) -> None
     assert world.content == b""
 
 
-def test_an_append_that_was_carried_and_deleted_has_its_offset(world: World) -> None:
-    world.while_it_waits(world.carry, lambda: drive(world.other.segments.delete(PATH)))
-    written = drive(world.asker.segments.extend(PATH, b"mine"))
-    assert written.offset == len(b"...carrier's")
-    assert not written.header.deleted
-
-
-def test_a_competitor_that_was_carried_and_deleted_has_its_offset(world: World) -> None:
-    world.is_quiet = True
-
-    def carried_and_deleted() -> None:
-        world.carry()
-        drive(world.other.segments.delete(PATH))
-
-    world.asking.plan("replace", HEADER, before=carried_and_deleted)
-    assert world.ask() == len(b"...carrier's")
-
-
 def test_a_handle_never_asks_for_another_incarnation_than_its_own(world: World) -> None:
     bound = Guard(world.header.segment)
     drive(made_again(world.other))
@@ -568,18 +479,6 @@ def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def test_asks_are_listed_beside_a_commit(listing: World) -> None:
-    listing.carry()
-    assert listing.carrying.count("list_prefix") == 1
-    assert listing.content == b"...carrier's"
-
-
-def test_a_listing_that_fails_beside_a_commit_changes_nothing(listing: World) -> None:
-    listing.carrying.plan("list_prefix", before=fail)
-    assert listing.carry() == 3
-    assert listing.content == b"...carrier's"
-
-
 def test_a_slow_listing_beside_a_commit_does_not_count_as_the_time_of_the_commit(
     listing: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -594,27 +493,6 @@ def test_a_slow_listing_beside_a_commit_does_not_count_as_the_time_of_the_commit
     listing.carrying.plan("list_prefix", before=wait)
     assert listing.carry() == 3
     assert turns.commit_s == 0
-
-
-def test_a_race_is_lost_beside_a_listing_as_without_it(listing: World) -> None:
-    other = listing.other.segments
-    listing.carrying.plan("replace", HEADER, before=lambda: drive(other.append(PATH, b"other's")))
-    assert listing.carry() == len(b"...other's")
-    assert listing.content == b"...other'scarrier's"
-
-
-def test_the_answer_of_a_commit_is_lost_beside_a_listing_as_without_it(listing: World) -> None:
-    listing.carrying.plan("replace", HEADER, after=fail)
-    assert listing.carry() == 3
-    assert listing.content == b"...carrier's"
-
-
-def test_ctrl_c_in_a_listing_beside_a_commit_tells_that_it_took_place(listing: World) -> None:
-    listing.carrying.plan("list_prefix", before=interrupt)
-    with pytest.raises(AppendInterrupted) as caught:
-        listing.carry()
-    assert caught.value.outcome == "committed"
-    assert listing.content == b"...carrier's"
 
 
 # -- asks that are read ahead, beside a commit -------------------------------------------------------------------------
@@ -666,29 +544,43 @@ def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(
     assert line.offset is None, "it was not carried, but has competed"
 
 
-def test_asks_that_cannot_be_read_ahead_change_nothing(ahead: World) -> None:
-    ahead.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
-    assert ahead.carry() == 3
-    assert ahead.content == b"...carrier's"
+# -- a commit beside a listing or a reading of asks --------------------------------------------------------------------
 
 
-def test_a_race_is_lost_beside_a_reading_as_without_it(ahead: World) -> None:
-    ahead.carrying.plan("replace", HEADER, before=lambda: drive(ahead.other.segments.append(PATH, b"other's")))
-    assert ahead.carry() == len(b"...other's")
-    assert ahead.content == b"...other'scarrier's"
+@pytest.fixture(params=["listing", "ahead"])
+def beside(request: pytest.FixtureRequest) -> World:
+    world: World = request.getfixturevalue(request.param)
+    return world
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_the_answer_of_a_commit_is_lost_beside_a_reading_as_without_it(ahead: World, when: str) -> None:
-    ahead.carrying.plan("replace", HEADER, **{when: fail})
-    assert ahead.carry() == 3
-    assert ahead.content == b"...carrier's"
+def _fails(world: World) -> None:
+    world.carrying.plan(("list_prefix", "read"), lambda path: "$chunks" in path, before=fail, times=None)
 
 
-def test_ctrl_c_while_asks_are_read_ahead_tells_that_the_commit_took_place(ahead: World) -> None:
-    ahead.carrying.plans.clear()
-    ahead.carrying.plan("read", is_askers(ahead), before=interrupt, skips=1)
+def _loses(world: World) -> None:
+    world.carrying.plan("replace", HEADER, before=lambda: drive(world.other.segments.append(PATH, b"other's")))
+
+
+def _answer_is_lost(world: World) -> None:
+    world.carrying.plan("replace", HEADER, after=fail)
+
+
+@pytest.mark.parametrize(
+    ("plan", "content"),
+    [(_fails, b"...carrier's"), (_loses, b"...other'scarrier's"), (_answer_is_lost, b"...carrier's")],
+)
+def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], None], content: bytes) -> None:
+    plan(beside)
+    assert beside.carry() == len(content.removesuffix(b"carrier's"))
+    assert beside.content == content
+
+
+def test_ctrl_c_within_it_tells_that_the_commit_took_place(beside: World) -> None:
+    beside.carrying.plans.clear()
+    is_ahead = is_askers(beside)
+    beside.carrying.plan("list_prefix", before=interrupt)
+    beside.carrying.plan("read", is_ahead, before=interrupt, skips=1)
     with pytest.raises(AppendInterrupted) as caught:
-        ahead.carry()
+        beside.carry()
     assert caught.value.outcome == "committed"
-    assert ahead.content == b"...carrier's"
+    assert beside.content == b"...carrier's"
