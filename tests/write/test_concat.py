@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rollingfs import CommitTimeoutError, FencedError, RollingPolicy, SegmentNotSealedError, SegmentSealedError
+from rollingfs import CommitTimeoutError, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import COMMIT_TIMEOUT_S, Client
@@ -65,55 +65,6 @@ def gone(client, where):
     return True
 
 
-def test_a_target_and_many_chunk_sources_are_joined_without_reading_a_byte(client):
-    target = make(client, "target", b"t" * 50, sealed=False)
-    sources = [make(client, f"f{n}/source", bytes([n]) * 50 * 10, piece=50) for n in range(10)]
-    client.backend.calls.clear()
-    assert drive(client.concats.concat(target, sources)) == 50
-    verbs = [verb for verb, _ in client.backend.calls]
-    assert not {"read_range", "copy", "upload.copy"} & set(verbs)
-    assert content(client, target) == b"t" * 50 + b"".join(bytes([n]) * 500 for n in range(10))
-    assert all(gone(client, source) for source in sources)
-    assert drive(client.segments.append(target, [b"more"])) == 5050
-
-
-def test_small_sources_are_inlined_and_make_no_small_chunks(client):
-    target = make(client, "target", b"t" * 21, sealed=False)
-    sources = [make(client, f"s{n}", bytes([65 + n]) * 21) for n in range(10)]
-    drive(client.concats.concat(target, sources))
-    drive(client.segments.append(target, [b"z" * 21]))
-    found = header(client, target)
-    assert found.chunk_count <= 3
-    assert content(client, target) == b"t" * 21 + b"".join(bytes([65 + n]) * 21 for n in range(10)) + b"z" * 21
-
-
-def test_truncated_and_nested_sources_keep_their_bytes_in_order(client):
-    policy = RollingPolicy(max_bytes=7, inline_bytes=3)
-    a = make(client, "x/a", b"0123456789" * 5, policy=policy, sealed=False)
-    b = make(client, "x/y/b", b"abcdefghij" * 5, policy=policy)
-    drive(client.segments.truncate(b, 13))
-    drive(client.concats.concat(a, [b]))
-    drive(client.segments.seal(a))
-    c = make(client, "c", b"ABC" * 9, policy=policy, sealed=False)
-    drive(client.segments.truncate(a, 4))
-    drive(client.concats.concat(c, [a]))
-    expected = b"ABC" * 9 + (b"0123456789" * 5)[4:] + (b"abcdefghij" * 5)[13:]
-    assert content(client, c) == expected
-    for offset in range(len(expected) + 1):
-        drive(client.segments.truncate(c, offset))
-        assert content(client, c) == expected[offset:]
-
-
-def test_a_source_made_again_under_its_name_shares_nothing_with_what_was_given_away(client):
-    policy = RollingPolicy(max_bytes=5, inline_bytes=0)
-    target = make(client, "target", sealed=False)
-    source = make(client, "source", b"first content", policy=policy)
-    drive(client.concats.concat(target, [source]))
-    make(client, "source", b"second", policy=policy)
-    drive(client.segments.delete(source))
-    assert content(client, target) == b"first content"
-
-
 def test_a_source_whose_name_looks_like_a_field_of_a_line_is_joined(client):
     target = make(client, "target", b"t" * 50, sealed=False)
     source = make(client, "tier=cold", b"s" * 500, piece=100)
@@ -122,47 +73,12 @@ def test_a_source_whose_name_looks_like_a_field_of_a_line_is_joined(client):
     assert content(client, target) == b"t" * 50 + b"s" * 500 + b"more"
 
 
-def test_refused_concats_change_nothing(client):
-    target = make(client, "target", b"t", sealed=False)
-    sealed, unsealed = make(client, "sealed", b"s" * 300), make(client, "unsealed", b"u", sealed=False)
-    cases = [
-        (target, [target], ValueError),
-        (target, [sealed, sealed], ValueError),
-        (target, [sealed, unsealed], SegmentNotSealedError),
-        (target, [sealed, path(client, "missing")], FileNotFoundError),
-        (path(client, "missing"), [sealed], FileNotFoundError),
-        (sealed, [target], SegmentSealedError),
-    ]
-    for into, sources, error in cases:
-        with pytest.raises(error):
-            drive(client.concats.concat(into, sources))
-        assert content(client, target) == b"t"
-        assert header(client, sealed).phase is Phase.SEALED
-        assert header(client, unsealed).phase is Phase.OPEN
-    drive(client.concats.concat(target, [sealed]))
-    with pytest.raises(FileNotFoundError):
-        drive(client.concats.concat(target, [sealed]))
-    assert content(client, target) == b"t" + b"s" * 300
-
-
 def test_more_sources_than_marks_fit_one_header(client):
     target = make(client, "target", sealed=False)
     sources = [make(client, f"s{n:03d}", b"%03d" % n) for n in range(MARKS_MAX + 10)]
     drive(client.concats.concat(target, sources, attrs={"done": "yes"}))
     assert content(client, target) == b"".join(b"%03d" % n for n in range(MARKS_MAX + 10))
     assert header(client, target).attrs == {"done": "yes"}
-
-
-def test_plain_sources_count_as_open_and_plain_targets_are_adopted(client):
-    source, target = path(client, "source"), path(client, "target")
-    drive(client.backend.write(source, [b"source"]))
-    drive(client.backend.write(target, [b"target"]))
-    with pytest.raises(SegmentNotSealedError):
-        drive(client.concats.concat(target, [source]))
-    drive(client.segments.seal(source))
-    drive(client.concats.concat(target, [source]))
-    assert content(client, target) == b"targetsource"
-    assert gone(client, source)
 
 
 def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
@@ -186,34 +102,6 @@ def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
     assert after.epoch == before.epoch + 1
     assert after.segment != before.segment
     assert content(client, target) == b"x" * 420 + b"y"
-    assert gone(client, source)
-
-
-def test_rename_replaces_its_target_and_comes_back(client):
-    source, target = make(client, "source", b"x" * 450, sealed=False), make(client, "target", b"old" * 100)
-    drive(client.concats.rename(source, target))
-    assert content(client, target) == b"x" * 450
-    drive(client.concats.rename(target, source))
-    assert content(client, source) == b"x" * 450
-    assert gone(client, target)
-    drive(client.segments.truncate(source, 150))
-    assert content(client, source) == b"x" * 300
-
-
-def test_an_exclusive_owner_prevents_rename_and_concat(client):
-    source, target = make(client, "source", b"x"), make(client, "target", b"t", sealed=False)
-    drive(client.segments.acquire(target, "me"))
-    for call in (client.concats.rename(source, target), client.concats.concat(target, [source])):
-        with pytest.raises(FencedError):
-            drive(call)
-    assert header(client, source).phase is Phase.SEALED
-
-
-def test_a_plain_file_is_renamed(client):
-    source, target = path(client, "source"), path(client, "target")
-    drive(client.backend.write(source, [b"plain"]))
-    drive(client.concats.rename(source, target))
-    assert content(client, target) == b"plain"
     assert gone(client, source)
 
 
