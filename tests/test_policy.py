@@ -8,21 +8,13 @@ from rollingfs.format.header import TAIL_BYTES_MAX
 from rollingfs.format.line_codec import format_policy, parse_policy
 from rollingfs.policy import INLINE_BYTES_MAX, MAX_AGE_S_MAX, RollingPolicy, parse_bytes, parse_seconds
 
+SIZES = [
+    *(("64MiB", 2**26), ("64 mib", 2**26), (" 1.5 KB ", 1500), ("0.5KiB", 512), ("2TiB", 2**41)),
+    *((text, 7) for text in ("7", "7B", 7, 7.0)),
+]
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("64MiB", 2**26),
-        ("64 mib", 2**26),
-        (" 1.5 KB ", 1500),
-        ("0.5KiB", 512),
-        ("7", 7),
-        ("7B", 7),
-        (7, 7),
-        (7.0, 7),
-        ("2TiB", 2**41),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "size"), SIZES)
 def test_sizes_are_numbers_or_text_with_a_unit(text, size):
     assert parse_bytes(text) == size
 
@@ -49,16 +41,10 @@ def test_what_is_no_time_is_refused(text):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"max_bytes": 0}, "at least 1 byte"),
-        ({"max_bytes": -5}, "at least 1 byte"),
+        *(({"max_bytes": size}, "at least 1 byte") for size in (0, -5)),
         ({"max_bytes": 2**63}, "at most 9223372036854775807"),
-        ({"inline_bytes": -1}, "0 to 1048576"),
-        ({"inline_bytes": "1.1MiB"}, "0 to 1048576"),
-        ({"max_age": 0}, "max_age is 0"),
-        ({"max_age": 0.0004}, "max_age is 0.0004"),
-        ({"max_age": -1}, "max_age is -1"),
-        ({"max_age": float("nan")}, "max_age is nan"),
-        ({"max_age": float("inf")}, "max_age is inf"),
+        *(({"inline_bytes": size}, "0 to 1048576") for size in (-1, "1.1MiB")),
+        *(({"max_age": age}, f"max_age is {age}") for age in (0, 0.0004, -1, float("nan"), float("inf"))),
         ({"max_age": MAX_AGE_S_MAX + 1}, "max_age is"),
     ],
 )

@@ -1,7 +1,6 @@
 """Asks as values: the file, which asks a header admits, who voids them, and what the asker may conclude."""
 
 import dataclasses
-import itertools
 import uuid
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.format import asks, codec, commit_lines, merging, transitions
+from rollingfs.format import asks, codec, merging, transitions
 from rollingfs.format.asks import Ask
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import (
@@ -78,35 +77,7 @@ def test_an_ask_of_no_or_too_many_bytes_cannot_be_written(size):
         asks.format_ask(dataclasses.replace(MINE, data=b"x" * size))
 
 
-# -- admission ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("header", "ask", "is_admitted"),
-    [
-        ({}, {}, True),
-        ({}, {"segment": OTHER}, False),
-        ({}, {"writer": "b"}, False),  # the committer itself
-        ({}, {"base": 4}, True),
-        ({}, {"base": 3}, False),  # below the floor
-        ({}, {"base": 11}, False),  # of a later header
-        ({"asks": None}, {}, True),
-        ({"asks": None}, {"base": 9}, False),
-        ({"commits": (Commit(ME, NUMBER - 1, 10),)}, {}, True),
-        ({"commits": (Commit(ME, NUMBER, 10),)}, {}, False),
-        ({"commits": (Commit(ME, NUMBER + 1, 10),)}, {}, False),
-        ({"evicted": 9}, {"base": 9}, True),
-        ({"evicted": 9}, {"base": 8}, False),
-        ({"evicted": 9, "commits": (Commit(ME, 1, 3),)}, {"base": 8}, True),
-        ({"owner": "o"}, {}, False),
-        ({"phase": Phase.SEALED}, {}, False),
-        ({"phase": Phase.DELETED}, {}, False),
-        ({"phase": Phase.MERGING, "merge": Merge(OTHER, "t", OTHER, Phase.OPEN, 0)}, {}, False),
-    ],
-)
-def test_a_header_admits_an_ask(header, ask, is_admitted):
-    found = dataclasses.replace(BASE, **header)
-    assert asks.admits(found, dataclasses.replace(MINE, **ask), "b") is is_admitted
+# -- admission: `tests/models/test_asks_in_code.py` compares it with the model ------------------------------------
 
 
 def test_of_one_writer_only_the_highest_number_is_chosen():
@@ -255,10 +226,6 @@ def test_every_other_commit_voids_all_asks_of_before(kind, change):
     assert b"\nasks " not in format_header(made)
 
 
-def appends(header, data=b"o"):
-    return transitions.extend(header, (), header.tail + data, NOW_MS)
-
-
 def test_a_tombstone_and_a_new_incarnation_keep_the_lines():
     header = plain(BASE, "b", 1, [MINE])
     grave = stamp(transitions.tombstone(header), header, "c", 1, NOW_MS)
@@ -280,72 +247,3 @@ def test_in_another_incarnation_only_the_line_of_before_says_that_an_ask_was_not
         assert judge(base, False, found, ME, NUMBER, asked=True) is Verdict.UNKNOWN
         assert judge(base, False, found, ME, NUMBER) is Verdict.NOT_MINE, "an own attempt is judged by its request"
     assert judge(BASE, False, kept, ME, NUMBER, asked=True) is Verdict.UNKNOWN, "the base had no line"
-
-
-# -- every course of events of a small world -----------------------------------------------------------------------
-#
-# "me" has asked with the base 10, and may compete besides. Others append plainly, carrying the ask or not having seen
-# it; append with a guard; overwrite; remove the header and make another. "me" looks now and then. After every event the
-# verdict is held against what really happened. Where two commit lines fit a header, mine is soon evicted.
-
-EVENTS = ("carries", "sees nothing", "guarded", "overwrites", "looks", "competes", "made anew", "moved here")
-SHORT = {"lines_max": 2, "events_max": 3}
-WORLDS = [
-    SHORT,
-    {"lines_max": COMMITS_MAX, "events_max": 3},
-    pytest.param(SHORT | {"events_max": 5}, marks=pytest.mark.slow),
-]
-"""How many lines of each kind fit a header, and how many events there are."""
-
-
-def after(event, header, number, seen):
-    writer, fresh = f"w{number % 3}", str(uuid.UUID(int=number + 100))
-    if event in ("carries", "sees nothing"):
-        others = [Ask(f"w{(number + 1) % 3}", number, header.segment, header.version, b"x")]
-        return plain(header, writer, number, [MINE, *others] if event == "carries" else ())
-    if event == "competes":
-        return plain(header, ME, NUMBER, data=b"mine") if is_seen_clean(header, seen) else header
-    if event == "looks":
-        seen[0] = header if is_seen_clean(header, seen) else seen[0]
-        return header
-    if event == "guarded":
-        return stamp(appends(header, b"g"), header, writer, number, NOW_MS)
-    if event in ("made anew", "moved here"):  # a disk keeps no tombstone; this segment has grown past the base
-        lines = (Commit(ME, 1, 1),) if event == "moved here" else ()
-        return Header(fresh, header.version + 1, commits=(*lines, Commit(writer, number, header.version + 1)))
-    made = transitions.create(header, fresh, RollingPolicy(), NOW_MS)
-    return stamp(made, header, writer, number, NOW_MS)
-
-
-def is_seen_clean(header, seen):
-    return judge(seen[0], header is seen[0], header, ME, NUMBER, asked=True) in (Verdict.SAME, Verdict.NOT_MINE)
-
-
-@pytest.mark.parametrize("world", WORLDS)
-def test_an_ask_never_takes_place_twice_and_the_asker_never_concludes_what_is_not_so(monkeypatch, world):
-    lines_max, events_max = world["lines_max"], world["events_max"]
-    for name in ("COMMITS_MAX", "CARRIED_LINES_MAX"):
-        monkeypatch.setattr(commit_lines, name, lines_max)
-        monkeypatch.setattr(asks, name, lines_max)
-    counts = dict.fromkeys(Verdict, 0)
-    for course in itertools.product(EVENTS, repeat=events_max):
-        header, seen, times, was_void = BASE, [BASE], 0, False
-        for number, event in enumerate(course, start=20):
-            before = header
-            header = after(event, header, number, seen)
-            line = header.commit_of(ME)
-            if line is not None and line.version == header.version and header is not before:
-                times += 1
-                assert not (was_void and event == "carries"), course
-            was_void = was_void or asks.is_void(MINE, header)
-            assert times <= 1, course
-            verdict = judge(seen[0], header is seen[0], header, ME, NUMBER, asked=True)
-            counts[verdict] += 1
-            assert verdict is not Verdict.MINE or times == 1, course
-            assert verdict not in (Verdict.SAME, Verdict.NOT_MINE) or times == 0, course
-            if verdict is Verdict.MINE and header.segment == SEGMENT and (place := line.offset) is not None:
-                assert header.tail[place : place + 4] == b"mine"
-    if lines_max == 2:
-        assert all(counts.values()), counts
-    else:
-        assert counts[Verdict.UNKNOWN], "a segment was made from nothing"

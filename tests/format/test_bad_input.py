@@ -8,9 +8,8 @@ import pytest
 from rollingfs import CorruptHeaderError, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
-from rollingfs.errors import RollingError
 from rollingfs.format import names
-from rollingfs.format.codec import format_header, format_text
+from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
@@ -104,20 +103,6 @@ def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
     assert drive(client.segments.append(client.path, [b"again"])) == 0
 
 
-@pytest.mark.parametrize("name", ["clicks$header", "a$chunks", "a$chunks/b", "a\nb", "a\rb", "a\0b"])
-def test_a_reserved_name_is_refused_and_nothing_is_made(client, name):
-    before = files_below(client)
-    path = f"{names.parent(client.path)}/{name}"
-    for call in (
-        client.segments.create(path),
-        client.segments.overwrite(path, [b"x"]),
-        client.segments.stage(path, b"x"),
-    ):
-        with pytest.raises(ValueError, match="is not a segment name"):
-            drive(call)
-    assert files_below(client) == before
-
-
 # -- index pages ---------------------------------------------------------------------------------------------
 
 LISTED = (Chunk(0, 5, "f", 1, 1), Chunk(5, 5, "g", 2, 1))
@@ -177,9 +162,3 @@ def test_every_prefix_and_every_flipped_bit_of_an_index_page_is_refused():
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(CorruptHeaderError):
             parse_page(bytes(damaged), None, "index-a")
-
-
-def test_a_corrupt_header_error_is_one_of_rollingfs_and_an_oserror():
-    assert issubclass(CorruptHeaderError, RollingError)
-    assert issubclass(CorruptHeaderError, OSError)
-    assert format_header(Header(str(uuid.UUID(int=7)), 1)).endswith(b"\n\n")

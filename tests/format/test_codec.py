@@ -118,27 +118,6 @@ def test_every_flipped_bit_is_rejected(header):
         data[bit // 8] ^= 1 << bit % 8
 
 
-@given(headers(), st.data())
-def test_lines_inserted_doubled_removed_or_swapped_are_rejected_by_the_checksum(header, data):
-    whole = format_header(header)
-    text_bytes = len(format_text(header))
-    lines = whole[:text_bytes].split(b"\n")
-    first = data.draw(st.integers(0, len(lines) - 2))
-    second = data.draw(st.integers(0, len(lines) - 2))
-    damage = data.draw(st.sampled_from(["insert", "double", "remove", "swap"]))
-    if damage == "insert":
-        lines.insert(first, b"attr a b")
-    elif damage == "double":
-        lines.insert(second, lines[first])
-    elif damage == "remove":
-        del lines[first]
-    else:
-        lines[first], lines[second] = lines[second], lines[first]
-    damaged = b"\n".join(lines) + whole[text_bytes:]
-    found = parsed_or_none(damaged)
-    assert found is None or damaged == whole
-
-
 @given(headers(live=True), st.data())
 def test_a_line_that_comes_twice_is_rejected_even_if_the_checksum_is_right(header, data):
     lines = lines_of(header)
@@ -175,24 +154,6 @@ def test_lines_in_another_order_are_the_same_header_or_rejected_or_another_list(
         assert sorted(getattr(found, name), key=repr) == sorted(getattr(header, name), key=repr)
         found = dataclasses.replace(found, **{name: getattr(header, name)})
     assert found == header
-
-
-@given(headers(), st.data())
-def test_any_bytes_in_the_place_of_a_line_raise_nothing_but_corrupt_header(header, data):
-    lines = lines_of(header)
-    index = data.draw(st.integers(1, len(lines) - 1))
-    words_of_line = lines[index].split(b" ")
-    word = data.draw(st.integers(0, len(words_of_line) - 1))
-    words_of_line[word] = data.draw(
-        st.binary(max_size=12).map(lambda found: found.replace(b"\n", b""))
-        | st.sampled_from(
-            [b"", b"-1", b"01", b"1e3", b"%", b"%zz", b"%41", b"9" * 19, b"9" * 5000, b"at=", b"x" * 70000]
-        )
-    )
-    lines[index] = b" ".join(words_of_line)
-    found = parsed_or_none(sealed(lines, header.tail))
-    if found is not None:
-        assert parse_header(format_header(found), "x") == found
 
 
 @pytest.mark.parametrize("other", ["s$chunks/index-a", "../d/s$chunks/index-a"])
@@ -269,17 +230,11 @@ def test_entries_that_overlap_or_leave_a_gap_are_refused(second, why):
 
 @pytest.mark.parametrize(
     "state",
-    [
-        b"state merging",
-        b"state deleted merged",
-        b"state deleted because 00000000-0000-0000-0000-000000000007",
-        b"state open merged",
-        b"state frozen",
-        b"state",
-    ],
+    ["merging", "deleted merged", f"deleted because {SEGMENT}", "open merged", "frozen", ""],
 )
 def test_a_state_that_is_none_is_refused(state):
-    lines = [state if line.startswith(b"state") else line for line in lines_of(EMPTY)]
+    said = f"state {state}".strip().encode()
+    lines = [said if line.startswith(b"state") else line for line in lines_of(EMPTY)]
     assert parsed_or_none(sealed(lines)) is None
 
 
@@ -394,12 +349,6 @@ def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
     for one in (header, dataclasses.replace(header, drops=(), unknown=(), merges=(), aborts=(), attrs=words)):
         left = TEXT_BYTES_MAX - len(format_text(one))
         assert not is_surely_short(one, left + 1)
-
-
-def test_the_text_of_a_segment_of_small_appends_is_called_short():
-    chunks = tuple(Chunk(start, 1, f"{start:020d}-{0:012x}", 0, 0) for start in range(128))
-    commits = tuple(Commit(uuid.UUID(int=number).hex, 1, 100 + number) for number in range(16))
-    assert is_surely_short(Header(str(uuid.UUID(int=0)), 200, entries=chunks, tail=b"x", commits=commits), 256)
 
 
 def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read():

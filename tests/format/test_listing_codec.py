@@ -44,26 +44,19 @@ def test_rows_come_back_as_they_were(rows):
     assert parse_rows(format_rows(rows)) == {row.name: row for row in rows}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"nothing",
-        format_rows([Row(*ROW)])[:-1],
-        format_rows([Row(*ROW)]) + b"x",
-        zlib.compress(b"{"),
-        zlib.compress(b"\xff"),
-        packed([]),
-        packed({"rollingfs-listing": 2, "rows": []}),
-        packed({"rollingfs-listing": 1}),
-        packed({"rollingfs-listing": 1, "rows": [ROW[:-1]]}),
-        packed({"rollingfs-listing": 1, "rows": [[*ROW[:3], True, *ROW[4:]]]}),
-        packed({"rollingfs-listing": 1, "rows": [[*ROW[:4], "merging", *ROW[5:]]]}),
-        packed({"rollingfs-listing": 1, "rows": [[*ROW[:5], 3, 2, *ROW[7:]]]}),
-        packed({"rollingfs-listing": 1, "rows": [[*ROW, 7]]}),
-        packed({"rollingfs-listing": 1, "rows": [[*ROW, "a", "b", "c"]]}),
-    ],
-)
+BAD_ROWS = [
+    *(ROW[:-1], [*ROW[:3], True, *ROW[4:]], [*ROW[:4], "merging", *ROW[5:]], [*ROW[:5], 3, 2, *ROW[7:]]),
+    *([*ROW, 7], [*ROW, "a", "b", "c"]),
+]
+NOT_ROWS = [
+    *(b"", b"nothing", format_rows([Row(*ROW)])[:-1], format_rows([Row(*ROW)]) + b"x"),
+    *(zlib.compress(b"{"), zlib.compress(b"\xff"), packed([])),
+    *(packed({"rollingfs-listing": 2, "rows": []}), packed({"rollingfs-listing": 1})),
+    *(packed({"rollingfs-listing": 1, "rows": [row]}) for row in BAD_ROWS),
+]
+
+
+@pytest.mark.parametrize("data", NOT_ROWS)
 def test_nothing_else_is_taken_for_rows(data):
     with pytest.raises(ValueError, match=r"not a list of rows|malformed|cut off"):
         parse_rows(data)

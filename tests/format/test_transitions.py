@@ -1,13 +1,11 @@
-"""How a header changes: against models that know what every byte is and what every writer really did."""
+"""How a header changes: who is refused, which lines stay. `tests/simulation` lives whole lives, down to each file."""
 
 import dataclasses
-import itertools
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rollingfs.errors import (
     AttributeMismatchError,
@@ -16,15 +14,12 @@ from rollingfs.errors import (
     SegmentNotSealedError,
     SegmentSealedError,
 )
-from rollingfs.format import invariants, merging, names, placement, transitions
-from rollingfs.format.codec import format_header, parse_header
-from rollingfs.format.drops import clear_drops, drop_all, merge_drops
-from rollingfs.format.header import COMMITS_MAX, Chunk, Commit, Drop, Header, Merge, MergeOutcome, Page, Phase
-from rollingfs.format.placement import Spill
+from rollingfs.format import invariants, merging, transitions
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import COMMITS_MAX, Commit, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, MergeFoundError, stamp
 from rollingfs.policy import RollingPolicy
-from tests.support.examples import examples
 from tests.support.strategies import WORDS, full_commits, headers
 
 SEGMENT = str(uuid.UUID(int=7))
@@ -182,195 +177,3 @@ def test_a_tombstone_keeps_what_was_adopted_and_lines_of_newer_releases():
     grave = transitions.tombstone(header, merged=TXN)
     assert (grave.adopted, grave.unknown, grave.epoch, grave.merged) == (header.adopted, header.unknown, 4, TXN)
     assert transitions.create(grave, TXN, RollingPolicy(), 1).adopted == header.adopted
-
-
-# -- segments and files: a model of the whole life -----------------------------------------------------------
-
-SMALL_POLICIES = st.builds(RollingPolicy, st.integers(1, 6), st.none(), st.integers(0, 8))
-PIECES = st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=9)), min_size=1, max_size=12)
-PATHS = ("d/a", "d/e/b", "c")
-
-
-class Life(RuleBasedStateMachine):
-    """Three segments that grow, shrink, are paged, merged and made again; a dictionary of files; what they hold.
-
-    Files are deleted as soon as a header drops them. Whatever happens, each segment reads as the model says.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.patch = pytest.MonkeyPatch()
-        for name, value in {"PAGE_CHUNKS": 3, "PAGES_JOINED": 2, "LARGE_PAGE_CHUNKS": 8}.items():
-            self.patch.setattr(placement, name, value)
-        self.numbers = itertools.count()
-        self.files = {}
-        self.headers = {}
-        self.contents = {}
-        self.has_merged = False
-
-    def teardown(self):
-        self.patch.undo()
-
-    def _name(self, prefix=""):
-        return f"{prefix}{next(self.numbers):020d}-000000000000"
-
-    def _store(self, path, content, prefix=""):
-        name = self._name(prefix)
-        self.files[f"{names.chunks_folder(path)}/{name}"] = content
-        return name
-
-    def _commit(self, path, header):
-        number = next(self.numbers) + 1
-        header = stamp(header, self.headers.get(path), "w", number, NOW_MS)
-        assert parse_header(format_header(header), path) == header
-        self.headers[path] = header
-        self._finish_drops(path)
-
-    def _finish_drops(self, path):
-        """As `finish_drops`: own files only, what a page lists before the page."""
-        header = self.headers[path]
-        due = [drop for drop in header.drops if not drop.is_hint]
-        for drop in sorted(due, key=lambda found: found.whole):
-            file = names.resolve(path, drop.file)
-            if not drop.is_page:
-                assert not names.is_staged(drop.file)
-                self.files.pop(file, None)
-                continue
-            for listed in self.files.get(file, ()):
-                if drop.start < listed.end <= drop.end and "/" not in listed.file and not names.is_staged(listed.file):
-                    self.files.pop(names.resolve(path, listed.file), None)
-            if drop.whole:
-                self.files.pop(file, None)
-        self.headers[path] = clear_drops(header, due)
-
-    def _unfold(self, path, entry):
-        if isinstance(entry, Chunk):
-            return (entry,)
-        return placement.unfold(entry, self.files[names.resolve(path, entry.file)], path)
-
-    def _extend(self, path, header, items):
-        placed, tail = placement.arrange(header.tail, items, header.policy)
-        entries = []
-        for item in placed:
-            if isinstance(item, Spill):
-                file = self._store(path, item.data)
-                item = Chunk(0, len(item.data), file, 1, 1)
-            entries.append(item)
-        return transitions.extend(header, placement.place(entries, header.tail_start), tail, NOW_MS)
-
-    @initialize(policies=st.tuples(SMALL_POLICIES, SMALL_POLICIES, SMALL_POLICIES))
-    def create(self, policies):
-        for path, policy in zip(PATHS, policies, strict=True):
-            self._commit(path, transitions.create(None, str(uuid.uuid4()), policy, NOW_MS))
-            self.contents[path] = (0, b"")
-
-    @rule(path=st.sampled_from(PATHS), pieces=PIECES, loose_max=st.integers(0, 6))
-    def append(self, path, pieces, loose_max):
-        """Bytes, and chunks that were staged, in one commit that folds."""
-        items = [
-            Chunk(0, len(data), self._store(path, data, names.STAGED_PREFIX), 1, 1) if is_staged else data
-            for is_staged, data in pieces
-        ]
-        self._commit(path, self._folded(path, self._extend(path, self.headers[path], items), loose_max))
-        start, content = self.contents[path]
-        self.contents[path] = (start, content + b"".join(data for _, data in pieces))
-
-    @rule(path=st.sampled_from(PATHS), share=st.integers(0, 12))
-    def truncate(self, path, share):
-        """By so many twelfths of what is retained."""
-        header = self.headers[path]
-        offset = header.start + header.size * share // 12
-        pages = {page: self._unfold(path, page) for page in transitions.pages_to_truncate(header, offset)}
-        self._commit(path, transitions.truncate(header, offset, NOW_MS, pages, path))
-        start, content = self.contents[path]
-        self.contents[path] = (offset, content[offset - start :])
-
-    def _folded(self, path, header, loose_max):
-        """As `Pages.fold`."""
-        while plan := placement.plan_fold(header.entries, loose_max=loose_max):
-            folded = header.entries[plan.first : plan.last]
-            listed = [chunk for entry in folded for chunk in self._unfold(path, entry)]
-            origin = listed[0].start
-            shifted = tuple(dataclasses.replace(chunk, start=chunk.start - origin) for chunk in listed)
-            file = self._store(path, shifted, names.INDEX_PREFIX)
-            foreign = sum("/" in chunk.file or names.is_staged(chunk.file) for chunk in listed)
-            page = Page(origin, listed[-1].end - origin, file, len(listed), 1, 1, 0, foreign)
-            drops = [
-                Drop(f"{names.parent(entry.file)}/", NOW_MS, size=1) if "/" in entry.file else Drop(entry.file, NOW_MS)
-                for entry in folded
-                if isinstance(entry, Page)
-            ]
-            header = dataclasses.replace(
-                header,
-                entries=(*header.entries[: plan.first], page, *header.entries[plan.last :]),
-                drops=merge_drops(header.drops, drops),
-            )
-        return header
-
-    @rule(pair=st.permutations(PATHS), loose_max=st.integers(0, 6), odds=st.integers(0, 3))
-    def concat(self, pair, loose_max, odds):
-        if odds:
-            return  # more often, nothing would grow
-        target, source = pair[:2]
-        self.has_merged = True
-        merged = self.headers[source]
-        items = [*placement.transplant(merged.entries, merged.start, source, target), merged.tail]
-        self._commit(target, self._folded(target, self._extend(target, self.headers[target], items), loose_max))
-        self._commit(source, merging.bury(merged, TXN))
-        start, content = self.contents[target]
-        self.contents[target] = (start, content + self.contents[source][1])
-        self._make_again(source)
-
-    @rule(path=st.sampled_from(PATHS), dies_first=st.booleans(), odds=st.integers(0, 7))
-    def overwrite(self, path, dies_first, odds):
-        if odds:
-            return
-        if dies_first:
-            header = self.headers[path]
-            drops = drop_all(header, NOW_MS)
-            self._commit(path, dataclasses.replace(transitions.tombstone(header), drops=drops))
-        self._make_again(path)
-
-    def _make_again(self, path):
-        base = self.headers[path]
-        self._commit(path, transitions.create(base, str(uuid.uuid4()), base.policy, NOW_MS))
-        self.contents[path] = (0, b"")
-
-    @invariant()
-    def every_segment_reads_as_the_model_says(self):
-        for path, (start, content) in self.contents.items():
-            header = self.headers[path]
-            assert (header.start, header.length) == (start, start + len(content))
-            found = b""
-            for entry in header.entries:
-                for chunk in self._unfold(path, entry):
-                    if chunk.end > start:
-                        file = self.files[names.resolve(path, chunk.file)]
-                        assert len(file) == chunk.size
-                        found += file[chunk.offset + max(start - chunk.start, 0) : chunk.offset + chunk.length]
-            assert found + header.tail == content
-
-    @invariant()
-    @precondition(lambda self: not self.has_merged)
-    def what_was_dropped_is_deleted_and_nothing_else_is_left_but_staged_chunks(self):
-        expected = set()
-        for path, header in self.headers.items():
-            for entry in header.entries:
-                if isinstance(entry, Page):
-                    expected.add(names.resolve(path, entry.file))
-                listed = [chunk for chunk in self._unfold(path, entry) if chunk.end > header.start]
-                expected.update(names.resolve(path, chunk.file) for chunk in listed)
-        left = {file for file in self.files if not names.is_staged(file)}
-        missed = left - expected
-        # the pages with staged chunks of an overwritten segment, and what they list, are left to collection
-        mixed = {
-            file
-            for file in missed
-            if names.INDEX_PREFIX in file and any(names.is_staged(chunk.file) for chunk in self.files[file])
-        }
-        listed = {f"{names.parent(file)}/{chunk.file}" for file in mixed for chunk in self.files[file]}
-        assert missed <= mixed | listed
-
-
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=examples(120), stateful_step_count=20, deadline=None)

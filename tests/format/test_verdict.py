@@ -24,7 +24,7 @@ NOW_MS = 1_795_168_800_000
 #
 # Writer "me" sends one attempt, conditioned on the header that is there at the beginning. It lands at any moment,
 # or never; before and after it others commit, each time replacing what is there. Two commit lines fit a header,
-# so that mine is soon evicted. After every event the verdict is held against what really happened.
+# so that mine is soon evicted, or 64, which evict none. After every event the verdict is held against what happened.
 
 ME, NUMBER = "me", 5
 OTHERS = ("a", "b", "c")
@@ -58,8 +58,9 @@ def courses():
                 yield [*others[:landing], ME, *others[landing:]] if landing is not None else list(others)
 
 
-def test_judge_never_says_what_is_not_so_in_any_course_of_events(monkeypatch):
-    monkeypatch.setattr(commit_lines, "COMMITS_MAX", 2)
+@pytest.mark.parametrize("lines_max", [2, 64])
+def test_judge_never_says_what_is_not_so_and_knows_all_where_nothing_was_evicted(monkeypatch, lines_max):
+    monkeypatch.setattr(commit_lines, "COMMITS_MAX", lines_max)
     seen = dict.fromkeys(Verdict, 0)
     for base, course in itertools.product(bases(), courses()):
         current, took_place, since = base, False, set()
@@ -73,34 +74,13 @@ def test_judge_never_says_what_is_not_so_in_any_course_of_events(monkeypatch):
                 since = set()
         verdict = judge(base, current is base, current, ME, NUMBER)
         seen[verdict] += 1
-        if verdict is Verdict.MINE:
-            assert took_place, course
-        elif verdict is Verdict.NOT_MINE:
-            assert not took_place, course
-            assert current is not base  # and versions never repeat: it cannot take place any more
-        elif verdict is Verdict.SAME:
-            assert current is base
-            assert not took_place
-        else:
-            # only a line that may have been evicted is a reason not to know
-            assert len(since) >= 1
+        if verdict is Verdict.UNKNOWN:  # only a line that may have been evicted is a reason not to know
+            assert since
             assert current.evicted > (base.version if base else 0)
-    assert all(seen.values()), seen
-
-
-def test_judge_knows_all_of_a_course_in_which_nothing_was_evicted():
-    # 64 lines: a few commits evict none that was made after the base
-    for base, course in itertools.product(bases(), courses()):
-        current, took_place = base, False
-        numbers = itertools.count(100)
-        for writer in course:
-            if writer != ME:
-                current = other_commit(current, writer, next(numbers))
-            elif current is base:
-                current, took_place = stamp(base or EMPTY, base, ME, NUMBER, NOW_MS), True
-        verdict = judge(base, current is base, current, ME, NUMBER)
-        assert verdict is not Verdict.UNKNOWN
-        assert (verdict is Verdict.MINE) == took_place
+            continue
+        assert (verdict is Verdict.MINE) == took_place, course
+        assert (verdict is Verdict.SAME) == (current is base), "versions never repeat: it cannot take place any more"
+    assert all(seen.values()) or (lines_max > 2 and not seen[Verdict.UNKNOWN]), seen
 
 
 @pytest.mark.parametrize(
