@@ -8,6 +8,7 @@ from fsspec.tests import abstract
 
 from rollingfs import RollingFileSystem
 from tests.support.clouds import new_container
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
 
@@ -21,153 +22,54 @@ def azure_container(azurite):
     return new_container(azurite)
 
 
-class _Fixtures(abstract.AbstractFixtures):
+@pytest.fixture(
+    params=["memory", *slowly("file", "s3"), pytest.param("az", marks=[pytest.mark.clouds, pytest.mark.slow])]
+)
+def place(request, tmp_path):
+    """A filesystem, an empty folder of it, and whether it has empty folders."""
+    name = uuid.uuid4().hex
+    if request.param == "memory":
+        return RollingFileSystem("memory"), f"/{name}", True
+    if request.param == "file":
+        return RollingFileSystem("file", sync=False), f"{tmp_path}/{name}", True
+    options, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[request.param]
+    fs = RollingFileSystem(request.param, request.getfixturevalue(options))
+    return fs, f"{request.getfixturevalue(root)}/{name}", False
+
+
+class Fixtures(abstract.AbstractFixtures):
+    @pytest.fixture
+    def fs(self, place):
+        return place[0]
+
+    @pytest.fixture
+    def fs_path(self, place):
+        return place[1]
+
+    @pytest.fixture
+    def supports_empty_directories(self, place):
+        return place[2]
+
     @pytest.fixture
     def fs_join(self):
         return posixpath.join
 
 
-class MemoryFixtures(_Fixtures):
-    @pytest.fixture
-    def fs(self):
-        return RollingFileSystem("memory")
-
-    @pytest.fixture
-    def fs_path(self):
-        return f"/{uuid.uuid4().hex}"
-
-
-class LocalFixtures(_Fixtures):
-    @pytest.fixture
-    def fs(self):
-        return RollingFileSystem("file", sync=False)
-
-    @pytest.fixture
-    def fs_path(self, tmp_path):
-        return f"{tmp_path}/remote"
-
-
-class S3Fixtures(_Fixtures):
-    @pytest.fixture
-    def fs(self, seaweed):
-        return RollingFileSystem("s3", seaweed)
-
-    @pytest.fixture
-    def fs_path(self, seaweed_bucket):
-        return f"{seaweed_bucket}/{uuid.uuid4().hex}"
-
-    @pytest.fixture
-    def supports_empty_directories(self):
-        return False
-
-
-class AzureFixtures(_Fixtures):
-    @pytest.fixture
-    def fs(self, azurite):
-        return RollingFileSystem("az", azurite)
-
-    @pytest.fixture
-    def fs_path(self, azure_container):
-        return f"{azure_container}/{uuid.uuid4().hex}"
-
-    @pytest.fixture
-    def supports_empty_directories(self):
-        return False
-
-
-class TestMemoryCopy(abstract.AbstractCopyTests, MemoryFixtures):
+class TestCopy(abstract.AbstractCopyTests, Fixtures):
     pass
 
 
-class TestMemoryGet(abstract.AbstractGetTests, MemoryFixtures):
+class TestGet(abstract.AbstractGetTests, Fixtures):
     pass
 
 
-class TestMemoryPut(abstract.AbstractPutTests, MemoryFixtures):
+class TestPut(abstract.AbstractPutTests, Fixtures):
     pass
 
 
-class TestMemoryOpen(abstract.AbstractOpenTests, MemoryFixtures):
+class TestOpen(abstract.AbstractOpenTests, Fixtures):
     pass
 
 
-class TestMemoryPipe(abstract.AbstractPipeTests, MemoryFixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestLocalCopy(abstract.AbstractCopyTests, LocalFixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestLocalGet(abstract.AbstractGetTests, LocalFixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestLocalPut(abstract.AbstractPutTests, LocalFixtures):
-    pass
-
-
-class TestLocalOpen(abstract.AbstractOpenTests, LocalFixtures):
-    pass
-
-
-class TestLocalPipe(abstract.AbstractPipeTests, LocalFixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestS3Copy(abstract.AbstractCopyTests, S3Fixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestS3Get(abstract.AbstractGetTests, S3Fixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestS3Put(abstract.AbstractPutTests, S3Fixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestS3Open(abstract.AbstractOpenTests, S3Fixtures):
-    pass
-
-
-@pytest.mark.slow
-class TestS3Pipe(abstract.AbstractPipeTests, S3Fixtures):
-    pass
-
-
-@pytest.mark.clouds
-@pytest.mark.slow
-class TestAzureCopy(abstract.AbstractCopyTests, AzureFixtures):
-    pass
-
-
-@pytest.mark.clouds
-@pytest.mark.slow
-class TestAzureGet(abstract.AbstractGetTests, AzureFixtures):
-    pass
-
-
-@pytest.mark.clouds
-@pytest.mark.slow
-class TestAzurePut(abstract.AbstractPutTests, AzureFixtures):
-    pass
-
-
-@pytest.mark.clouds
-@pytest.mark.slow
-class TestAzureOpen(abstract.AbstractOpenTests, AzureFixtures):
-    pass
-
-
-@pytest.mark.clouds
-@pytest.mark.slow
-class TestAzurePipe(abstract.AbstractPipeTests, AzureFixtures):
+class TestPipe(abstract.AbstractPipeTests, Fixtures):
     pass

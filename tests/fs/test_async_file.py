@@ -82,8 +82,3 @@ def test_a_file_that_is_let_go_says_what_is_lost() -> None:
 
     with pytest.warns(ResourceWarning, match="4 bytes"):
         asyncio.run(main())
-
-
-def test_a_signed_url_is_refused_with_the_way_to_one() -> None:
-    with pytest.raises(NotImplementedError, match="export"):
-        RollingFileSystem("memory").sign("/x")

@@ -59,23 +59,13 @@ def test_what_commit_on_means(given, meant):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ("", ValueError),
-        ("5", ValueError),
-        ("often", ValueError),
-        (0, ValueError),
-        (-1, ValueError),
-        ("0 lines", ValueError),
-        ("0s", ValueError),
-        ((), ValueError),
-        (("1s", "2s"), ValueError),
-        (True, TypeError),
-        (1.5, TypeError),
-        ((None,), TypeError),
+        *((text, ValueError) for text in ("", "5", "often", 0, -1, "0 lines", "0s", (), ("1s", "2s"))),
+        *((what, TypeError) for what in (True, 1.5, 5.0, b"flush", (None,), [5.0])),
     ],
     ids=str,
 )
-def test_what_commit_on_cannot_mean_is_refused_before_anything_is_opened(fs, backend, given, error):
-    with pytest.raises(error):
+def test_what_commit_on_cannot_mean_is_refused_before_anything_is_opened(fs, given, error):
+    with pytest.raises(error, match="give 'flush', a number of bytes" if error is TypeError else None):
         fs.open(PATH, "ab", commit_on=given)
     assert seen(fs) is None
 
@@ -302,9 +292,3 @@ def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_tw
         file.write(b"once")  # the first is in the buffer already
     file.discard()
     assert not seen(fs)
-
-
-@pytest.mark.parametrize("given", [5.0, b"flush", True, [5.0]])
-def test_what_is_neither_bytes_nor_a_time_is_refused(fs, given):
-    with pytest.raises(TypeError, match="give 'flush', a number of bytes"):
-        fs.open(PATH, "ab", commit_on=given)

@@ -51,19 +51,6 @@ def test_two_parquet_files_are_refused_and_stay(folder: Any) -> None:
     assert fs.cat_file(f"{root}/all") == 2 * PARQUET
 
 
-def test_one_such_source_among_others_refuses_all(folder: Any) -> None:
-    fs, root = folder
-    with pytest.raises(WholeFileError, match="/b is"):
-        fs.concat(f"{root}/all", [f"{root}/text", f"{root}/b"])
-    assert fs.info(f"{root}/text")["sealed"]
-
-
-def test_text_joins(folder: Any) -> None:
-    fs, root = folder
-    fs.concat(f"{root}/all", [f"{root}/text", f"{root}/long"])
-    assert fs.cat_file(f"{root}/all") == TEXT * 1001
-
-
 def test_the_bytes_of_a_truncated_source_count(folder: Any) -> None:
     fs, root = folder
     fs.truncate(f"{root}/a", 10)

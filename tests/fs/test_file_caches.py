@@ -44,13 +44,14 @@ def test_a_cache_that_fsspec_does_not_have_is_refused_in_a_sentence(path):
         RollingFileSystem("file").open(path, cache_type="readahed")
 
 
-def test_of_known_parts_no_byte_is_made_up(path):
+def test_of_known_parts_no_byte_is_made_up_or_fetched_again(path, monkeypatch):
     fs = RollingFileSystem("file")
     parts = {(10, 20): DATA[10:20], (50, 60): DATA[50:60]}
     with fs.open(path, cache_type="parts", cache_options={"data": dict(parts)}) as file:
         for start, end in [(12, 18), (10, 60), (15, 25), (30, 40), (55, 90)]:
             assert read(file, start, end) == DATA[start:end]
     with fs.open(path, cache_type="parts", cache_options={"data": dict(parts), "strict": True}) as file:
+        monkeypatch.setattr(fs._client, "fetcher", None)
         assert read(file, 12, 18) == DATA[12:18]
         with pytest.raises(ValueError, match=f"{path}: bytes 1[58] to 25 are not among the parts that are known"):
             read(file, 15, 25)

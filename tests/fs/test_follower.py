@@ -11,11 +11,10 @@ from typing import Any
 import fsspec
 import pytest
 
-import rollingfs
 from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierError
 from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
-from tests.support.cli import done, failed
+from tests.support.cli import done
 
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
@@ -229,40 +228,7 @@ def test_a_follower_is_started_once(name):
         follower.start()
 
 
-def test_the_names_of_the_package_are_there():
-    assert rollingfs.Follower is Follower
-    assert RETRY_S_MAX == 300
-
-
 # -- roll, and the commands ----------------------------------------------------------------------------------
-
-
-def test_roll_by_path_and_by_handle_makes_the_inline_bytes_a_chunk(name):
-    fs, path = filesystem(name), f"/{name}/s"
-    fs.pipe_file(path, b"12345")
-    assert fs.roll(path) == 5
-    assert [chunk.length for chunk in fs.segment(path).chunks] == [5]
-    fs.append(path, b"678")
-    segment = fs.segment(path)
-    version = segment.version
-    assert segment.roll() == 8
-    assert (segment.version, len(segment.chunks)) == (version + 1, 2)
-    assert segment.roll() == 8
-    assert segment.version == version + 1
-    fs.pipe_file(path, b"another")
-    with pytest.raises(FileNotFoundError):
-        segment.roll()
-    assert fs.cat_file(path) == b"another"
-
-
-def test_the_awaited_roll_is_the_same(name):
-    fs, path = filesystem(name), f"/{name}/s"
-
-    async def roll() -> list[int]:
-        await fs._pipe_file(path, b"12345")
-        return [await fs._roll(path), await fs.segment(path)._roll()]
-
-    assert asyncio.run(roll()) == [5, 5]
 
 
 def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(name):
@@ -286,17 +252,3 @@ def test_the_commands_roll_and_follow(tmp_path):
     assert said[-1] == f"{path}: in 'cold' up to offset 304; nothing behind"
     assert '"cold_end": 304' in done("offload", "--follow", "--json", path, *option).text
     assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--follow", "--upto", "5"], "--upto: --follow moves all"),
-        (["--follow", "--after-age", "1d"], "--after-age: --follow moves all"),
-        (["--max-delay", "5s"], "--max-delay: only --follow takes it"),
-        (["--follow", "--block", "much"], "--block: 'much' is not a size"),
-        (["--follow", "--max-delay", "soon"], "--max-delay: 'soon' is not a duration"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(tmp_path, arguments, said):
-    assert said in failed("offload", str(tmp_path / "s"), *arguments, code=2)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 from tests.support.cli import environment
 
 LOADED_MAX = 115
 """Modules of the library that a filesystem on memory loads. A module that most users need may raise it; first ask
 whether the verbs that need it could import it at their first use."""
+
+
+FEW = (
+    *("backend.generic", "backend.local", "backend.objects.opening", "commit.sharing", "fs.read_file", "fs.text_file"),
+    *("fs.write_file", "parquet", "show", "stream", "write.concat", "write.delete", "write.parquet_footers"),
+)
+"""What only some users need."""
 
 
 def _loaded(action: str = "") -> list[str]:
@@ -23,38 +28,15 @@ def _loaded(action: str = "") -> list[str]:
     return subprocess.run(command, env=environment(), capture_output=True, check=True, text=True).stdout.split()
 
 
-def _below(loaded: list[str], package: str) -> list[str]:
-    return [name for name in loaded if name.startswith(f"rollingfs.{package}")]
+def _below(loaded: list[str], *packages: str) -> list[str]:
+    return [name for name in loaded if name.startswith(tuple(f"rollingfs.{package}" for package in packages))]
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        "backend.generic",
-        "backend.local",
-        "backend.objects.opening",
-        "commit.sharing",
-        "fs.read_file",
-        "fs.text_file",
-        "fs.write_file",
-        "parquet",
-        "show",
-        "stream",
-        "write.concat",
-        "write.delete",
-        "write.parquet_footers",
-    ],
-)
-def test_a_new_filesystem_has_imported_nothing_that_only_some_users_need(package: str) -> None:
-    assert _below(_loaded(), package) == []
-
-
-def test_a_new_filesystem_has_imported_no_maintenance() -> None:
-    assert _below(_loaded(), "maintenance.") == ["rollingfs.maintenance.steps"]
-
-
-def test_a_new_filesystem_imports_few_modules() -> None:
-    assert len(_loaded()) <= LOADED_MAX
+def test_a_new_filesystem_has_imported_few_modules_and_none_that_only_some_users_need() -> None:
+    loaded = _loaded()
+    assert _below(loaded, *FEW) == []
+    assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
+    assert len(loaded) <= LOADED_MAX
 
 
 def test_an_append_and_a_read_import_no_maintenance() -> None:
@@ -63,8 +45,7 @@ def test_an_append_and_a_read_import_no_maintenance() -> None:
         "assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'"
     )
     assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
-    assert not _below(loaded, "write.concat")
-    assert not _below(loaded, "stream")
+    assert not _below(loaded, "write.concat", "stream")
 
 
 def test_a_verb_imports_what_it_needs() -> None:

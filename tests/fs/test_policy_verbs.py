@@ -86,15 +86,6 @@ def test_a_sealed_segment_takes_an_offload_policy_and_an_exclusive_owner_alone_s
     assert fs.get_policy(path).segment == OffloadPolicy("cold", 7)
 
 
-def test_a_handle_sets_the_policy_of_its_own_segment_and_of_no_other_of_that_name(fs, path):
-    segment = fs.segment(path)
-    fs.rm(path)
-    fs.pipe_file(path, b"another")
-    with pytest.raises(FileNotFoundError):
-        segment.set_policy(OffloadPolicy("cold"))
-    assert fs.get_policy(path).segment is None
-
-
 def test_a_folder_has_an_offload_policy_that_its_segments_have(fs, path):
     folder = path.rpartition("/")[0]
     fs.set_policy(folder, OffloadPolicy("cold", after_bytes=5))
@@ -224,13 +215,6 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_written(fs, path, given,
     with pytest.raises(error, match=said):
         fs.set_policy(path, **given)
     assert fs.segment(path).version == before
-
-
-def test_the_memory_of_a_stream_never_gets_a_policy_to_move(fs, path):
-    folder = path.rpartition("/")[0]
-    fs.set_policy(folder, OffloadPolicy("cold"))
-    with pytest.raises(ValueError, match="never moves"):
-        fs.set_policy(f"{folder}/$stream", OffloadPolicy("cold"))
 
 
 def test_the_memory_of_a_stream_is_neither_offloaded_nor_followed(fs, path):

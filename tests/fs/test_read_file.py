@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import asyncio
 import dataclasses
-import gc
 import importlib.util
 import io
 import multiprocessing
@@ -19,13 +18,13 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollingfs import CorruptChunkError, RollingPolicy, SegmentTruncatedError
+from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.objects import open_s3
@@ -264,17 +263,6 @@ def test_pyarrow_reads_through_read_buffer(world):
         assert bytes(native.read_at(50, 1000)) == data[1100:1150]
 
 
-def test_known_parts_of_fsspec_are_not_fetched_again(world):
-    data = letters(2000)
-    world.make(data, start=100)
-    with world.open(cache_type="parts", cache_options={"data": {(200, 300): data[300:400]}, "strict": True}) as file:
-        world.backend.clear()
-        file.seek(210)
-        assert file.read(50) == data[310:360]
-        assert world.backend.calls == []
-        assert file.read(1) == data[360:361]
-
-
 def test_absolute_positions_before_the_start_say_what_is_left(world):
     world.make(letters(500), start=120)
     with world.open(absolute=True) as file:
@@ -343,24 +331,12 @@ def test_threads_that_hand_a_file_on_read_on_where_it_is(world):
         assert native(file.read, 5) == data[105:110]
 
 
-class Opener:
-    """Stands for the filesystem that a file belongs to."""
-
-    worlds: ClassVar[dict[str, World]] = {}
-
-    def open(self, path: str, mode: str, **options: Any) -> ReadFile:
-        assert mode == "rb"
-        world = self.worlds[path]
-        tuning = Tuning(*(options.pop(name) for name in ("max_concurrency", "prefetch", "max_memory")))
-        return ReadFile(self, world.client, world.bridge, path, tuning=tuning, **options)
-
-
-def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning(world):
-    world.make(letters(500), start=50)
-    Opener.worlds[world.path] = world
+def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
+    fs, path = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    fs.pipe_file(path, letters(500))
+    fs.truncate(path, 50)
     tuning = Tuning(3, False, "2MiB")
-    opened = Opener().open(world.path, "rb", absolute=True, block_size=77, **dataclasses.asdict(tuning))
-    with opened as file:
+    with fs.open(path, absolute=True, block_size=77, **dataclasses.asdict(tuning)) as file:
         file.seek(100)
         with pickle.loads(pickle.dumps(file)) as again:
             assert (again.tell(), again.blocksize, again.read(5)) == (100, 77, letters(500)[100:105])
@@ -429,17 +405,6 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
     assert not never.is_set()
 
 
-def test_a_file_holds_no_more_than_it_may_of_what_it_fetches_ahead(over_async):
-    world, data = over_async, os.urandom(6 * MIB)
-    world.put(world.path, data)
-    with world.open(tuning=Tuning(max_memory=MIB)) as file:
-        assert file.read(10) == data[:10]
-        assert file.read(10) == data[10:20]
-        eventually(lambda: world.backend.at_once["read_range"] == 0)
-        assert max(last for _, last in world.ranges()) <= 10 + 2 * MIB
-        assert file.read() == data[20:]
-
-
 def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
     world, data = over_async, letters(100_000)
     world.put(world.path, data)
@@ -481,23 +446,6 @@ def test_a_tuning_out_of_range_is_refused(given, said):
         Tuning(**given)
 
 
-def test_a_seek_out_of_the_window_gives_it_up(over_async, monkeypatch):
-    world = over_async
-    for module in (prefetch, read_buffer):
-        monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
-    data = letters(200_000)
-    world.put(world.path, data)
-    with world.open() as file:
-        file.read(10)
-        file.read(10)
-        file.seek(5_500)  # within the window: what comes before is skipped
-        assert file.read(10) == data[5_500:5_510]
-        file.seek(150_000)
-        assert file.read(10) == data[150_000:150_010]
-        # a range of the window that was given up may begin late, on a slow machine
-        assert [found for found in world.ranges() if found[0] >= 100_000] == [(150_000, 150_010)]
-
-
 def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
     world, data = over_async, os.urandom(9 * MIB)
     world.put(world.path, data)
@@ -526,17 +474,6 @@ def test_of_one_call_no_more_is_under_way_than_it_may(over_async, monkeypatch):
     assert world.backend.at_once_max["read_range"] == 2
 
 
-def test_a_large_first_read_is_fetched_as_before_and_the_next_ranges_beside_it(over_async):
-    world, data = over_async, os.urandom(24 * MIB)
-    world.put(world.path, data)
-    with world.open() as file:
-        assert file.read(4 * MIB) == data[: 4 * MIB]
-        assert file.read() == data[4 * MIB :]
-    found = sorted(world.ranges())
-    assert found[:2] == [(0, 2 * MIB), (2 * MIB, 4 * MIB)]
-    assert sum(last - first for first, last in found) == len(data)
-
-
 def test_a_large_read_holds_little_beside_its_answer():
     world = make_world("memory")
     world.make(os.urandom(40 * MIB), RollingPolicy(max_bytes=5 * MIB), step=10 * MIB)
@@ -548,23 +485,6 @@ def test_a_large_read_holds_little_beside_its_answer():
     finally:
         tracemalloc.stop()
     assert peak < 40 * MIB + 2 * 5 * MIB
-
-
-@pytest.mark.slow
-def test_opening_ten_thousand_times_leaves_nothing_behind(world):
-    world.make(letters(300))
-    world.client.headers.cache_s = 3600
-    world.open().close()
-    gc.collect()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(10_000):
-            world.open()
-        world.backend.clear()
-        assert tracemalloc.get_traced_memory()[0] - before < MIB
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_read_loads_only_the_pages_and_chunks_it_needs(world):
@@ -786,18 +706,6 @@ def test_a_plain_file_replaced_meanwhile_is_gone_and_the_error_says_what_is_ther
             assert world.path in str(caught.value)
             assert "a plain file of 500 bytes" in str(caught.value)
             assert REPLACED[how] in str(caught.value)
-
-
-@pytest.mark.parametrize("how", REPLACED)
-def test_on_disk_an_open_plain_file_stays_the_same_file(tmp_path, how, monkeypatch):
-    monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
-    world = make_world("local", tmp_path)
-    world.put(world.path, letters(500))
-    with world.open() as file:
-        assert file.read(10) == letters(500)[:10]
-        replace_plain(world, how)
-        assert file.read() == letters(500)[10:]
-        assert file.read_at(20, 100) == letters(500)[100:120]
 
 
 # -- an object store -----------------------------------------------------------------------------------------

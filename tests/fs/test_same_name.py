@@ -161,23 +161,6 @@ def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> N
         next(tail)
 
 
-def test_a_source_that_is_given_as_a_handle_is_no_other_segment_of_its_name() -> None:
-    site = Site(Scripted(private_memory()), "")
-    site.create()
-    site.append(b"source")
-    source = site.segment()
-    source.seal()
-    site.run(site.client.segments.create(f"{site.path}-target"))
-    target: Segment = site.run(Segment.open(Core(site.client, site.bridge), f"{site.path}-target"))
-    site.run(site.other().segments.overwrite(site.path, ANOTHER))
-    site.run(site.other().segments.seal(site.path))
-    with pytest.raises(FileNotFoundError, match="nothing was written"):
-        target.concat([source])
-    assert site.content() == ANOTHER
-    assert target.concat([site.segment()]) == 0
-    assert target.read(0, target.length) == ANOTHER
-
-
 def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

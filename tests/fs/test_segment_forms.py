@@ -76,6 +76,8 @@ def test_append(call: Call, fs: RollingFileSystem) -> None:
         call("append", b"x", expected_attrs={"batch": "1"})
     with pytest.raises(TypeError, match="the value of 'batch' in attrs must be str"):
         call("append", b"x", attrs={"batch": 3})
+    with pytest.raises(TypeError, match="encode"):
+        call("append", "text")
     assert fs.info("/log")["length"] == 35
 
 
@@ -87,8 +89,9 @@ def test_stage(call: Call, fs: RollingFileSystem) -> None:
 
 def test_seal(call: Call) -> None:
     assert call("seal") == call("seal") == 25
-    with pytest.raises(SegmentSealedError):
-        call("append", b"x")
+    for data in (b"x", b""):
+        with pytest.raises(SegmentSealedError):
+            call("append", data)
 
 
 def test_truncate(call: Call, fs: RollingFileSystem) -> None:
@@ -129,6 +132,9 @@ def test_a_handle_among_the_sources_stands_for_its_own_segment_alone(call: Call,
 
 def test_roll_offload_and_onload(call: Call, fs: RollingFileSystem) -> None:
     assert call("roll") == 25
+    version = fs.info("/log")["version"]
+    assert call("roll") == 25
+    assert fs.info("/log")["version"] == version
     told: list[int] = []
     assert call("offload", upto=20, deletion_lag=0, progress=told.append).bytes == 20
     assert sum(told) == 25

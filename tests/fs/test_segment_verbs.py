@@ -129,15 +129,3 @@ def test_a_plain_file_is_cut_and_trimmed_and_one_that_was_written_anew_is_not(fs
     assert stream.trim(StreamCut(dict.fromkeys(cut, 4), cut.at, cut.size, cut.incarnations)).bytes == 4
     assert fs.cat_file(f"{fs.home}/log") == b"456789"
     assert fs.cat_file(f"{fs.home}/other") == b"abcdefghij"
-
-
-def test_a_tree_is_collected_with_progress(fs):
-    fs.create(f"{fs.home}/deep/a")
-    fs.stage(f"{fs.home}/deep/a", b"never committed")
-    fs.stage(f"{fs.home}/deep/b", b"never either")
-    told = []
-    assert fs.collect(fs.home, recursive=True).young == 2
-    result = fs.collect(fs.home, grace=0, recursive=True, progress=lambda path, collected: told.append(path))
-    assert (result.bytes, len(result.files), result.failures) == (27, 2, ())
-    assert told == [f"{fs.home}/deep/a", f"{fs.home}/deep/b"]
-    assert fs.ls(f"{fs.home}/deep", detail=False) == [f"{fs.home}/deep/a"]

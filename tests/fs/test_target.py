@@ -98,12 +98,6 @@ def test_all_urls_of_one_target_share_an_instance():
     assert first is other
 
 
-def test_a_cache_may_be_chained_before(tmp_path):
-    RollingFileSystem("file").pipe_file(f"{tmp_path}/x", b"cached")
-    with fsspec.open(f"simplecache::rolling::file://{tmp_path}/x") as file:
-        assert file.read() == b"cached"
-
-
 def test_root_of_the_local_disk_is_never_the_current_folder():
     fs = RollingFileSystem("file")
     assert fs._strip_protocol("") == "/"
@@ -225,13 +219,6 @@ def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, t
         monkeypatch.setattr(backend, "read", refuse)
         with pytest.raises(PermissionError, match="this is refused"):
             pd.read_csv(path)
-
-
-def test_secrets_are_not_in_the_repr():
-    _needs_s3fs()
-    fs = RollingFileSystem("s3", {"secret": "hush-hush", "key": "user"}, skip_instance_cache=True)
-    assert "hush-hush" not in repr(fs)
-    assert "hush-hush" not in str(fs)
 
 
 def test_options_of_fsspec_itself_pass():

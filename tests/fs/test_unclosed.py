@@ -136,16 +136,6 @@ def test_compressed_bytes_are_counted_before_their_compression(fs, tmp_path):
     assert not fs.exists(f"{tmp_path}/x.gz")
 
 
-def test_text_is_committed_while_the_file_stays_open(fs, tmp_path):
-    with fs.open(f"{tmp_path}/x", "a", newline="\n") as file:
-        file.write("one\n")
-        file.commit()
-        assert fs.cat_file(f"{tmp_path}/x") == b"one\n"
-        file.write("two\n")
-        assert fs.cat_file(f"{tmp_path}/x") == b"one\n"
-    assert fs.cat_file(f"{tmp_path}/x") == b"one\ntwo\n"
-
-
 def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
     with fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip") as file:
         file.write("text")

@@ -4,15 +4,12 @@ import gc
 import gzip
 import io
 import os
-import threading
 
 import pytest
 from fsspec.core import OpenFile
-from fsspec.transaction import Transaction
 
 from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.format import names
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
@@ -20,7 +17,6 @@ from rollingfs.fs.write_file import WriteFile
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import chunk_writer, ingest
 from tests.support.backends import Counting, Scripted, fail, private_memory
-from tests.support.servers import new_bucket
 from tests.support.site import Site
 
 HEADER = "$header"
@@ -171,18 +167,14 @@ def test_ab_of_nothing_to_what_is_there_commits_nothing(site):
     assert site.segment().version == 1
 
 
-def test_ab_of_a_sealed_segment_fails_at_open_however_lately_it_was_sealed(site):
+@pytest.mark.parametrize(
+    ("verb", "args", "error", "said"),
+    [("seal", (), SegmentSealedError, "sealed at length 0"), ("acquire", ("somebody",), FencedError, "somebody")],
+)
+def test_ab_of_a_sealed_or_held_segment_fails_at_open_however_lately_it_became_so(site, verb, args, error, said):
     site.create()
-    site.append(b"x")
-    other(site, "seal")
-    with pytest.raises(SegmentSealedError, match="sealed at length 1"):
-        site.open("ab")
-
-
-def test_ab_of_a_held_segment_fails_at_open(site):
-    site.create()
-    other(site, "acquire", "somebody")
-    with pytest.raises(FencedError, match="somebody"):
+    other(site, verb, *args)
+    with pytest.raises(error, match=said):
         site.open("ab")
 
 
@@ -205,24 +197,6 @@ def test_two_that_create_by_ab_at_once_lose_nothing(site, data):
     second.close()
     assert site.content() == data + b"second"
     assert len(site.chunk_files()) == len(site.segment().chunks)
-
-
-def test_threads_that_create_by_ab_at_once_lose_nothing(site):
-    barrier = threading.Barrier(4)
-
-    def work(name):
-        barrier.wait(10)
-        write(site, "ab", b"%d;" % name * 10)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    content = site.content()
-    assert sorted(content[start : start + 20] for start in range(0, 80, 20)) == [
-        b"%d;" % name * 10 for name in range(4)
-    ]
 
 
 @pytest.mark.parametrize("path", ["/x/a$header", "/x/a$chunks/b", "/x/", ""])
@@ -324,42 +298,6 @@ def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
     assert site.content() == b"report"
 
 
-def drop(held):
-    """Drop the last reference to what a list holds."""
-    held.clear()
-    gc.collect()
-
-
-def test_a_forgotten_file_commits_nothing(site, data):
-    held = [site.open("wb")]
-    held[0].write(data)
-    with pytest.warns(ResourceWarning, match=f"{len(data):,} bytes"):
-        drop(held)
-    assert not site.is_there()
-
-
-def test_a_forgotten_text_file_commits_nothing(site):
-    held = [TextFile(site.open("wb"), encoding="utf-8")]
-    held[0].write("text")
-    with pytest.warns(ResourceWarning, match="4 bytes"):
-        drop(held)
-    assert not site.is_there()
-
-
-def test_text_is_committed_by_close_and_not_by_an_exception(site):
-    def use():
-        with TextFile(site.open("wb"), encoding="utf-8") as file:
-            file.write("never")
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        use()
-    assert not site.is_there()
-    with TextFile(site.open("wb"), encoding="utf-8", newline="\n") as file:
-        file.write("naïve\n")
-    assert site.content() == "naïve\n".encode()
-
-
 def test_text_of_an_unknown_encoding_is_refused_and_commits_nothing(site):
     with pytest.raises(LookupError):
         TextFile(site.open("wb"), encoding="no-such")
@@ -442,40 +380,6 @@ def test_attributes_come_with_the_first_commit(site):
     assert site.segment().attrs == {"k": "changed"}
 
 
-class Below:
-    """The part of a filesystem that a transaction needs."""
-
-    _intrans = False
-    _transaction = None
-
-
-@pytest.mark.parametrize("mode", ["wb", "ab"])
-def test_a_transaction_commits_files_that_are_closed_already(site, mode, data):
-    site.create()
-    with Transaction(Below()) as transaction:
-        file = site.open(mode, autocommit=False)
-        transaction.files.append(file)
-        with file:
-            file.write(data)
-        assert file.closed
-        assert site.content() == b""
-    assert site.content() == data
-
-
-def test_a_transaction_that_fails_leaves_nothing(site, data):
-    def use():
-        with Transaction(Below()) as transaction:
-            transaction.files.append(site.open("wb", autocommit=False))
-            with transaction.files[0] as file:
-                file.write(data)
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        use()
-    assert not site.is_there()
-    assert site.chunk_files() == []
-
-
 # -- failures ------------------------------------------------------------------------------------------------
 
 
@@ -520,15 +424,6 @@ def test_a_commit_whose_answer_is_lost_is_recognised(hooked, mode, data):
     assert len(hooked.chunk_files()) == len(hooked.segment().chunks)
 
 
-def test_old_chunks_that_cannot_be_deleted_do_not_make_an_overwrite_fail(hooked):
-    write(hooked, "wb", LARGE)
-    old = hooked.chunk_files()
-    hooked.backend.plan("delete", before=fail)
-    write(hooked, "wb", b"new")
-    assert hooked.content() == b"new"
-    assert set(old) <= set(hooked.chunk_files())
-
-
 # -- memory --------------------------------------------------------------------------------------------------
 
 
@@ -566,30 +461,3 @@ def test_it_is_a_binary_file_that_is_written_and_not_read(site):
     for call in (lambda: file.write(b"x"), file.flush):
         with pytest.raises(ValueError, match="closed"):
             call()
-
-
-# -- an object store -----------------------------------------------------------------------------------------
-
-
-def test_large_files_on_s3_are_committed_whole_and_leave_nothing_when_given_up(seaweed, monkeypatch):
-    s3fs = pytest.importorskip("s3fs")
-    s3 = pytest.importorskip("rollingfs.backend.objects")
-    monkeypatch.setattr(ingest, "PIECE_BYTES", 2**20)
-    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 20 * 2**20)
-    backend = s3.open_s3(s3fs.S3FileSystem(**seaweed))
-    site = Site(backend, new_bucket(seaweed), RollingPolicy(max_bytes=18 * 2**20))
-    data = bytes(range(256)) * (40 * 2**12)
-    with site.open("wb") as file:
-        file.write(data)
-    handle = site.segment()
-    assert [chunk.length for chunk in handle.chunks] == [18 * 2**20, 18 * 2**20, 4 * 2**20]
-    assert handle.read(0, len(data)) == data
-    file = site.open("ab")
-    file.write(data)
-    file.discard()
-    handle.refresh()
-    assert handle.length == len(data)
-    listing = site.run(backend.list(names.chunks_folder(site.path)))
-    assert {entry.path for entry in listing.entries if "probe-" not in entry.path} == {
-        names.resolve(site.path, chunk.file) for chunk in handle.chunks
-    }
