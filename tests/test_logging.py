@@ -55,6 +55,14 @@ def lines(fs, path=PATH):
     return fs.cat_file(path).decode().splitlines() if fs.exists(path) else []
 
 
+def ended(tmp_path, program, *words):
+    """What a program has written to standard error, which must end well."""
+    file = tmp_path / "program.py"  # a file, which spawned children import
+    file.write_text(program)
+    command = [sys.executable, "-W", "ignore", str(file), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stderr
+
+
 def test_records_are_there_after_flush_in_order_in_few_commits(fs, make):
     handler, logger = make(interval="1h")
     for number in range(500):
@@ -173,8 +181,15 @@ def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, capsy
     assert "no store" in capsys.readouterr().err
 
 
-def log_one_among_all_debug_records(handler, pause_s):
-    """Log "one", and give the debug records of its commit `pause_s` seconds to cause further commits."""
+@pytest.mark.parametrize("store", ["file", "s3"])
+def test_the_handlers_own_commits_do_not_log_to_it_for_ever(tmp_path, request, store):
+    """Debug records of rollingfs itself, on the thread of the handler and on the event loop."""
+    path, options = f"{tmp_path}/log", {}
+    if store == "s3":
+        require_module("s3fs")
+        options = request.getfixturevalue("moto")
+        path = f"{new_bucket(options)}/log"
+    handler = RollingHandler(f"rolling::{store}://{path}", storage_options={store: options}, interval=0.01)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
@@ -182,28 +197,14 @@ def log_one_among_all_debug_records(handler, pause_s):
     try:
         logging.getLogger("test").info("one")
         handler.flush()
-        time.sleep(pause_s)
+        time.sleep(0.2)  # time for the debug records of this commit to cause further commits
         handler.flush()
     finally:
         root.setLevel(level)
         root.removeHandler(handler)
         handler.close()
-
-
-def test_the_handlers_own_commits_do_not_log_to_it_for_ever(tmp_path, request):
-    """Debug records of rollingfs itself, on the thread of the handler and on the event loop."""
-    handler = RollingHandler(f"rolling::file://{tmp_path}/log", interval=0.01)
-    log_one_among_all_debug_records(handler, 0.2)
-    assert lines(handler.fs, f"{tmp_path}/log") == ["one"]
-
-
-def test_the_handlers_own_commits_on_s3_do_not_log_to_it_for_ever(moto):
-    require_module("s3fs")
-    bucket = new_bucket(moto)
-    handler = RollingHandler(f"rolling::s3://{bucket}/log", storage_options={"s3": moto}, interval=0.01)
-    log_one_among_all_debug_records(handler, 0.3)
-    found = lines(handler.fs, f"{bucket}/log")
-    assert "one" in found
+    found = lines(handler.fs, path)
+    assert found == ["one"] if store == "file" else "one" in found
     assert not [line for line in found if "PutObject" in line or "commit" in line]
 
 
@@ -277,31 +278,10 @@ if __name__ == "__main__":
 def test_processes_and_their_children_write_all_they_logged_before_they_end(tmp_path, start):
     if start == "fork" and not hasattr(os, "fork"):
         pytest.skip("needs fork")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    command = [sys.executable, str(program), f"rolling::file://{tmp_path}/log", start]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    said = ended(tmp_path, PROGRAM, f"rolling::file://{tmp_path}/log", start)
     found = lines(RollingFileSystem("file"), f"{tmp_path}/log")
-    assert sorted(found) == ["child 0", "child 1", "child 2", "parent after", "parent before"], ended.stderr
-    assert ended.stderr == ""
-
-
-def test_the_end_of_a_process_writes_what_it_logged_to_s3(moto, tmp_path):
-    require_module("s3fs")
-    bucket = new_bucket(moto)
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import logging, json, sys\n"
-        "from rollingfs.logging import RollingHandler\n"
-        "handler = RollingHandler(sys.argv[1], storage_options={'s3': json.loads(sys.argv[2])}, interval='1h')\n"
-        "logging.getLogger().addHandler(handler)\n"
-        "logging.warning('one'); handler.flush(); logging.warning('two')\n"
-    )
-    url = f"rolling::s3://{bucket}/log"
-    command = [sys.executable, str(program), url, json.dumps(moto)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    found = lines(RollingFileSystem("s3", moto), f"{bucket}/log")
-    assert found == ["one", "two"], ended.stderr
+    assert sorted(found) == ["child 0", "child 1", "child 2", "parent after", "parent before"], said
+    assert said == ""
 
 
 FORKED = """
@@ -325,12 +305,9 @@ os.waitpid(child, 0)
 @pytest.mark.parametrize(("parent", "expected"), [("unused", ["child"]), ("used", ["parent"])])
 def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, tmp_path, parent, expected):
     container = new_container(azurite)
-    program = tmp_path / "program.py"
-    program.write_text(FORKED)
-    command = [sys.executable, str(program), f"rolling+az://{container}/log", azurite["connection_string"], parent]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert lines(RollingFileSystem("az", azurite), f"{container}/log") == expected, ended.stderr
-    told = ended.stderr.splitlines()
+    said = ended(tmp_path, FORKED, f"rolling+az://{container}/log", azurite["connection_string"], parent)
+    assert lines(RollingFileSystem("az", azurite), f"{container}/log") == expected, said
+    told = said.splitlines()
     assert len(told) == (parent == "used")
     assert all("1 log record was not written: " in line and "had used obstore" in line for line in told)
 
@@ -468,20 +445,6 @@ def test_a_closed_handler_is_not_waited_for_again(fs, make, monkeypatch):
     assert time.monotonic() - began_s < SOON_S / 2
 
 
-def test_what_the_program_logs_in_its_own_end_functions_is_written(tmp_path):
-    script = f"""
-import atexit, logging
-from rollingfs.logging import RollingHandler
-logger = logging.getLogger("app")
-logger.setLevel(logging.INFO)
-atexit.register(logger.info, "shutting down")
-logger.addHandler(RollingHandler("rolling::file://{tmp_path}/app", interval="1h"))
-logger.info("begun")
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["begun", "shutting down"]
-
-
 ENDS = """
 import atexit, logging, json, os, sys, threading
 from rollingfs.logging import RollingHandler
@@ -497,12 +460,16 @@ def late():
 
 if how == "atexit before":
     atexit.register(logger.warning, "hi")
-logger.addHandler(RollingHandler(url, storage_options=options))
+handler = RollingHandler(url, storage_options=options, interval="1h")
+logger.addHandler(handler)
+if how == "main, after a flush":
+    logger.warning("one")
+    handler.flush()
 if how == "atexit after":
     atexit.register(logger.warning, "hi")
 if how == "thread":
     threading.Thread(target=late).start()
-if how == "main":
+if how.startswith("main"):
     logger.warning("hi")
 if how == "fork":
     if child := os.fork():
@@ -511,15 +478,13 @@ if how == "fork":
 """
 
 
-@pytest.mark.parametrize("how", ["main", "fork", "thread", "atexit before", "atexit after"])
-def test_a_program_that_ends_with_its_first_request_writes_its_log_to_s3(moto, how, tmp_path):
+@pytest.mark.parametrize("how", ["main", "main, after a flush", "fork", "thread", "atexit before", "atexit after"])
+def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_log_to_s3(moto, how, tmp_path):
     require_module("s3fs")
     bucket = new_bucket(moto)
-    command = [sys.executable, "-W", "ignore", "-c", ENDS, how, f"rolling::s3://{bucket}/log"]
-    options = json.dumps({"s3": moto})
-    ended = subprocess.run([*command, options], capture_output=True, text=True, timeout=300)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == ["hi"]
+    assert ended(tmp_path, ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
+    expected = ["one", "hi"] if how == "main, after a flush" else ["hi"]
+    assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == expected
 
 
 def test_records_for_a_sealed_log_are_lost_at_once_and_reported(fs, make, capsys):
@@ -552,7 +517,7 @@ def test_a_log_that_is_made_anew_says_what_a_sealed_one_refused(fs, make):
 
 
 def test_what_is_logged_after_the_last_close_is_reported(tmp_path):
-    script = f"""
+    program = f"""
 import atexit
 atexit.register(lambda: logging.getLogger("app").warning("late"))
 import logging
@@ -560,6 +525,6 @@ from rollingfs.logging import RollingHandler
 logging.getLogger("app").addHandler(RollingHandler("rolling::file://{tmp_path}/app"))
 logging.getLogger("app").warning("early")
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    said = ended(tmp_path, program)
     assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["early"]
-    assert ended.stderr == f"{tmp_path}/app: 1 log record was not written: the handler was closed\n"
+    assert said == f"{tmp_path}/app: 1 log record was not written: the handler was closed\n"

@@ -276,47 +276,6 @@ def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(strea
     done("retain", stream, "--by-size", "0")  # it is stored already: a scheduler gives it each time
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("retain", "{}", "--by-time", "30"),
-        ("retain", "{}", "--by-time", "7d", "--max", "30"),
-        ("retain", "{}", "--by-time", "7d", "--every", "30"),
-        ("run", "{}", "--once", "--every", "30"),
-        ("run", "{}", "--once", "--grace", "30"),
-        ("collect", "-r", "{}", "--grace", "30"),
-        ("consolidate", "{}/a", "--grace", "30"),
-        ("offload", "{}/a", "--after-age", "30"),
-        ("offload", "{}/a", "--lag", "30"),
-        ("onload", "{}/a", "--lag", "30"),
-        ("policy", "{}/a", "--max-age", "30"),
-        ("policy", "{}/a", "--after-age", "30"),
-        ("policy", "{}", "--lag", "30"),
-        ("top", "{}", "--once", "--every", "30"),
-        ("top", "{}", "--once", "--after-age", "30"),
-    ],
-)
-def test_a_time_on_the_command_line_needs_a_unit(stream, store, words):
-    said = failed(*(word.format(stream) for word in words), code=2)
-    assert "'30' has no unit" in said
-    assert words[-2] in said
-    assert store.stream(stream).size() == 4100
-    assert store.stream(stream).retention is None
-
-
-def test_what_is_no_stream_is_an_error_and_nothing_is_written(stream, store):
-    for words in (["retain", "--by-size", "1kB"], ["retain"], ["retain", "--dry-run"], ["cut"], ["trim", "{cut}"]):
-        text = str(store.stream(stream).cut(at=0.0))
-        for path, said in ((f"{stream}/nothing", "no such folder"), (f"{stream}/a", "a stream is a folder")):
-            given = [word.replace("{cut}", text.replace(stream, path)) for word in words[1:]]
-            found = failed(words[0], path, *given)
-            assert said in found
-            assert path in found
-            assert found.count("\n") == 1
-    assert store.find(stream) == [f"{stream}/a", f"{stream}/b"]
-    assert not [name for name in store.find(stream, withdirs=True) if name.endswith("nothing")]
-
-
 # -- upkeep ----------------------------------------------------------------------------------------------------
 
 
@@ -357,12 +316,6 @@ def test_export_writes_one_plain_file_for_other_tools(tmp_path):
     memory = fsspec.filesystem("memory")
     assert memory.cat_file("/cli-export/file") == target.read_bytes()
     memory.rm("/cli-export", recursive=True)
-
-
-def test_a_plain_file_is_one_chunk_already(tmp_path):
-    (tmp_path / "plain").write_bytes(b"x")
-    assert done("consolidate", "--json", tmp_path / "plain").json["written"] == 0
-    assert done("ls", "--json", tmp_path).json[0]["size"] == 1
 
 
 def test_collect_says_what_it_would_delete_and_deletes_it(stream):

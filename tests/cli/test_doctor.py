@@ -12,20 +12,13 @@ import pytest
 
 from tests.support.careless import careless_proxy
 from tests.support.cli import Run, done, failed
+from tests.support.examples import slowly
 from tests.support.servers import free_port, new_bucket
 
 ROWS = {
-    "conditional create",
-    "conditional replace",
-    "conditional delete",
-    "copy on the server",
-    "join on the server",
-    "delete of several files",
-    "complete listings",
-    "listing of unfinished uploads",
-    "clock",
-    "read of 4 KiB",
-    "write of 4 KiB",
+    *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
+    *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
+    *("read of 4 KiB", "write of 4 KiB"),
 }
 
 
@@ -61,28 +54,18 @@ def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:
     assert "name a bucket" in failed("doctor", *options(moto), "s3://", code=2)
 
 
-def careless_run(moto: dict[str, Any], *words: str) -> tuple[Run, str]:
-    """What doctor says of a server that looks first, and the server's name."""
+@pytest.mark.parametrize("words", [(), *slowly(("--json",))])
+def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any], words: Any) -> None:
     bucket = new_bucket(moto)
     with careless_proxy(moto["endpoint_url"]) as proxy:
-        careless = {**moto, "endpoint_url": proxy.url}
-        return Run("doctor", *words, *options(careless), f"s3://{bucket}"), f"{proxy.url}/{bucket}"
-
-
-def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any]) -> None:
-    shown, name = careless_run(moto)
+        shown = Run("doctor", *words, *options({**moto, "endpoint_url": proxy.url}), f"s3://{bucket}")
     assert shown.code == 3
-    assert shown.text.startswith(f"{name}: NOT SAFE to write to\n")
-    assert re.search("of (16|2) concurrent writers win", shown.err)
-
-
-@pytest.mark.slow
-def test_of_a_server_that_looks_first_json_says_the_same(moto: dict[str, Any]) -> None:
-    asked, _ = careless_run(moto, "--json")
-    assert asked.code == 3
-    found = json.loads(asked.out)
-    assert found["is_safe"] is False
-    assert re.search("of (16|2) concurrent writers win", found["refusal"])
+    if words:
+        found = json.loads(shown.out)
+        assert (found["store"], found["is_safe"]) == (f"{proxy.url}/{bucket}", False)
+    else:
+        assert shown.text.startswith(f"{proxy.url}/{bucket}: NOT SAFE to write to\n")
+    assert re.search("of (16|2) concurrent writers win", found["refusal"] if words else shown.err)
 
 
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:

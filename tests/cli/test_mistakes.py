@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -92,15 +93,6 @@ def test_an_option_that_is_not_understood_is_not_shown_because_it_may_be_a_secre
     assert "hunter2" not in refused("cat --option max_bytes=1KiB --option hunter2", f"{folder}/log", code=2)
 
 
-def test_a_trim_without_a_cut_is_wrong_usage(folder: str) -> None:
-    assert "standard input is empty" in refused("trim", folder, code=2)
-
-
-@pytest.mark.parametrize("cut", ["{", '{"at": 1}', '{"rollingfs-cut": 99}'])
-def test_a_text_that_is_no_cut_is_wrong_usage(folder: str, cut: str) -> None:
-    assert failed("trim", folder, cut, code=2).startswith("rollingfs: CUT: ")
-
-
 @pytest.mark.parametrize("option", ["by-time", "by-size"])
 def test_a_retention_beyond_all_bounds_is_wrong_usage(folder: str, option: str) -> None:
     unit = {"by-time": "d", "by-size": "GB"}[option]
@@ -108,32 +100,55 @@ def test_a_retention_beyond_all_bounds_is_wrong_usage(folder: str, option: str) 
     assert "at most" in failed("retain", folder, f"--{option}", "1" + unit, "--every", "99999999d", code=2)
 
 
+DURATIONS = (
+    *("retain {0} --by-time", "retain {0} --by-time 7d --max", "retain {0} --by-time 7d --every"),
+    *("run {0} --once --every", "run {0} --once --grace", "collect -r {0} --grace", "consolidate {0}/log --grace"),
+    *("offload {0}/log --after-age", "offload {0}/log --lag", "onload {0}/log --lag"),
+    *("policy {0}/log --max-age", "policy {0}/log --after-age", "policy {0} --lag"),
+    *("top {0} --once --every", "top {0} --once --after-age"),
+)
+SIZES = (
+    *("policy {0} --max-bytes", "offload {0}/log --after-bytes", "offload --follow {0}/log --block"),
+    "top {0} --after-bytes",
+)
+OTHERS = {
+    "offload --follow {0}/log --max-delay soon": "--max-delay: 'soon' is not a duration",
+    "offload --follow {0}/log --block 0": "--block is 0",
+    "offload --follow {0}/log --upto 5": "--upto: --follow moves all",
+    "offload --follow {0}/log --after-age 1d": "--after-age: --follow moves all",
+    "offload {0}/log --max-delay 5s": "--max-delay: only --follow takes it",
+    "policy --max-bytes 0 {0}": "max_bytes is 0",
+    "policy --inline-bytes -1 {0}": "-1",
+    "cut {0} --at soon": "--at",
+    "top {0} --every 0s": "at least 0.1 s",
+    "retain {0} --by-size x": "'x' is not a size",
+    "trim {0}": "standard input is empty",
+    "trim {0} {{": "CUT: ",
+    'trim {0} {{"at":1}}': "CUT: ",
+    'trim {0} {{"rollingfs-cut":99}}': "CUT: ",
+}
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        "policy --max-bytes banana {}",
-        "policy --max-bytes 0 {}",
-        "policy --max-age soon {}",
-        "policy --inline-bytes -1 {}",
-        "policy --after-age soon {}",
-        "policy --lag soon {}",
-        "offload --after-bytes many {}",
-        "offload --follow --block 0 {}",
-        "offload --follow --max-delay soon {}",
-        "onload --lag soon {}",
-        "consolidate --grace soon {}",
-        "collect --grace soon {}",
-        "top --every soon {}",
-        "run --every soon {}",
-        "run --grace soon {}",
-        "cut --at soon {}",
-        "truncate {} many",
-        "tail -n many {}",
+        *((f"{words} 30", "'30' has no unit") for words in DURATIONS),
+        *((f"{words} soon", "'soon' is not a duration") for words in DURATIONS),
+        *((f"{words} much", "'much' is not a size") for words in SIZES),
+        *OTHERS.items(),
     ],
 )
-def test_a_bad_value_is_wrong_usage_of_every_command(folder: str, words: str) -> None:
-    found = Run(*words.format(f"{folder}/log").split())
-    assert (found.code, found.out) == (2, b""), found.err
+def test_a_bad_value_is_wrong_usage_of_every_command_and_nothing_is_changed(folder: str, words: str, said: str) -> None:
+    before = sorted(os.listdir(folder))
+    found = failed(*words.format(folder).split(), code=2)
+    assert said in found
+    assert words.split()[-2] in found or not words.endswith(("30", "soon", "much"))
+    assert before == sorted(os.listdir(folder))
+
+
+@pytest.mark.parametrize("words", ["truncate {0}/log many", "tail -n many {0}/log"])
+def test_what_is_no_number_is_wrong_usage(folder: str, words: str) -> None:
+    assert Run(*words.format(folder).split()).code == 2
 
 
 @pytest.mark.parametrize(

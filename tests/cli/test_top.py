@@ -109,19 +109,6 @@ def test_an_unreadable_segment_is_a_row_and_an_exit_code(root):
     assert "unreadable" in " ".join(rows(found.text)[0])
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--every", "soon"), "--every"),
-        (("--every", "0s"), "at least 0.1 s"),
-        (("--after-bytes", "much"), "--after-bytes"),
-        (("--after-age", "long"), "--after-age"),
-    ],
-)
-def test_what_cannot_be_meant_is_wrong_usage(root, options, said):
-    assert said in failed("top", root, *options, code=2)
-
-
 def test_nothing_there_is_an_error(tmp_path):
     assert "nothing" in failed("top", f"{tmp_path}/nothing")
 
