@@ -158,30 +158,6 @@ def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail
     ]
 
 
-def test_the_map_of_an_empty_segment_and_of_a_plain_file(fs: Any, tmp_path: Path) -> None:
-    fs.create(f"{tmp_path}/empty")
-    assert picture(fs.segment(f"{tmp_path}/empty").chunks).splitlines() == [
-        "empty: open, version 1, start 0, length 0: 0 bytes in 0 chunks",
-        "[]",
-    ]
-    fsspec.filesystem("memory").pipe_file(f"{tmp_path}/plain", b"plain")
-    lines = picture(fs.segment(f"{tmp_path}/plain").chunks, width=5).splitlines()
-    assert lines[1] == "[█████]"
-
-
-def test_the_map_leaves_out_the_middle_of_many_runs(fs: Any, tmp_path: Path) -> None:
-    policy = RollingPolicy(max_bytes=10, inline_bytes=0)
-    fs.create(f"{tmp_path}/all", policy)
-    for index in range(40):
-        fs.create(f"{tmp_path}/{index}", policy)
-        fs.append(f"{tmp_path}/{index}", bytes(10))
-        fs.seal(f"{tmp_path}/{index}")
-    fs.concat(f"{tmp_path}/all", [f"{tmp_path}/{index}" for index in range(40)])
-    lines = picture(fs.segment(f"{tmp_path}/all").chunks, rows_max=6).splitlines()
-    assert len(lines) == 2 + 7
-    assert "34 more runs" in lines[5]
-
-
 def test_the_flights_are_read_where_setuptools_is_missing():
     script = (
         "import sys; sys.modules['pkg_resources'] = None; from rollingfs.demo import flights; print(len(flights()))"

@@ -9,7 +9,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S, Phase
+from rollingfs.format.header import GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin
 from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.maintenance.verify import Verifier
@@ -80,40 +80,6 @@ def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world)
     named = [names.resolve(path, entry.file) for path in contents for entry in world.header(path).entries]
     assert sorted(path for path in chunks if "/pin-" not in path) == sorted(named)
     assert not any("gone" in path or "headless" in path for path in files(world))
-
-
-def test_a_segment_that_cannot_be_read_keeps_its_garbage_and_the_others_go_on(world):
-    orphans = grow_tree(world)
-    store = world.backend.inner.fs
-    store.rm_file("/tree/deep/er/b$header")
-    store.pipe_file("/tree/deep/er/b$header", b"rollingfs 1\nnonsense\n")
-    world.client.headers.forget()
-    result = collect(world, grace_s=0)
-    assert [failure.path for failure in result.failures] == ["/tree/deep/er/b"]
-    assert "b$header" in result.failures[0].reason
-    assert [path for path in orphans if path in files(world)] == [orphans[1]]
-
-
-def test_an_abandoned_concat_is_resolved(world):
-    world.create("/tree/target", [b"t" * 10])
-    world.create("/tree/source", [b"s" * 10])
-    world.seal("/tree/source")
-    mover = World(world.backend.inner, SMALL, world.clock)
-
-    class GoneError(BaseException):
-        pass
-
-    async def crash(*args):
-        raise GoneError
-
-    mover.client.concats.moves.commit_target = crash
-    with pytest.raises(GoneError):
-        drive(mover.client.concats.concat("/tree/target", ["/tree/source"]))
-    assert world.header("/tree/source").phase is Phase.MERGING
-    world.clock.now_s += 60
-    collect(world)
-    assert world.header("/tree/source").phase is Phase.SEALED
-    assert world.content("/tree/source") == b"s" * 10
 
 
 def test_one_segment_is_a_tree_and_nothing_is_none(world):
@@ -188,21 +154,3 @@ def test_a_segment_that_grows_all_the_time_is_collected(world):
     assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
     assert world.content(path) == b"a" * 50 + b"b" * 50 * (world.header(path).chunk_count - 1)
     assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
-
-
-def test_what_is_committed_while_it_was_to_be_deleted_stays(world):
-    """Only a caller who broke his word that nobody writes can come so late, and yet nothing is lost."""
-    path = world.create("/tree/late", [b"a" * 50])
-    receipts = [drive(world.client.segments.stage(path, b"s" * 50))]
-    lost = orphan(world, path)
-
-    def commit():
-        if receipts:
-            drive(world.client.segments.append(path, [receipts.pop()]))
-
-    busy = Scripted(world.backend)
-    busy.plan("replace", "late$header", before=commit, times=None)
-    collector = World(busy, SMALL, world.clock)
-    assert drive(collector.client.collector.collect(path, grace_s=0)).files == (lost,)
-    assert receipts == []
-    assert world.content(path) == b"a" * 50 + b"s" * 50

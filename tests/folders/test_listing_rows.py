@@ -317,30 +317,25 @@ def test_a_folder_that_moves_leaves_its_rows_behind(store):
     assert found == {path.replace(FOLDER, "/new"): size for path, size in before.items()}
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda fs: fs.create(ROWS),
-        lambda fs: fs.append(ROWS, b"x"),
-        lambda fs: fs.pipe_file(ROWS, b"x"),
-        lambda fs: fs.overwrite(ROWS, b"x"),
-        lambda fs: fs.touch(ROWS),
-        lambda fs: fs.stage(ROWS, b"x"),
-        lambda fs: fs.mkdir(ROWS),
-        lambda fs: fs.open(ROWS, "wb"),
-        lambda fs: fs.open(ROWS, "xb"),
-        lambda fs: fs.open(ROWS, "ab"),
-        lambda fs: fs.mv(FILES[0], ROWS),
-        lambda fs: fs.cp_file(FILES[0], ROWS),
-        lambda fs: fs.concat(ROWS, [FILES[0]]),
-        lambda fs: fs.truncate(ROWS, 0),
-        lambda fs: fs.export(FILES[0], ROWS),
-    ],
-)
+MAKERS = {
+    **{verb: lambda fs, verb=verb: getattr(fs, verb)(ROWS) for verb in ("create", "touch", "mkdir")},
+    **{
+        verb: lambda fs, verb=verb: getattr(fs, verb)(ROWS, b"x")
+        for verb in ("append", "pipe_file", "overwrite", "stage")
+    },
+    **{verb: lambda fs, verb=verb: getattr(fs, verb)(FILES[0], ROWS) for verb in ("mv", "cp_file", "export")},
+    **{mode: lambda fs, mode=mode: fs.open(ROWS, mode) for mode in ("wb", "xb", "ab")},
+    "pipe_file": lambda fs: fs.pipe_file(ROWS, b"x"),
+    "concat": lambda fs: fs.concat(ROWS, [FILES[0]]),
+    "truncate": lambda fs: fs.truncate(ROWS, 0),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS)
 def test_users_may_make_nothing_of_this_name(store, make):
     fs = fill(store, 2)
     with pytest.raises(ValueError, match="reserved"):
-        make(fs)
+        MAKERS[make](fs)
     assert not [path for path in store.fs.store if "$listing" in path]
     assert fs.info(FILES[0])
 

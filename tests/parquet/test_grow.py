@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import parquet_footers
 from tests.parquet.waste import wasted
 
-PROCESSES, APPENDS = 4, 5
 WRITER = """
 import sys
 import pyarrow as pa
@@ -49,6 +49,27 @@ for nth in range(int(sys.argv[3])):
 @pytest.fixture
 def fs() -> RollingFileSystem:
     return RollingFileSystem("file", sync=False, header_cache_s=0, policy=RollingPolicy(max_bytes=3000))
+
+
+@pytest.fixture
+def other() -> RollingFileSystem:
+    """Another client of the same disk."""
+    return RollingFileSystem("file", sync=False, header_cache_s=0, skip_instance_cache=True)
+
+
+def meanwhile(patch: pytest.MonkeyPatch, step: str, *acts: Callable[[], object], after: bool = False) -> None:
+    """At each of the next calls of a step of `grow`, do the next of these acts before it, or after it."""
+    inner, left = getattr(grow, step), [*acts]
+
+    def noted(*given: Any) -> Any:
+        found = inner(*given) if after else None
+        patch.setattr(grow, step, inner)  # what the act appends takes its own course
+        left.pop(0)()
+        if left:
+            patch.setattr(grow, step, noted)
+        return found if after else inner(*given)
+
+    patch.setattr(grow, step, noted)
 
 
 def rows(fs: RollingFileSystem, path: Any) -> list[dict[str, Any]]:
@@ -147,22 +168,15 @@ def test_a_plain_file_grows_and_a_file_whose_head_is_elsewhere_in_chunks_too(fs,
     assert [row["n"] for row in rows(fs, path)] == [*range(5000), 7, 7]
 
 
-def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, tmp_path, monkeypatch):
-    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
-    grown, losses = grow._grown, iter(range(3))
+def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, other, tmp_path, monkeypatch):
+    path = str(tmp_path / "t")
 
-    def late(*given: Any) -> list[Any]:
-        data = grown(*given)
-        nth = next(losses, None)
-        if nth is not None:
-            monkeypatch.setattr(grow, "_grown", grown)
-            if nth == 1:
-                other.rm_file(path)
-            append(other, path, {"n": [100 + nth]})
-            monkeypatch.setattr(grow, "_grown", late)
-        return data
+    def anew() -> None:
+        other.rm_file(path)
+        append(other, path, {"n": [101]})
 
-    monkeypatch.setattr(grow, "_grown", late)
+    before, behind = (lambda: append(other, path, {"n": [100]})), (lambda: append(other, path, {"n": [102]}))
+    meanwhile(monkeypatch, "_grown", before, anew, behind, after=True)
     append(fs, path, {"n": [1]})
     assert [row["n"] for row in rows(fs, path)] == [101, 102, 1]
     monkeypatch.setattr(grow, "GROWTHS_MAX", 2)
@@ -171,32 +185,29 @@ def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, tmp_p
         append(fs, str(tmp_path / "new"), {"n": [1]})
 
 
-def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, tmp_path, monkeypatch):
-    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, other, tmp_path, monkeypatch):
+    path = str(tmp_path / "t")
     append(fs, path, {"n": [0]})
-    footer_of = grow.footer_of
-
-    def after_another(*given: Any) -> bytes:
-        monkeypatch.setattr(grow, "footer_of", footer_of)
-        append(other, path, {"n": [1]})
-        return footer_of(*given)
-
-    monkeypatch.setattr(grow, "footer_of", after_another)
+    meanwhile(monkeypatch, "footer_of", lambda: append(other, path, {"n": [1]}))
     append(fs, path, {"n": [2]})
     assert [row["n"] for row in rows(fs, path)] == [0, 1, 2]
 
 
-def test_many_processes_append_to_one_file(fs, tmp_path):
-    path = str(tmp_path / "t")
+@pytest.mark.parametrize(("processes", "appends", "wasted_bytes_min"), [(4, 5, None), (2, 20, 2000)])
+def test_processes_that_append_and_rewrite_one_file_lose_no_row(fs, tmp_path, processes, appends, wasted_bytes_min):
+    path, code = str(tmp_path / "t"), WRITER
+    if wasted_bytes_min:
+        code = f"from rollingfs.write import parquet_footers as f; f.WASTED_BYTES_MIN = {wasted_bytes_min}\n{WRITER}"
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, path, str(nth), str(APPENDS)], cwd=Path(__file__).parents[2])
-        for nth in range(PROCESSES)
+        subprocess.Popen([sys.executable, "-c", code, path, str(nth), str(appends)], cwd=Path(__file__).parents[2])
+        for nth in range(processes)
     ]
-    assert [writer.wait() for writer in writers] == [0] * PROCESSES
+    assert [writer.wait() for writer in writers] == [0] * processes
     found = rows(fs, path)
-    assert len(found) == PROCESSES * APPENDS * 3
-    for writer in range(PROCESSES):
-        assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(APPENDS) for _ in range(3)]
+    assert len(found) == processes * appends * 3
+    for writer in range(processes):
+        assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(appends) for _ in range(3)]
+    assert (fs.segment(path).start > 0) == bool(wasted_bytes_min)
 
 
 # -- what appends leave behind ---------------------------------------------------------------------------------------
@@ -240,17 +251,10 @@ def test_a_rewrite_is_one_row_group_behind_the_old_bytes_with_all_that_is_not_da
     assert all(row.ok for row in fs.segment(path).verify())
 
 
-def test_a_rewrite_that_loses_a_race_changes_nothing(fs, tmp_path, monkeypatch):
-    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+def test_a_rewrite_that_loses_a_race_changes_nothing(fs, other, tmp_path, monkeypatch):
+    path = str(tmp_path / "t")
     small_appends(fs, path)
-    guard_of = grow.guard_of
-
-    def late(view: Any) -> Any:
-        monkeypatch.setattr(grow, "guard_of", guard_of)
-        append(other, path, {"n": [5], "s": ["5"]})
-        return guard_of(view)
-
-    monkeypatch.setattr(grow, "guard_of", late)
+    meanwhile(monkeypatch, "guard_of", lambda: append(other, path, {"n": [5], "s": ["5"]}))
     with pytest.raises(BadOffsetError, match="nothing was written"):
         rewrite(fs, path)
     assert [row["n"] for row in rows(fs, path)] == [*range(6)]
@@ -258,40 +262,30 @@ def test_a_rewrite_that_loses_a_race_changes_nothing(fs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["rewrite", "replace"])
-def test_an_append_to_a_file_that_is_written_anew_while_its_footer_is_read_is_repeated(fs, tmp_path, monkeypatch, how):
-    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+def test_an_append_to_a_file_that_is_written_anew_while_its_footer_is_read_is_repeated(
+    fs, other, tmp_path, monkeypatch, how
+):
+    path = str(tmp_path / "t")
     small_appends(fs, path)
-    look, length = grow.look, fs.segment(path).length
+    length = fs.segment(path).length
 
-    def early(*given: Any) -> Any:
-        view = look(*given)
-        monkeypatch.setattr(grow, "look", look)
-        if how == "rewrite":
-            rewrite(other, path)
-        else:  # another file of the very length: only its incarnation tells
-            other.rm_file(path)
-            small_appends(other, path)
-            assert other.segment(path).length == length
-        return view
+    def replace() -> None:
+        """Another file of the very length: only its incarnation tells."""
+        other.rm_file(path)
+        small_appends(other, path)
+        assert other.segment(path).length == length
 
-    monkeypatch.setattr(grow, "look", early)
+    meanwhile(monkeypatch, "look", replace if how == "replace" else lambda: rewrite(other, path), after=True)
     append(fs, path, {"n": [5], "s": ["5"]})
     assert [row["n"] for row in rows(fs, path)] == [*range(6)]
 
 
 @pytest.mark.parametrize("verb", ["append", "rewrite"])
-def test_rows_that_are_truncated_away_meanwhile_do_not_come_back(fs, tmp_path, monkeypatch, verb):
-    path, other = str(tmp_path / "t"), RollingFileSystem("file", sync=False, header_cache_s=0)
+def test_rows_that_are_truncated_away_meanwhile_do_not_come_back(fs, other, tmp_path, monkeypatch, verb):
+    path = str(tmp_path / "t")
     for n in range(3):
         append(fs, path, {"n": [n] * 10})
-    guard_of = grow.guard_of
-
-    def after_truncation(*given: Any) -> Any:
-        monkeypatch.setattr(grow, "guard_of", guard_of)
-        other.truncate(path, other.segment(path).length)
-        return guard_of(*given)
-
-    monkeypatch.setattr(grow, "guard_of", after_truncation)
+    meanwhile(monkeypatch, "guard_of", lambda: other.truncate(path, other.segment(path).length))
     if verb == "append":
         append(fs, path, {"n": [7]})
         assert rows(fs, path) == [{"n": 7}]
@@ -420,20 +414,3 @@ def test_what_an_owner_holds_or_a_policy_keeps_is_not_worn(fs, tmp_path, monkeyp
         fs.set_policy(path, consolidate=False)
     upkept = core(fs).run(Upkeep(core(fs).client).segment(path, Ledger()))
     assert upkept.worn == (() if kept else (path,))
-
-
-def test_processes_that_append_and_rewrite_lose_no_row(fs, tmp_path):
-    path = str(tmp_path / "t")
-    code = WRITER.replace(
-        "import append\n",
-        "import append\nfrom rollingfs.write import parquet_footers\n\nparquet_footers.WASTED_BYTES_MIN = 2000\n",
-    )
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, path, str(nth), "20"], cwd=Path(__file__).parents[2])
-        for nth in range(2)
-    ]
-    assert [writer.wait() for writer in writers] == [0, 0]
-    found = rows(fs, path)
-    for writer in range(2):
-        assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(20) for _ in range(3)]
-    assert fs.segment(path).start > 0

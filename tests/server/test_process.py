@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,10 +20,6 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.server.conftest import Process, serving
-from tests.support.servers import require
-
-CURL = shutil.which("curl")
-CLIENTS = 64
 
 
 def connected(server: Process) -> socket.socket:
@@ -41,27 +35,6 @@ def begun(server: Process, path: str, size: int, *headers: str) -> socket.socket
     head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {size}", *headers, "", ""]
     found.sendall("\r\n".join(head).encode() + b"x" * (size // 2))
     return found
-
-
-def test_appends_of_many_clients_at_once_are_all_there_once(server: Process, tmp_path: Path) -> None:
-    if CURL is None:
-        require("curl: not installed")
-    assert CURL
-    url = f"{server.url}/v1/segments/logs/a"
-    httpx.put(url).raise_for_status()
-
-    def ask(number: int) -> dict[str, Any]:
-        key = ["-H", f"Idempotency-Key: {number}"] if number % 2 else []
-        command = [CURL, "-sf", "--retry", "5", *key, "--data-binary", f"record {number}\n", url]
-        found: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-        return found
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = list(pool.map(ask, range(CLIENTS)))
-    data = RollingFileSystem("file").cat_file(f"{tmp_path}/store/logs/a")
-    assert sorted(data.splitlines()) == sorted(b"record %d" % number for number in range(CLIENTS))
-    for number, answer in enumerate(answers):
-        assert data[answer["offset"] :].startswith(b"record %d\n" % number)
 
 
 def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_path: Path) -> None:
@@ -80,37 +53,6 @@ def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_
         assert [one["repeated"] for one in repeats] == [True, False, True]
         assert repeats[0]["offset"] == whole["offset"]
         assert httpx.get(second.url + url + ":info").json()["length"] == 2 * len(data)
-
-
-def test_a_trim_that_was_killed_is_finished_by_the_repeat_on_another_server(tmp_path: Path) -> None:
-    fs = RollingFileSystem("file")
-    paths = [f"{tmp_path}/store/logs/{number:02}" for number in range(40)]
-    for path in paths:
-        fs.pipe_file(path, b"0123456789")
-        fs.append(path, b"more")
-    with serving(f"{tmp_path}/store") as first, serving(f"{tmp_path}/store") as second:
-        url = "/v1/streams/logs:trim"
-        cut = httpx.get(f"{first.url}/v1/streams/logs:cut").json()
-        for path in paths:
-            fs.append(path, b"after")
-
-        def trim() -> None:
-            with contextlib.suppress(httpx.HTTPError):
-                httpx.post(first.url + url, json=cut, timeout=60)
-
-        trimming = threading.Thread(target=trim)
-        trimming.start()
-        while not any(fs.info(path)["start_offset"] for path in paths):
-            pass
-        first.stop(signal.SIGKILL)
-        trimming.join()
-        left = {path: 14 - fs.info(path)["start_offset"] for path in paths}
-        did = httpx.post(second.url + url, json=cut, timeout=60).json()
-        expected = {path.removeprefix(f"{tmp_path}/store/"): size for path, size in left.items() if size}
-        assert (did["dropped"], did["bytes"], did["failed"]) == (expected, sum(expected.values()), {})
-        again = httpx.post(second.url + url, json=cut, timeout=60).json()
-        assert (again["bytes"], again["dropped"], again["deleted"]) == (0, {}, [])
-    assert {fs.cat_file(path) for path in paths} == {b"after"}
 
 
 def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_path: Path) -> None:

@@ -94,24 +94,33 @@ def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, ro
     assert oldest_kept.json()["repeated"]
 
 
-def test_the_same_key_at_once_appends_once(fs: RollingFileSystem, root: str) -> None:
-    app = make_app(fs, root)
+def at_once(app: Any, calls: list[tuple[bytes, dict[str, str]]]) -> list[httpx.Response]:
+    """The answers to appends that are made at once to a new segment."""
 
-    async def main() -> list[dict[str, Any]]:
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+    async def main() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             await client.put("/v1/segments/a")
-            calls = [
-                client.post("/v1/segments/a", content=b"%d;" % (one // 4), headers={"Idempotency-Key": f"{one // 4}"})
-                for one in range(40)
-            ]
-            return [answer.json() for answer in await asyncio.gather(*calls)]
+            made = [client.post("/v1/segments/a", content=data, headers=headers) for data, headers in calls]
+            return await asyncio.gather(*made)
 
-    answers = asyncio.run(main())
+    return asyncio.run(main())
+
+
+def test_the_same_key_at_once_appends_once(fs: RollingFileSystem, root: str) -> None:
+    calls = [(b"%d;" % (one // 4), {"Idempotency-Key": f"{one // 4}"}) for one in range(40)]
+    answers = [answer.json() for answer in at_once(make_app(fs, root), calls)]
     assert sum(not answer["repeated"] for answer in answers) == 10
     for number in range(10):
         assert len({answer["offset"] for answer in answers[4 * number : 4 * number + 4]}) == 1
     assert sorted(fs.cat_file(f"{root}/a").split(b";")) == sorted([b"", *(b"%d" % one for one in range(10))])
+
+
+def test_the_same_append_at_once_with_an_expected_offset_is_answered_alike(fs: RollingFileSystem, root: str) -> None:
+    answers = at_once(make_app(fs, root), [(b"x", {"Idempotency-Key": "k", "Expected-Offset": "0"})] * 20)
+    assert {answer.status_code for answer in answers} == {200}
+    assert {answer.json()["offset"] for answer in answers} == {0}
+    assert fs.cat_file(f"{root}/a") == b"x"
 
 
 def test_a_body_is_streamed_into_one_commit(client: Client, fs: RollingFileSystem, root: str) -> None:
@@ -333,21 +342,3 @@ def test_the_document_names_every_operation(client: Client) -> None:
     assert {"post", "get", "put", "delete"} <= set(found["paths"]["/v1/segments/{path}"])
     assert "/v1/streams/{path}:trim" in found["paths"]
     assert json.dumps(found)
-
-
-def test_the_same_append_at_once_with_an_expected_offset_is_answered_alike(fs: RollingFileSystem, root: str) -> None:
-    app = make_app(fs, root)
-    headers = {"Idempotency-Key": "k", "Expected-Offset": "0"}
-
-    async def main() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            await client.put("/v1/segments/a")
-            return await asyncio.gather(
-                *(client.post("/v1/segments/a", content=b"x", headers=headers) for _ in range(20))
-            )
-
-    answers = asyncio.run(main())
-    assert {answer.status_code for answer in answers} == {200}
-    assert {answer.json()["offset"] for answer in answers} == {0}
-    assert fs.cat_file(f"{root}/a") == b"x"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pickle
-import threading
 import uuid
 from collections import Counter
 
@@ -15,8 +13,6 @@ import pytest
 from rollingfs import AppendOutcomeUnknown, Metrics, RollingFileSystem
 from rollingfs.show.metrics import Calls, Timing
 from tests.support.backends import Counting, Scripted, fail, private_memory
-
-THREADS, APPENDS = 6, 25
 
 
 @pytest.fixture
@@ -94,40 +90,6 @@ def test_bytes_and_calls_by_verb(fs, path):
     assert (read.count, read.errors, read.bytes) == (2, 0, 125)
     assert fs.cat_ranges([path], [0], [1], on_error="return")
     assert metrics.read == Calls()  # a value does not change
-
-
-def test_appends_of_threads_are_all_counted(fs, below, path):
-    fs.create(path)
-
-    def append() -> None:
-        for _ in range(APPENDS):
-            fs.append(path, b"12345")
-
-    threads = [threading.Thread(target=append) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    version = fs.info(path)["version"]
-    metrics = fs.metrics()
-    assert (metrics.append.count, metrics.append.bytes) == (THREADS * APPENDS, 5 * THREADS * APPENDS)
-    assert metrics.commits.count == version
-    assert requests(metrics) == Counter(below.verbs)
-
-
-def test_awaited_verbs_are_counted_on_any_loop(path):
-    below = Counting(private_memory(), suspends=True)
-    fs = filesystem(below)
-
-    async def main() -> None:
-        await fs._create(path)
-        await asyncio.gather(*(fs._append(path, b"123") for _ in range(APPENDS)))
-        assert fs.metrics().append.count == APPENDS
-
-    asyncio.run(main())
-    metrics = fs.metrics()
-    assert (metrics.append.count, metrics.append.bytes) == (APPENDS, 3 * APPENDS)
-    assert requests(metrics) == Counter(below.verbs)
 
 
 def test_a_lost_race_is_a_conflict_and_both_commits_are_counted(path):
