@@ -22,6 +22,7 @@ WAY_S_MAX = 0.02
 LATE_S_MAX = GRACE_S - AGE_S_MAX - 60.0
 """The protocol assumes that no request lands later than G - D after it was sent."""
 CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
+WHOLE = frozenset({"remove_whole", "move_whole"})
 CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish"}
 
 
@@ -64,6 +65,10 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
     """A fault that a call of this verb can meet."""
     if chance.random() < SELDOM_SHARE:
         return chance.choice(SELDOM)
+    if verb == "flush":
+        return chance.choice((Fault.BEFORE, Fault.UNFLUSHED, Fault.UNFLUSHED))
+    if verb in WHOLE:
+        return chance.choice((Fault.BEFORE, Fault.REFUSED, *[Fault.PARTLY] * (len(args[0]) > 1)))
     if verb not in CHANGING:
         return chance.choice(READING)
     found = [*WRITING]

@@ -107,6 +107,11 @@ def drop_in(state: State, path: str, data: bytes) -> Next:
     return put(state, path, Seg(data)), None
 
 
+def drop_out(state: State, path: str) -> Next:
+    """Another program deletes a plain file."""
+    return put(state, path, None), None
+
+
 def append(state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who) -> Next:
     found = check(state, path, who)
     if found.sealed:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from rollingfs.backend.contract import Listing
-from rollingfs.backend.memory import MemoryBackend
+from rollingfs.backend.contract import Adapt, Buffer, Listing
+from rollingfs.backend.memory import MemoryBackend, _token
+from rollingfs.errors import LockedError
+from rollingfs.format import names
+from tests.simulation.history import running
 
+LOCK_S_MAX = 1.0
+"""How long a verb waits for a lock before it says that another holds the lock."""
+LOCK_PAUSE_S = 0.01
 TIERS = MappingProxyType({"cold": True, "warm": True})
 
 
@@ -21,6 +28,15 @@ class Witness(Protocol):
 
     def written(self, path: str, data: bytes) -> None: ...
     def deleted(self, path: str) -> None: ...
+    def moved(self, path: str, target: str) -> None: ...
+
+
+class Unwatched:
+    """Is told, and does nothing."""
+
+    def written(self, path: str, data: bytes) -> None: ...
+    def deleted(self, path: str) -> None: ...
+    def moved(self, path: str, target: str) -> None: ...
 
 
 class Files(dict[str, MemoryFile]):
@@ -113,4 +129,79 @@ class Disk(Store):
     is_disk = True
 
 
-KINDS: tuple[type[Store], ...] = (Store, HashingStore, Disk)
+class LockedDisk(Disk):
+    """A disk as it is in earnest: no clock of its own, locks, and segments that are deleted or moved in one step.
+
+    A lock belongs to an operation, which stands for a thread. The lock of a dead process is free.
+    """
+
+    has_clock = False
+    has_turns = True
+    removes_whole = True
+    shows_unflushed = True
+
+    def __init__(self, clock: Callable[[], float], witness: Witness) -> None:
+        super().__init__(clock, witness)
+        self._turns: dict[str, object] = {}
+
+    async def _locked(self, path: str) -> None:
+        """Wait until no other operation has the lock of a header."""
+        waited_s, mine = 0.0, running.get()
+        while self._turns.get(path, mine) is not mine:
+            if waited_s > LOCK_S_MAX:
+                raise LockedError(f"{path}: another process holds the lock; nothing was written")
+            await asyncio.sleep(LOCK_PAUSE_S)
+            waited_s += LOCK_PAUSE_S
+
+    async def take_turn(self, path: str) -> None:
+        await self._locked(path)
+        if path in self.files:
+            self._turns[path] = running.get()
+
+    def end_turn(self, path: str) -> None:
+        if self._turns.get(path) is running.get():
+            self._turns.pop(path, None)
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        await self._locked(path)
+        self.end_turn(path)
+        return await super().replace(path, data, token)
+
+    async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
+        await self._locked(path)
+        self.end_turn(path)
+        return await super().extend(path, data, token, adapt)
+
+    async def delete_if(self, path: str, token: str) -> bool:
+        await self._locked(path)
+        return await super().delete_if(path, token)
+
+    async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
+        taken = []
+        for header, token in headers:
+            await self._locked(header)
+            taken.append(self._is_alone(header, token))
+            if taken[-1]:
+                self.files.pop(header)
+        return taken
+
+    async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
+        taken = []
+        for header, token, target in headers:
+            await self._locked(header)
+            is_free = target not in self.files and names.segment_of_header(target) not in self.files
+            taken.append(is_free and self._is_alone(header, token))
+            if taken[-1]:
+                self._make_folders(names.parent(target))
+                self.files[target] = dict.pop(self.files, header)
+                self.files.witness.moved(header, target)
+        return taken
+
+    def _is_alone(self, header: str, token: str) -> bool:
+        folder = names.chunks_folder(names.segment_of_header(header))
+        file = self.files.get(header)
+        is_same = file is not None and _token(file) == token
+        return is_same and not any(path.startswith(f"{folder}/") for path in self.files)
+
+
+KINDS: tuple[type[Store], ...] = (Store, HashingStore, Disk, LockedDisk)

@@ -19,9 +19,11 @@ from rollingfs.errors import (
     SegmentTruncatedError,
     StagedExpiredError,
 )
+from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
+from rollingfs.format.policies import PolicyChange
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
@@ -134,8 +136,12 @@ class Verbs:
 
     def create(self) -> Op:
         path = self.path(lambda seg: seg is None)
-        policy = self.world.policy if self.often(0.7) else self.world.another_policy(self.chance)
-        return Op(Call(model.create, path), lambda client: client.segments.create(path, policy))
+        policy = None if self.often(0.7) else self.world.another_policy(self.chance)
+        return Op(
+            Call(model.create, path),
+            lambda client: client.segments.create(path, policy),
+            lambda header, doing: self.world.created(policy, header, doing),
+        )
 
     def append(self, pieces_max: int = 1, tokens_max: int = TOKENS_MAX) -> Op:
         path = self.path(self._takes_more)
@@ -334,6 +340,10 @@ class Verbs:
             self.world.listed,
         )
 
+    def collect_tree(self) -> Op:
+        folder = self.chance.choice(self.world.folders)
+        return self._upkeep(folder, lambda client: TreeCollector(client).collect(folder))
+
     def export(self) -> Op:
         path, target = self._long(), f"{EXPORTS}{self.world.new_number()}"
 
@@ -361,6 +371,20 @@ class Verbs:
         folder, start = self._stream(lambda stream: stream.set_retention(policy if policy.as_fields() else None))
         op = self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
         return replace(op, done=lambda _, doing: self.world.expect(doing, lambda found: found.retention == policy))
+
+    def set_offload_policy(self) -> Op:
+        """What a folder and those below it offload, in rounds of upkeep."""
+        policy = self.chance.choice((None, OffloadPolicy(""), OffloadPolicy("cold", after_bytes=30)))
+        folder, start = self._stream(lambda stream: stream.set_offload_policy(policy))
+        op = self._upkeep(folder, start, ValueError)
+        return replace(op, done=lambda _, doing: self.world.expect(doing, lambda found: found.offload == policy))
+
+    def set_rolling(self) -> Op:
+        """What new segments of a folder and of those below it are made with."""
+        fields = {"max_bytes": self.chance.choice((9, 33, 90)), "inline_bytes": self.chance.choice((0, 40))}
+        given = self.chance.sample(sorted(fields), self.chance.randint(0, 2))
+        change = PolicyChange(**{name: fields[name] for name in given}, inherit=tuple(fields.keys() - set(given)))
+        return self._upkeep(*self._stream(lambda stream: stream.set_rolling(change)))
 
     def _name(self) -> str:
         return self.chance.choice(("one", "other"))
@@ -526,6 +550,25 @@ class Verbs:
 
         return Op(Call(model.drop_in, path, {"data": data}), start)
 
+    def change_file(self) -> Op | None:
+        """Another program appends to a plain file, or deletes it."""
+        plain = [path for path, seg in self.state.items() if seg.segment is None and not self.world.is_busy(path)]
+        if not plain or self.world.is_waiting:
+            return self.drop_in()
+        path = self.chance.choice(plain)
+        if self.often(0.3):
+
+            async def remove(client: Client) -> None:
+                self.world.store.files.pop(path, None)
+
+            return Op(Call(model.drop_out, path), remove)
+        data = self.state[path].data + self.data(3)
+
+        async def grow(client: Client) -> None:
+            self.world.store.put_whole(path, data, Over.ANYTHING)
+
+        return Op(Call(model.drop_in, path, {"data": data}), grow)
+
     def crash(self) -> None:
         self.world.crash(self.chance)
 
@@ -533,7 +576,8 @@ class Verbs:
         self.world.cancel(self.chance)
 
     def set_clock(self) -> None:
-        self.chance.choice(self.world.walls).step(self.chance)
+        if self.world.store.has_clock:  # G is measured by the clock that dates files: nobody may set that one
+            self.chance.choice(self.world.walls).step(self.chance)
 
 
 async def _no_value(call: Coroutine[Any, Any, Any]) -> None:
@@ -556,6 +600,7 @@ WEIGHTS: Mapping[str, int] = {
     "acquire": 2,
     "release": 3,
     "drop_in": 2,
+    "change_file": 2,
     "collect": 3,
     "consolidate": 3,
     "roll": 2,
@@ -563,6 +608,9 @@ WEIGHTS: Mapping[str, int] = {
     "onload": 2,
     "export": 2,
     "set_retention": 2,
+    "set_offload_policy": 1,
+    "set_rolling": 1,
+    "collect_tree": 1,
     "subscribe": 2,
     "publish": 3,
     "unsubscribe": 2,

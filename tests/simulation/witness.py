@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rollingfs.client import Client
@@ -11,6 +12,7 @@ from rollingfs.commit.shadowing import is_shadowed, shadow
 from rollingfs.format import codec, merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.model import Seg
@@ -54,6 +56,8 @@ class Witness:
         self.writers: dict[str, Doing | None] = {}
         """The operation that wrote each of these files first."""
         self._before: dict[str, tuple[Any, bytes]] = {}
+        self.rolling: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
+        """What the memory of each stream has said of new segments, and since when, by the path of the memory."""
         self.carried = 0
         """The asks that commits have carried."""
         self.outside: set[str] = set()
@@ -74,6 +78,17 @@ class Witness:
     def deleted(self, path: str) -> None:
         try:
             self._deleted(path)
+        except Violation as violation:
+            self._fail(violation)
+
+    def moved(self, path: str, target: str) -> None:
+        """A header has got another name."""
+        segments = [names.segment_of_header(one) for one in (path, target)]
+        self.headers[segments[1]] = self.headers.pop(segments[0])
+        for segment in segments:
+            self._note_rolling(segment)
+        try:
+            self._look(segments)
         except Violation as violation:
             self._fail(violation)
 
@@ -111,6 +126,7 @@ class Witness:
         elif path.endswith(names.HEADER_SUFFIX) and f"/{names.PROBE_PREFIX}" not in path:
             segment = names.segment_of_header(path)
             self.headers.pop(segment, None)
+            self._note_rolling(segment)
             self._look([segment])
         elif path in self.outside:
             raise Violation(f"a file outside was deleted: {path}, by {running.get()}")
@@ -124,6 +140,7 @@ class Witness:
         self._check_follows(path, old, header)
         self.carried += sum(line.offset is not None and line.version == header.version for line in header.commits)
         self.headers[path] = header
+        self._note_rolling(path)
         # sources go with the commit of their target
         sources = [
             one
@@ -131,6 +148,19 @@ class Witness:
             if other.merge is not None and names.find(names.parent(one), other.merge.target) == path
         ]
         self._look([path, *(one for one in sources if one != path)])
+
+    def _note_rolling(self, path: str) -> None:
+        if names.is_hidden_segment(path):
+            header = self.headers.get(path)
+            text = None if header is None or header.deleted else header.attrs.get(ROLLING_ATTR)
+            now_s = asyncio.get_running_loop().time()
+            self.rolling.setdefault(path, []).append((now_s, parse_rolling(text) if text else {}))
+
+    def rolling_since(self, folder: str, since_s: float) -> list[Mapping[str, Any]]:
+        """All that a folder has said of new segments since then."""
+        said = [(0.0, {}), *self.rolling.get(names.ledger_path(folder), [])]
+        last = max(index for index, (at_s, _) in enumerate(said) if at_s <= since_s or not index)
+        return [fields for _, fields in said[last:]]
 
     @staticmethod
     def _check_follows(path: str, old: Header | None, new: Header) -> None:

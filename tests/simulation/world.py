@@ -23,9 +23,10 @@ from rollingfs.backend import memory
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError, UnflushedError
+from rollingfs.folders import collect_tree, listing
 from rollingfs.format import names, placement
-from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import RollingPolicy
@@ -56,6 +57,8 @@ COMMIT_IS_LAST = {
     model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
 }  # fmt: skip
 """Verbs that do nothing after their commit: after an error of the store they did not take effect."""
+FOREIGN = {model.drop_in, model.drop_out}
+"""What other programs do."""
 CROWD_SHARE = 0.3
 STREAM_SHARE = 0.3
 OF_STREAMS = (
@@ -64,6 +67,8 @@ OF_STREAMS = (
 )
 """In so many worlds, half of the verbs are these: retention comes often, and alone."""
 SMALL_PAGES_SHARE = 0.3
+ROWS_SHARE = 0.5
+"""Of the worlds: in these, listings write rows of few headers, and trust them."""
 SHARING_AT_RANDOM_SHARE = 0.8
 """Of the worlds: in the others, writers ask as they do in earnest."""
 QUIET_S = 30.0
@@ -150,7 +155,7 @@ class World:
 
     def another_policy(self, chance: random.Random) -> RollingPolicy:
         return RollingPolicy(
-            max_bytes=chance.choice((8, 20, 64, 64, 200)), inline_bytes=chance.choice((0, 16, 64, 200))
+            max_bytes=chance.choice((8, 20, 64, 64, 200, 1000)), inline_bytes=chance.choice((0, 16, 64, 200, 1000))
         )
 
     def new_number(self) -> int:
@@ -171,14 +176,17 @@ class World:
     # -- clients -----------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        self.store: Store = self.chance.choice(self.stores)(Wall(self.chance), self.witness)
+        wall = Wall(self.chance)
+        self.store: Store = self.chance.choice(self.stores)(wall, self.witness)
         self.witness.watch(self.store)
         for path, data in OUTSIDE.items():
             self.store.put_silently(path, data)
         self.outside, self.witness.outside = OUTSIDE, set(OUTSIDE)
         count = self.plan.clients
-        self.walls = [Wall(self.chance) for _ in range(count)]
-        self.kinds = [self.chance.random() < 0.6 for _ in range(count)]
+        # a store without a clock is a disk: the machine's clock dates its files, and all of its clients are threads
+        has_clock = self.store.has_clock
+        self.walls = [Wall(self.chance) if has_clock else wall for _ in range(count)]
+        self.kinds = [self.chance.random() < 0.6 and has_clock for _ in range(count)]
         self.shares = self.chance.random() < 0.6
         self.ways: list[Way] = []
         self.past: list[tuple[Way, Client]] = []
@@ -268,7 +276,7 @@ class World:
 
     async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
         running.set(doing)
-        share = chance.choice(self.faulty_shares) if op.call.verb is not model.drop_in else 0.0
+        share = chance.choice(self.faulty_shares) if op.call.verb not in FOREIGN else 0.0
         Way.chances.set((chance, share))
         doing.is_faulty = share > 0
         try:
@@ -278,8 +286,10 @@ class World:
         except CommitTimeoutError as error:
             self._end(doing, "not done", error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
-            if isinstance(error, TierFailedError) and "injected" in str(error):
-                self._end(doing, "unknown")  # it only says whose error it was
+            is_told = isinstance(error, TierFailedError)  # it only says whose error it was
+            is_told |= isinstance(error, UnflushedError) and op.call.verb not in COMMIT_IS_LAST  # a look's flush failed
+            if is_told and "injected" in str(error):
+                self._end(doing, "unknown")
             else:
                 self._end(doing, "error", type(error))
         except (OSError, TimeoutError) as error:
@@ -325,6 +335,13 @@ class World:
         header = self.witness.headers.get(path)
         data = b"" if header is None or header.deleted else self.witness.content(path, header)
         return parse_ledger(data, path) if data else Ledger()
+
+    def created(self, policy: RollingPolicy | None, header: Header, doing: Doing) -> None:
+        """A segment was made."""
+        if policy is None:
+            checks.check_inherited(self, header, doing)
+        elif header.policy != policy:
+            raise Violation(f"it has {header.policy} in place of {policy}: {doing}")
 
     def expect(self, doing: Doing, is_so: Callable[[Ledger], bool]) -> None:
         """A change of the memory of a stream has ended."""
@@ -404,7 +421,8 @@ def run_world(plan: Plan) -> World:
     """Run one world; a broken rule is raised."""
     kind = random.Random(plan.seed + 1)
     has_small_pages = kind.random() < SMALL_PAGES_SHARE
-    with world_time(plan.seed, has_small_pages, kind.random() < SHARING_AT_RANDOM_SHARE) as run:
+    shares_at_random, has_rows = kind.random() < SHARING_AT_RANDOM_SHARE, kind.random() < ROWS_SHARE
+    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows) as run:
         world = World(plan)
         run(world.run())
         return world
@@ -412,7 +430,7 @@ def run_world(plan: Plan) -> World:
 
 @contextlib.contextmanager
 def world_time(
-    seed: int, has_small_pages: bool = True, shares_at_random: bool = False
+    seed: int, has_small_pages: bool = True, shares_at_random: bool = False, has_rows: bool = False
 ) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
     """The time in which a world runs, and what runs it."""
     with (
@@ -427,6 +445,10 @@ def world_time(
             shrink_pages(patch)
         if shares_at_random:
             share_at_random(patch)
+        if has_rows:
+            patch.setattr(listing, "UNSEEN_MIN", 0)
+            patch.setattr(listing, "ROWLESS_MAX", 0)
+            patch.setattr(collect_tree, "ROWLESS_MAX", 0)
         loop.set_exception_handler(lambda *_: None)  # tasks of the dead
         gc.disable()
         try:
