@@ -23,7 +23,7 @@ from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.trim import Trimmed
-from rollingfs.write.inherited import BELIEVED_S, lineage
+from rollingfs.write.inherited import lineage
 from tests.simulation.history import TOKENS, Doing, Violation, running, runs_of, token_at
 from tests.simulation.model import Call, Seg, State, by_steps
 from tests.simulation.store import Store, Unwatched
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 LAST_CLOCK_AHEAD_S = 1000 * 24 * 3600.0
 SETTLING_S = 60.0
+BELIEVED_S = 60.0
+"""How long a client believes what a folder says of new segments."""
 AWAY = "/moved/away"
 MOVED_AWAY_EACH = 4
 ROUNDS_MAX = 8
@@ -66,11 +68,13 @@ def _is_left_behind(world: World, file: str, doing: Doing) -> bool:
 
 
 def check_inherited(world: World, header: Header, doing: Doing) -> None:
-    """A new segment has the fields that its folder and those above said, at most as long ago as clients believe them."""
+    """A new segment has the fields that its folder and those above said, as late as clients believe them."""
     folders = lineage(world.clients[0].store, names.parent(doing.call.path))
     said = [world.witness.rolling_since(one, doing.began_s - BELIEVED_S) for one in reversed(folders)]
     unread: list[Mapping[str, Any]] = [{}] if doing.is_faulty else []
-    good = {reduce(RollingPolicy.inheriting, fields, world.policy) for fields in product(*(one + unread for one in said))}
+    good = {
+        reduce(RollingPolicy.inheriting, fields, world.policy) for fields in product(*(one + unread for one in said))
+    }
     if header.policy not in good:
         raise Violation(f"it has {header.policy}, and should have one of {good}: {doing}")
     world.counts["policies inherited"] += header.policy != world.policy
@@ -149,7 +153,7 @@ def check_retained(world: World, did: Retained, doing: Doing) -> None:
 
 
 def _check_dropped(did: Trimmed | Retained, doing: Doing) -> None:
-    """A segment of which it says that it failed may have lost bytes all the same, if a delete after the commit failed."""
+    """A segment that failed may have lost bytes all the same, if a delete after the commit failed."""
     if did.bytes != doing.dropped and not (did.failed and did.bytes < doing.dropped):
         raise Violation(f"it has dropped {doing.dropped} bytes, and says {did}: {doing}")
 

@@ -69,5 +69,5 @@ def test_each_mutant_names_a_text_that_occurs_once() -> None:
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_rule_that_is_left_out_is_found(name: str) -> None:
     (mutant,) = [one for one in MUTANTS if one.name == name]
-    found, said = is_found(mutant, 300_000, ["--worlds", "20"])
+    found, said = is_found(mutant, 300_000, 20)
     assert found, said

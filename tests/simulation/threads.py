@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SWITCH_S_MAX = 0.002
+PAUSE_GROWTH = 1.3
 
 
 class SimulatedLock:
@@ -51,9 +52,11 @@ class SimulatedThreads:
         await asyncio.sleep(seconds)
 
     async def wait(self, gate: threading.Lock, seconds: float) -> None:
-        until_s = asyncio.get_running_loop().time() + seconds
-        while not gate.acquire(blocking=False) and asyncio.get_running_loop().time() < until_s:
-            await asyncio.sleep(self._chance.random() * SWITCH_S_MAX)
+        loop, pause_s = asyncio.get_running_loop(), SWITCH_S_MAX
+        until_s = loop.time() + seconds
+        while not gate.acquire(blocking=False) and loop.time() < until_s:
+            await asyncio.sleep(self._chance.random() * pause_s)
+            pause_s *= PAUSE_GROWTH  # a look is cheap for a thread, and not here
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return [await call() for call in calls]

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rollingfs.client import Client
+from rollingfs.commit import header_cache
 from rollingfs.commit.shadowing import is_shadowed, shadow
-from rollingfs.format import codec, merging, names
+from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
@@ -100,7 +101,9 @@ class Witness:
         elif path.startswith(EXPORTS):
             return
         elif path.endswith(names.HEADER_SUFFIX):
-            self._committed(names.segment_of_header(path), codec.parse_file(data, path)[0])
+            self._committed(
+                names.segment_of_header(path), header_cache.parse_file(data, path)[0]
+            )  # which parses each text once
         elif f"{names.CHUNKS_SUFFIX}/" in path:
             self._check_name(path, data)
         elif not path.endswith((f"/{names.TIER_MARK}", f"/{names.REMOVED_NAME}")):

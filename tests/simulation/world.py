@@ -287,20 +287,24 @@ class World:
             self._end(doing, "not done", error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
-            is_told |= isinstance(error, UnflushedError) and op.call.verb not in COMMIT_IS_LAST  # a look's flush failed
+            is_told |= isinstance(error, UnflushedError) and not self.is_last(op)  # a look's flush failed
             if is_told and "injected" in str(error):
                 self._end(doing, "unknown")
             else:
                 self._end(doing, "error", type(error))
         except (OSError, TimeoutError) as error:
             is_expected = "injected" in str(error) or isinstance(error, TimeoutError)
-            if op.call.verb in COMMIT_IS_LAST and not is_expected:
+            if self.is_last(op) and not is_expected:
                 raise
-            self._end(doing, "not done" if op.call.verb in COMMIT_IS_LAST else "unknown", error)
+            self._end(doing, "not done" if self.is_last(op) else "unknown", error)
         else:
             self._end(doing, "ok", value)
             if op.done is not None:
                 op.done(value, doing)
+
+    def is_last(self, op: Op) -> bool:
+        """Whether an operation does nothing after its commit; a segment that moved whole is flushed after that."""
+        return op.call.verb in COMMIT_IS_LAST and not (op.call.verb is model.rename and self.store.removes_whole)
 
     def _end(self, doing: Doing, told: str, value: Any = None) -> None:
         self.counts[told] += 1

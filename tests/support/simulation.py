@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import heapq
 import itertools
 import random
-import selectors
 import statistics
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -148,23 +149,32 @@ class Figures:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop that never waits: its clock jumps to the next timer."""
 
+    _scheduled: list[Any]
+    _ready: deque[asyncio.Handle]
+
     def __init__(self) -> None:
         self.now_s = 1000.0
-        super().__init__(_NoSelector(self))
+        super().__init__()
 
     def time(self) -> float:
         return self.now_s
 
-
-class _NoSelector(selectors.SelectSelector):
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "every task waits for another: nothing will ever happen"
-        self._loop.now_s += max(timeout, 0)
-        return []
+    def _run_once(self) -> None:
+        """A round of the loop, without a look at files: there are none."""
+        timers, ready = self._scheduled, self._ready
+        while timers and timers[0]._cancelled:
+            heapq.heappop(timers)._scheduled = False
+        if not ready:
+            assert timers, "every task waits for another: nothing will ever happen"
+            self.now_s = max(self.now_s, timers[0]._when)
+        while timers and timers[0]._when <= self.now_s:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
 
 class Distant(BackendWrapper):
