@@ -142,6 +142,7 @@ class Witness:
             return  # nothing, or the rest of a torn record
         self._check_follows(path, old, header)
         self.carried += sum(line.offset is not None and line.version == header.version for line in header.commits)
+        self._check_evidence(path, old, header)
         self.headers[path] = header
         self._note_rolling(path)
         # sources go with the commit of their target
@@ -150,7 +151,27 @@ class Witness:
             for one, other in self.headers.items()
             if other.merge is not None and names.find(names.parent(one), other.merge.target) == path
         ]
+        for one in sources:
+            merge = self.headers[one].merge
+            if merge is not None and merging.has_merged(header, merge) and not (old and merging.has_merged(old, merge)):
+                self._has_evidence(one, path, merge.txn)
         self._look([path, *(one for one in sources if one != path)])
+
+    def _check_evidence(self, path: str, old: Header | None, new: Header) -> None:
+        """A move to another folder is marked after its evidence was written, as in the model of moves."""
+        merge, doing = new.merge, running.get()
+        is_late = doing is None or doing.told != "running"  # its mover has given up, and deleted the evidence
+        if merge is None or is_late or (old is not None and old.merge is not None and old.merge.txn == merge.txn):
+            return
+        target = names.find(names.parent(path), merge.target)
+        if target is not None:
+            self._has_evidence(path, target, merge.txn)
+
+    def _has_evidence(self, source: str, target: str, txn: str) -> None:
+        """While a source is marked and its mover may commit, the folder of the target shows the move."""
+        pin = f"{names.chunks_folder(target)}/{names.PIN_PREFIX}{txn}"
+        if names.parent(source) != names.parent(target) and pin not in self.store.files:
+            raise Violation(f"{target} has no evidence of the move {txn} of {source}, by {running.get()}")
 
     def _note_rolling(self, path: str) -> None:
         if names.is_hidden_segment(path):
