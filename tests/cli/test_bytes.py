@@ -63,11 +63,6 @@ def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing
     assert done("cat", log).out == b"123456"
 
 
-def test_an_empty_append_makes_an_empty_segment(log):
-    done("append", log, stdin=b"")
-    assert done("info", log, "--json").json["size"] == 0
-
-
 def test_json_of_cat_and_tail_has_segment_offsets_to_go_on_from(log):
     done("append", log, stdin=b"0123456789")
     done("truncate", log, 4)
@@ -101,12 +96,6 @@ def test_head_and_tail_count_bytes(log):
     assert done("tail", "-c", 10, log).out == RANDOM[-10:]
     assert done("tail", "-c", 10**9, log).out == done("head", "-c", 10**9, log).out == RANDOM
     assert Run("tail", "-c", 1, "-n", 1, log).code == 2
-
-
-def test_following_ends_with_the_seal(log):
-    done("append", log, stdin=b"a\nb\n")
-    done("seal", log)
-    assert done("tail", "-f", "-n", 1, log).out == b"b\n"
 
 
 def test_a_reader_that_goes_away_ends_cat_quietly(log):

@@ -279,16 +279,6 @@ def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(strea
 # -- upkeep ----------------------------------------------------------------------------------------------------
 
 
-def test_consolidate_joins_what_small_appends_made(tmp_path):
-    path = f"{tmp_path}/log"
-    for _ in range(4):
-        done("append", path, "--option", "inline_bytes=0", stdin=b"x" * 100)
-    found = done("consolidate", path, "--json", "--grace", "0").json
-    assert (found["replaced"], found["written"], found["joined_bytes"]) == (4, 1, 400)
-    assert done("cat", path).out == b"x" * 400
-    assert "--grace" in failed("consolidate", path, "--grace", "soon", code=2)
-
-
 def test_export_writes_one_plain_file_for_other_tools(tmp_path):
     path, target = tmp_path / "log", tmp_path / "out" / "file"
     for letter in b"abcd":
@@ -355,11 +345,6 @@ def test_verify_ends_with_3_where_it_finds_damage(stream):
     assert [chunk["state"] for chunk in rows.lines[0]["chunks"]] == ["too short", "ok"]
     assert Run("verify", f"{stream}/b", "--json").lines[0]["error"]
     assert "No such" in failed("verify", "-r", f"{stream}/nothing")
-
-
-def test_verify_of_a_tree_leaves_out_what_was_deleted(stream):
-    done("rm", f"{stream}/a")
-    assert [found["name"] for found in done("verify", "-r", stream, "--json").lines] == [f"{stream}/b"]
 
 
 # -- what cannot be read ---------------------------------------------------------------------------------------

@@ -80,6 +80,12 @@ def test_an_ask_of_no_or_too_many_bytes_cannot_be_written(size):
 # -- admission: `tests/models/test_asks_in_code.py` compares it with the model ------------------------------------
 
 
+def test_an_ask_of_a_later_header_is_not_admitted():
+    """The model has no such asks."""
+    assert asks.admits(BASE, MINE, "b")
+    assert not asks.admits(BASE, dataclasses.replace(MINE, base=BASE.version + 1), "b")
+
+
 def test_of_one_writer_only_the_highest_number_is_chosen():
     older, newer = (dataclasses.replace(MINE, number=number) for number in (4, 5))
     assert asks.select(BASE, [newer, older], "b") == (newer,)

@@ -222,8 +222,8 @@ def test_the_129th_loose_chunk_moves_the_oldest_128_into_a_page():
 
 def test_the_32nd_small_page_makes_them_one_of_4096():
     growing = Growing()
-    for _ in range(33 * PAGE_CHUNKS):
-        growing.add(own_chunk())
+    for _ in range(33):
+        growing.add(*[own_chunk()] * PAGE_CHUNKS)
     assert [entry.count for entry in growing.header.entries if isinstance(entry, Page)] == [LARGE_PAGE_CHUNKS]
     assert growing.header.loose_count == PAGE_CHUNKS
     # each chunk is written into pages twice, whatever the length of the segment
@@ -259,7 +259,7 @@ def test_a_million_chunks_fit_a_header_of_64_kib(attrs, in_turn):
     st.lists(
         st.tuples(st.sampled_from(["chunk", "page"]), st.integers(1, 4096), st.sampled_from([0, 100, 1500])),
         min_size=1,
-        max_size=150,
+        max_size=60,
     ),
     st.integers(1, 40),
 )

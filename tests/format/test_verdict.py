@@ -28,7 +28,6 @@ NOW_MS = 1_795_168_800_000
 
 ME, NUMBER = "me", 5
 OTHERS = ("a", "b", "c")
-EVENTS_MAX = 5
 
 
 def other_commit(header, writer, number):
@@ -50,19 +49,19 @@ def bases():
     yield dataclasses.replace(EMPTY, version=9, commits=(Commit(ME, NUMBER - 1, 8), Commit("b", 1, 9)), evicted=6)
 
 
-def courses():
+def courses(events_max):
     """All orders of events: which other commits (or where my attempt lands, at most once)."""
-    for count in range(EVENTS_MAX + 1):
+    for count in range(events_max + 1):
         for others in itertools.product(OTHERS, repeat=count):
             for landing in [None, *range(count + 1)]:
                 yield [*others[:landing], ME, *others[landing:]] if landing is not None else list(others)
 
 
-@pytest.mark.parametrize("lines_max", [2, 64])
-def test_judge_never_says_what_is_not_so_and_knows_all_where_nothing_was_evicted(monkeypatch, lines_max):
+@pytest.mark.parametrize(("lines_max", "events_max"), [(2, 5), (64, 4)])
+def test_judge_never_says_what_is_not_so_and_knows_all_where_nothing_was_evicted(monkeypatch, lines_max, events_max):
     monkeypatch.setattr(commit_lines, "COMMITS_MAX", lines_max)
     seen = dict.fromkeys(Verdict, 0)
-    for base, course in itertools.product(bases(), courses()):
+    for base, course in itertools.product(bases(), courses(events_max)):
         current, took_place, since = base, False, set()
         numbers = itertools.count(100)
         for writer in course:

@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
-from tests.support.backends import Scripted, fail, private_memory
+from tests.support.backends import Scripted, private_memory
 
 PATH = "logs/app"
 HEADER = "$header"
@@ -183,19 +183,6 @@ def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, backend, ca
     assert seen(fs) == b""
 
 
-def test_after_an_exception_only_what_was_committed_before_is_there(fs):
-    def write():
-        with fs.open(PATH, "ab", commit_on=("flush", "1h")) as file:
-            file.write(b"one")
-            file.flush()
-            file.write(b"two")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write()
-    assert seen(fs) == b"one"
-
-
 def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wrapper(tmp_path, monkeypatch):
     url = f"rolling::file://{tmp_path}/log"
     opened = fsspec.open(url, "a")
@@ -264,19 +251,6 @@ def test_writers_and_the_timer_lose_and_double_nothing(fs):
         for number in range(2000):
             file.write(b"%d\n" % number)
     assert seen(fs) == b"".join(b"%d\n" % number for number in range(2000))
-
-
-def test_a_commit_that_is_refused_does_not_leave_a_gap(fs, backend):
-    fs.create(PATH)
-    file = fs.open(PATH, "ab", commit_on="line")
-    backend.plan("replace", HEADER, before=fail, times=None)
-    with pytest.raises(OSError, match="unknown"):
-        file.write(b"one\n")
-    backend.plans.clear()
-    with pytest.raises(OSError, match="earlier"):
-        file.write(b"two\n")
-    assert b"two" not in seen(fs)
-    file.discard()
 
 
 def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_twice(fs, monkeypatch):

@@ -86,13 +86,6 @@ def test_a_sealed_segment_takes_an_offload_policy_and_an_exclusive_owner_alone_s
     assert fs.get_policy(path).segment == OffloadPolicy("cold", 7)
 
 
-def test_a_folder_has_an_offload_policy_that_its_segments_have(fs, path):
-    folder = path.rpartition("/")[0]
-    fs.set_policy(folder, OffloadPolicy("cold", after_bytes=5))
-    assert fs.get_policy(folder).offload == OffloadPolicy("cold", after_bytes=5)
-    assert fs.get_policy(path).folder == OffloadPolicy("cold", after_bytes=5)
-
-
 @pytest.fixture
 def levels(fs, path) -> tuple[str, str, str]:
     """Three folders, each in the one before, with a segment in each, and the policies of the upper two."""

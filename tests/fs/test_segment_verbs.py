@@ -80,17 +80,6 @@ def test_a_stream_without_segments_is_one_as_long_as_its_folder_is_there(fs):
         stream.retention = RetentionPolicy.by_size(1)
 
 
-def test_removing_or_moving_a_folder_takes_the_memory_of_its_stream_along(fs):
-    fs.create(f"{fs.home}/stream/a")
-    fs.stream(f"{fs.home}/stream").retention = RetentionPolicy.by_time("1d")
-    fs.mv(f"{fs.home}/stream", f"{fs.home}/moved", recursive=True)
-    assert fs.stream(f"{fs.home}/moved").retention == RetentionPolicy.by_time("1d")
-    fs.rm(f"{fs.home}/moved", recursive=True)
-    assert not fs.exists(f"{fs.home}/moved")
-    fs.create(f"{fs.home}/moved/a")
-    assert fs.stream(f"{fs.home}/moved").retention is None
-
-
 def test_a_handle_consolidates_verifies_and_follows(fs):
     path = f"{fs.home}/log"
     fs.create(path)
@@ -118,14 +107,3 @@ def test_a_plain_file_needs_no_care(fs):
     assert segment.consolidate().written == 0
     assert [row.ok for row in segment.verify()] == [True]
     assert list(segment.tail(follow=False)) == [b"12345"]
-
-
-def test_a_plain_file_is_cut_and_trimmed_and_one_that_was_written_anew_is_not(fs):
-    for name in ("log", "other"):
-        fs.target.pipe_file(f"{fs.home}/{name}", b"0123456789")
-    stream = fs.stream(fs.home)
-    cut = stream.cut()
-    fs.target.pipe_file(f"{fs.home}/other", b"abcdefghij")
-    assert stream.trim(StreamCut(dict.fromkeys(cut, 4), cut.at, cut.size, cut.incarnations)).bytes == 4
-    assert fs.cat_file(f"{fs.home}/log") == b"456789"
-    assert fs.cat_file(f"{fs.home}/other") == b"abcdefghij"

@@ -57,10 +57,3 @@ def test_a_disk_takes_it_and_does_nothing(tmp_path: Path) -> None:
     assert len(headers) == 2
     assert not any(b"\nasks " in header for header in headers), "an ask is voided by any header without this line"
     assert not list(tmp_path.rglob("tmp-*"))
-
-
-def test_appends_are_those_of_ever() -> None:
-    fs = RollingFileSystem("memory", share_commits=True)
-    fs.create("/shared/log")
-    assert [fs.append("/shared/log", b"abc") for _ in range(3)] == [0, 3, 6]
-    assert fs.cat_file("/shared/log") == b"abcabcabc"

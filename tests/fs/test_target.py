@@ -106,12 +106,6 @@ def test_root_of_the_local_disk_is_never_the_current_folder():
     assert fs._parent("/x") == "/"
 
 
-def test_strip_protocol_takes_lists():
-    fs = RollingFileSystem("memory")
-    assert fs._strip_protocol(["rolling://a", "/b/"]) == ["/a", "/b"]
-    assert RollingFileSystem._strip_protocol(["rolling://a/", "rolling://"]) == ["a", ""]
-
-
 # -- options -------------------------------------------------------------------------------------------------
 
 

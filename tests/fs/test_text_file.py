@@ -53,14 +53,6 @@ def test_an_exception_or_garbage_collection_commits_nothing(fs, tmp_path, option
     assert not fs.exists(path)
 
 
-def test_text_is_appended(fs, tmp_path):
-    for word in ("one", "two"):
-        with fs.open(f"{tmp_path}/x", "a", newline="\n") as file:
-            file.write(word + "\n")
-    with fs.open(f"{tmp_path}/x", "r") as file:
-        assert file.readlines() == ["one\n", "two\n"]
-
-
 @pytest.mark.parametrize("mode", ["ab", "at"])
 def test_an_archive_cannot_be_appended_to(fs, tmp_path, mode):
     path = f"{tmp_path}/x.zip"

@@ -70,7 +70,7 @@ def test_what_is_written_in_pieces_is_one_commit(site, mode, piece):
     with site.open(mode) as file:
         for start in range(0, len(LARGE), piece):
             assert file.write(LARGE[start : start + piece]) == len(LARGE[start : start + piece])
-            assert not site.is_there()
+        assert not site.is_there()
         assert file.tell() == len(LARGE)
     assert site.content() == LARGE
     assert site.segment().version == 1

@@ -7,12 +7,13 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.models.in_place import Rules, walk
+from tests.support.examples import slowly
 
 NEEDS_FAILURE = {"repairs", "repairs_name", "holds_file"}
 STATES_MIN = 1000
 
 
-@pytest.mark.parametrize("fails", [False, True], ids=["flushes succeed", "a flush fails"])
+@pytest.mark.parametrize("fails", [True, *slowly(False)], ids=["a flush fails", "flushes succeed"])
 def test_all_holds_in_every_state(fails: bool) -> None:
     states, why = walk(Rules(), fails=fails)
     assert not why

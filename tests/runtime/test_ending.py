@@ -64,6 +64,7 @@ atexit.register(first)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("store", ["memory", *nightly("file")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -38,8 +39,6 @@ class Client:
         self.app, self.headers = app, headers
 
     def request(self, method: str, url: str, **given: Any) -> httpx.Response:
-        import asyncio
-
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -58,6 +57,22 @@ class Client:
 
     def delete(self, url: str, **given: Any) -> httpx.Response:
         return self.request("DELETE", url, **given)
+
+
+def talk(app: Limited, method: str, path: str, message: dict[str, Any], query: bytes = b"") -> list[Any]:
+    """What an application sends to a client that goes away after one message."""
+    asked, sent = [message, {"type": "http.disconnect"}], []
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query}
+    scope |= {"headers": [(b"host", b"localhost")], "root_path": "", "scheme": "http", "http_version": "1.1"}
+
+    async def receive() -> Any:
+        return asked.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+    return sent
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,18 @@ def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_p
     assert RollingFileSystem("file").cat_file(f"{tmp_path}/store/a") == b"one\n"
 
 
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A server that waits for a client no longer than a second."""
+    with serving(str(tmp_path_factory.mktemp("store")), "--stall", "1s") as found:
+        yield found
+
+
 @pytest.mark.parametrize("sent", ["", "GET /v1/segments HT", "POST /v1/segments/a HTTP/1.1\r\nHost: localhost\r\n"])
-def test_a_client_that_stalls_in_a_head_is_cut_off(tmp_path: Path, sent: str) -> None:
-    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
-        stalled = connected(server)
+def test_a_client_that_stalls_in_a_head_is_cut_off(impatient: Process, sent: str) -> None:
+    with connected(impatient) as stalled:
         stalled.sendall(sent.encode())
-        with stalled:
-            assert _rest(stalled) == b""
+        assert _rest(stalled) == b""
 
 
 def _rest(connection: socket.socket) -> bytes:
@@ -94,33 +100,30 @@ def _rest(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("drips", [False, True])
-def test_a_client_that_stalls_in_a_body_gets_408_and_others_go_on(tmp_path: Path, drips: bool) -> None:
-    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
-        url = "/v1/segments/a"
-        httpx.put(server.url + url).raise_for_status()
-        with begun(server, url, 1000) as slow:
-            slow.settimeout(0.2 if drips else 60)
-            answer = b""
-            while not answer:
-                try:
-                    answer = slow.recv(4096)
-                except TimeoutError:
-                    slow.sendall(b"x")
-            assert answer.startswith(b"HTTP/1.1 408 ")
-        assert httpx.post(server.url + url, content=b"one\n").json()["offset"] == 0
+def test_a_client_that_stalls_in_a_body_gets_408_and_others_go_on(impatient: Process, drips: bool) -> None:
+    url = f"/v1/segments/{drips}"
+    httpx.put(impatient.url + url).raise_for_status()
+    with begun(impatient, url, 1000) as slow:
+        slow.settimeout(0.2 if drips else 60)
+        answer = b""
+        while not answer:
+            try:
+                answer = slow.recv(4096)
+            except TimeoutError:
+                slow.sendall(b"x")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+    assert httpx.post(impatient.url + url, content=b"one\n").json()["offset"] == 0
 
 
-def test_a_client_that_takes_nothing_is_cut_off(tmp_path: Path) -> None:
-    fs = RollingFileSystem("file")
-    fs.pipe_file(f"{tmp_path}/store/a", b"x" * (64 << 20))
-    with serving(f"{tmp_path}/store", "--stall", "1s") as server:
-        lazy = connected(server)
-        lazy.sendall(b"GET /v1/segments/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+def test_a_client_that_takes_nothing_is_cut_off(impatient: Process) -> None:
+    url = f"{impatient.url}/v1/segments/large"
+    httpx.post(f"{url}?create=true", content=bytes(64 << 20), timeout=120).raise_for_status()
+    with connected(impatient) as lazy:
+        lazy.sendall(b"GET /v1/segments/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
         until_s = time.monotonic() + 120
-        while (running := _running(server)) and time.monotonic() < until_s:
+        while (running := _running(impatient)) and time.monotonic() < until_s:
             time.sleep(0.1)
         assert running == 0
-        lazy.close()
 
 
 def _running(server: Process) -> int:

@@ -14,7 +14,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.server import make_app
 from rollingfs.server.keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.server.limits import Limits
-from tests.server.conftest import Client
+from tests.server.conftest import Client, talk
 
 
 def problem_of(answer: httpx.Response) -> tuple[int, str, str]:
@@ -136,27 +136,8 @@ def test_a_body_is_streamed_into_one_commit(client: Client, fs: RollingFileSyste
 
 def test_a_body_that_breaks_off_leaves_nothing(fs: RollingFileSystem, root: str) -> None:
     fs.create(f"{root}/a")
-
-    async def main() -> None:
-        messages = iter(
-            [
-                {"type": "http.request", "body": b"x" * (3 << 20), "more_body": True},
-                {"type": "http.disconnect"},
-            ]
-        )
-
-        async def receive() -> Any:
-            return next(messages)
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {"type": "http", "method": "POST", "path": "/v1/segments/a", "raw_path": b"/v1/segments/a"}
-        scope |= {"query_string": b"", "headers": [], "root_path": "", "scheme": "http", "http_version": "1.1"}
-        await make_app(fs, root)(scope, receive, send)  # type: ignore[arg-type]
-
-    sent: list[Any] = []
-    asyncio.run(main())
+    half = {"type": "http.request", "body": b"x" * (3 << 20), "more_body": True}
+    sent = talk(make_app(fs, root), "POST", "/v1/segments/a", half)
     assert fs.size(f"{root}/a") == 0
     assert sent[0]["status"] == 400
     assert not MemoryFileSystem().find(f"{root}/a$chunks")

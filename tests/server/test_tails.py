@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from typing import Any
 
 import httpx
 
-from tests.server.conftest import Client, Process
+from tests.server.conftest import Client, Process, talk
 
 
 def test_a_long_poll_answers_whole_records_and_says_where_to_go_on(client: Client) -> None:
@@ -80,17 +79,7 @@ def test_the_last_event_of_a_segment_that_is_deleted_is_a_problem(server: Proces
 
 def test_a_long_poll_ends_when_its_client_goes(client: Client) -> None:
     client.put("/v1/segments/a")
-    asked = [{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}]
-    sent: list[Any] = []
-    scope = {"type": "http", "method": "GET", "path": "/v1/segments/a:tail", "raw_path": b"/v1/segments/a:tail"}
-    scope |= {"query_string": b"wait=60", "headers": [(b"host", b"localhost")], "root_path": ""}
-
-    async def receive() -> Any:
-        return asked.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(client.app(scope, receive, send))
+    whole = {"type": "http.request", "body": b"", "more_body": False}
+    sent = talk(client.app, "GET", "/v1/segments/a:tail", whole, b"wait=60")
     assert sent[0]["status"] == 400  # 204 if the minute had passed
     assert client.app.running["tails"] == 0

@@ -14,7 +14,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.server import make_app
 from rollingfs.server import webhdfs as webhdfs_server
 from rollingfs.server.store import SEND_BYTES, Store
-from tests.server.conftest import Client, Process, serving
+from tests.server.conftest import Client, Process
 from tests.support.servers import require_module
 
 BASE = "/webhdfs/v1"
@@ -236,18 +236,3 @@ def test_fsspecs_client_reads_and_writes(webhdfs: Any) -> None:
     assert webhdfs.home_directory() == "/user/me"
     with pytest.raises(FileNotFoundError):
         webhdfs.info("/none")
-
-
-def test_fsspecs_client_has_a_token(tmp_path: Any) -> None:
-    require_module("requests")
-    from fsspec.implementations.webhdfs import WebHDFS
-
-    token = "t" * 20
-    with serving(f"{tmp_path}/store", env={"ROLLINGFS_SERVER_TOKEN": token}) as server:
-        port = int(server.url.rpartition(":")[2])
-        known = WebHDFS("localhost", port, token=token, skip_instance_cache=True)
-        with known.open("/a", "wb") as file:
-            file.write(b"x" * 10)
-        assert known.cat_file("/a") == b"x" * 10
-        with pytest.raises(PermissionError):
-            WebHDFS("localhost", port, skip_instance_cache=True).ls("/")
