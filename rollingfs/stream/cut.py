@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
+
+T = TypeVar("T")
 
 CUT_FORMAT = "rollingfs-cut"
 CUT_VERSION = 1
@@ -56,14 +59,16 @@ class StreamCut(Mapping[str, int]):
                 _check_number(f"the offset of {path!r}", offset)
         _check_number("the size of a stream cut", size)
         _check_time(at)
-        known = {path: incarnation for path, incarnation in (incarnations or {}).items() if path in offsets}
+        known = dict((incarnations or {}).items())
+        if not known.keys() <= offsets.keys():
+            known = {path: incarnation for path, incarnation in known.items() if path in offsets}
         for path, incarnation in known.items():
             if not (type(incarnation) is str and incarnation):
                 _check_incarnation(path, incarnation)
-        object.__setattr__(self, "_offsets", {path: offsets[path] for path in sorted(offsets)})
+        object.__setattr__(self, "_offsets", _by_path(dict(offsets.items())))
         object.__setattr__(self, "at", float(at))
         object.__setattr__(self, "size", size)
-        object.__setattr__(self, "_incarnations", {path: known[path] for path in sorted(known)})
+        object.__setattr__(self, "_incarnations", _by_path(known))
 
     @property
     def incarnations(self) -> Mapping[str, str]:
@@ -81,8 +86,8 @@ class StreamCut(Mapping[str, int]):
     @collected_later()
     def columns(self) -> dict[tuple[str, str | None], int]:
         """The offsets by segment and incarnation."""
-        known = self._incarnations.get
-        return {(path, known(path)): offset for path, offset in self._offsets.items()}
+        offsets = self._offsets
+        return dict(zip(zip(offsets, map(self._incarnations.get, offsets), strict=True), offsets.values(), strict=True))
 
     @staticmethod
     def parse(text: str) -> StreamCut:
@@ -117,6 +122,9 @@ class StreamCut(Mapping[str, int]):
     def __getitem__(self, path: str) -> int:
         return self._offsets[path]
 
+    def __contains__(self, path: object) -> bool:
+        return path in self._offsets
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._offsets)
 
@@ -145,6 +153,12 @@ class StreamCut(Mapping[str, int]):
         kept = set(paths)
         offsets = {path: offset for path, offset in self._offsets.items() if path in kept}
         return StreamCut(offsets, self.at, self.size, self._incarnations)
+
+
+def _by_path(values: dict[str, T]) -> dict[str, T]:
+    """In the order of the paths, which most are in."""
+    paths = sorted(values)
+    return values if paths == list(values) else {path: values[path] for path in paths}
 
 
 def _check_path(path: object) -> None:

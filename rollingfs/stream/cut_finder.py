@@ -49,7 +49,7 @@ class Cutter:
         self.members.warn(failed)
         offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
         when = now if at is None else at
-        incarnations = {name: views[name].incarnations[0] for name in offsets if views[name].incarnations}
+        incarnations = {name: known[0] for name in offsets if (known := views[name].incarnations)}
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
     async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:

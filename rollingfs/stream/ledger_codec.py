@@ -132,7 +132,7 @@ def format_ledger(ledger: Ledger) -> bytes:
 
     A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
-    columns = sorted({column for cut in ledger.cuts for column in cut.columns()}, key=_column_key)
+    columns = list(dict.fromkeys(column for cut in ledger.cuts for column in cut.columns()))
     fields = {
         LEDGER_FORMAT: LEDGER_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
@@ -148,42 +148,34 @@ def format_ledger(ledger: Ledger) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _column_key(column: Column) -> tuple[str, str]:
-    name, incarnation = column
-    return name, incarnation or ""
-
-
 def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
     """A row for each cut: time, size, and pairs of a column's index and its offset if the row before has another."""
     index = {column: position for position, column in enumerate(columns)}
     before: dict[Column, int] = {}
     for cut in cuts:
         now = cut.columns()
-        changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
-        changed |= {column: GONE for column in before if column not in now}
+        changed: dict[Column, int] = {}
+        if now != before:
+            changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
+            changed |= {column: GONE for column in before if column not in now}
         yield [cut.at, cut.size, *(number for column in changed for number in (index[column], changed[column]))]
         before = now
 
 
 def _cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
     """The inverse of `_rows`."""
-    now: dict[Column, int] = {}
+    now: dict[int, int] = {}
     for at, size, *changed in rows:
-        for position, offset in _pairs(changed):
-            name, incarnation = columns[position]
-            now[name, incarnation] = offset
-            if offset == GONE:
-                del now[name, incarnation]
-        yield _cut(now, at, size)
+        now.update(_pairs(changed))
+        now = {position: offset for position, offset in now.items() if offset != GONE}
+        named = [columns[position] for position in now]
+        offsets = dict(zip((name for name, _ in named), now.values(), strict=True))
+        incarnations = {name: incarnation for name, incarnation in named if incarnation is not None}
+        yield StreamCut(offsets, at, size, incarnations)
 
 
 def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     return zip(numbers[::2], numbers[1::2], strict=True)
-
-
-def _cut(offsets: Mapping[Column, int], at: float, size: int) -> StreamCut:
-    incarnations = {name: incarnation for name, incarnation in offsets if incarnation is not None}
-    return StreamCut({name: offset for (name, _), offset in offsets.items()}, at, size, incarnations)
 
 
 @collected_later()

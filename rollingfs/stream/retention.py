@@ -179,15 +179,13 @@ Positions = dict[str, int]
 
 def positions(cut: StreamCut, extents: Holdings) -> Positions:
     """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
-    offsets = dict(cut.items())
+    offset_of, incarnation_of = dict(cut.items()).get, cut.incarnations.get
     return {
-        name: _position(offsets[name], extent) if cut.incarnation(name) in extent.incarnations else extent.start
+        name: offset
+        if extent.start < (offset := offset_of(name, 0)) <= extent.end and incarnation_of(name) in extent.incarnations
+        else extent.start
         for name, extent in extents.items()
     }
-
-
-def _position(offset: int, extent: Holding) -> int:
-    return offset if extent.start < offset <= extent.end else extent.start
 
 
 def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
@@ -368,12 +366,16 @@ def _is_too_much(count: int, offsets: int) -> bool:
 
 def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:
     """The part of a cut before which there are still bytes, or by which a sealed segment goes."""
-    kept = [name for name in cut if _is_useful(cut, name, extents, gone)]
+    columns = cut.columns().items()
+    kept = [column[0] for column, offset in columns if _is_useful(column, offset, extents, gone)]
     return cut if len(kept) == len(cut) else cut.only(kept)
 
 
-def _is_useful(cut: StreamCut, name: str, extents: Holdings, gone: Gone | None) -> bool:
+def _is_useful(column: tuple[str, str | None], offset: int, extents: Holdings, gone: Gone | None) -> bool:
+    name, incarnation = column
     extent = extents.get(name)
     if extent is None:
-        return gone is not None and (name, cut.incarnation(name)) not in gone
-    return _says(cut, name, extent) and (cut[name] > extent.start or _is_end(cut, name, extent))
+        return gone is not None and column not in gone
+    if incarnation not in extent.incarnations:
+        return False
+    return extent.start < offset <= extent.end or (extent.sealed and offset == extent.end)

@@ -55,7 +55,8 @@ async def retain(
         await members.find()  # raises if there is no such folder
         raise ValueError(f"{path}: the stream has no retention policy; assign one to `retention`")
     before = Trimmed() if dry_run else await trimmer.finish(ledger)
-    found = await members.find_once({name for name, _ in ledger.columns}, settles=not dry_run)
+    columns = ledger.columns
+    found = await members.find_once({name for name, _ in columns}, settles=not dry_run)
     members.warn(found.unreadable)
     now, at = await members.times(found)
     taken, failed = None, dict(found.unreadable)
@@ -63,7 +64,7 @@ async def retain(
         taken, uncut = await cutter.take(found.views, None, policy.align, at)
         failed |= uncut
     extents = _extents(found.views)
-    plan = _Plan(policy, above, taken, extents, found.gone(ledger.columns), now)
+    plan = _Plan(policy, above, taken, extents, found.gone(columns), now)
     pending = {} if ledger.trim.done else ledger.trim.goals
     if dry_run:
         plan = replace(plan, extents=_after(pending, plan.extents))
@@ -125,10 +126,11 @@ class _Plan:
             return ledger
         if ledger.cuts:
             last = ledger.cuts[-1]
-            lacking = [column for column in last.columns() if column[0] not in taken and column not in self.gone]
-            offsets = {name: last[name] for name, _ in lacking}
-            at = max(taken.at, last.at) if lacking else taken.at
-            taken = StreamCut({**offsets, **taken}, at, taken.size, {**last.incarnations, **taken.incarnations})
+            missing = [name for name in last if name not in taken]
+            lacking = {name: last[name] for name in missing if (name, last.incarnation(name)) not in self.gone}
+            if lacking:
+                incarnations = {**last.incarnations, **taken.incarnations}
+                taken = StreamCut({**lacking, **taken}, max(taken.at, last.at), taken.size, incarnations)
         return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:

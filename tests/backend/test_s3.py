@@ -483,6 +483,26 @@ def test_a_large_write_keeps_few_parts_in_memory(
     assert run(backend, backend.read(path)).data == b"".join(bytes([index]) * 3 * MIB for index in range(9))
 
 
+def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(
+    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
+
+    async def upload() -> None:
+        upload = await backend.open_write(path)
+        held = []
+        for _ in range(3):
+            await upload.write(bytes(5 * MIB))
+            held.append(upload._pieces_bytes)  # type: ignore[attr-defined]
+        assert held == [5 * MIB, 0, 0]  # the first may be the whole file
+        await upload.finish()
+
+    with count_requests(backend) as counts:
+        run(backend, upload())
+        assert counts == {"CreateMultipartUpload": 1, "UploadPart": 3, "CompleteMultipartUpload": 1}
+    assert run(backend, backend.stat(path)).size == 15 * MIB
+
+
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES])
 def test_a_small_upload_is_one_request(backend: ObjectBackend, path: str, size: int) -> None:
     async def upload() -> None:

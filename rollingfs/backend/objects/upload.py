@@ -75,8 +75,8 @@ class ObjectUpload(Upload):
             self._pieces.append(frozen(piece))
             self._pieces_bytes += len(piece)
             view = view[len(piece) :]
-            # a full part waits for the next byte: what is exactly one part is still a single PUT
-            if self._pieces_bytes == self._part_bytes and len(view):
+            # the first full part waits for the next byte: what is exactly one part is still a single PUT
+            if self._pieces_bytes == self._part_bytes and (len(view) or self._parts is not None):
                 await self._send_part()
 
     async def copy(self, part: Part) -> None:
