@@ -16,6 +16,8 @@ INLINE_BYTES_MAX = 1024 * 1024
 CHUNK_BYTES_MAX = 2**63 - 1
 MAX_AGE_S_MIN = 0.001
 MAX_AGE_S_MAX = 100 * 366 * 86400.0
+FOREVER = "forever"
+"""Text for the longest time."""
 BYTES_MAX = 2**63 - 1
 TIER_ALIAS_CHARACTERS_MAX = 32
 TIER_DEFAULT = "cold"
@@ -67,13 +69,15 @@ def parse_bytes(value: int | float | str) -> int:
 
 
 def parse_seconds(value: int | float | str) -> float:
-    """A time in seconds, from a number or a text like ``"30min"`` or ``"7d"``.
+    """A time in seconds, from a number or a text like ``"30min"``, ``"7d"`` or ``"forever"`` (100 years).
 
     Raises
     ------
     ValueError
         The value is neither.
     """
+    if value == FOREVER:
+        return MAX_AGE_S_MAX
     if isinstance(value, str):
         match = re.fullmatch(_QUANTITY, value)
         if not match or match[2] not in _TIME_UNITS:

@@ -26,7 +26,8 @@ def test_what_is_no_size_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), (3, 3), (0.25, 0.25)]
+    ("text", "seconds"),
+    [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), (3, 3), (0.25, 0.25), ("forever", MAX_AGE_S_MAX)],
 )
 def test_times_are_seconds_or_text_with_a_unit(text, seconds):
     assert parse_seconds(text) == seconds

@@ -12,7 +12,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.format.policies import PolicyChange
-from rollingfs.policy import KEEP, OffloadPolicy, RollingPolicy
+from rollingfs.policy import FOREVER, KEEP, MAX_AGE_S_MAX, OffloadPolicy, RollingPolicy
 
 commands = Commands("Upkeep")
 
@@ -149,4 +149,6 @@ def _words(policy: OffloadPolicy | None) -> str:
 def _amount(name: str, value: Any) -> str:
     if name in ("tier", "align"):
         return str(value)
+    if value == MAX_AGE_S_MAX:
+        return FOREVER
     return f"{value:,}" if name.endswith("_bytes") else f"{value:g}s"

@@ -17,9 +17,12 @@ from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.policy import policy_text
 from rollingfs.cli.session import Session
+from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import Segment
+from rollingfs.show.outlook_text import upkeep_texts
+from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import size_text
 from rollingfs.show.segment_map import Leftovers, outline
 
@@ -143,7 +146,7 @@ def _details(segment: Segment) -> list[tuple[str, str]]:
 
 @commands("map")
 def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
-    """Draw a segment: its truncated bytes, its chunks by size and age, the inline tail, garbage.
+    """Draw a segment: its truncated bytes, its chunks by size and age, the tail, garbage; what upkeep does next.
 
     The height of a chunk is its size, its colour its age. With --json: all of it as one object.
 
@@ -161,6 +164,7 @@ def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
         garbage = Leftovers(len(loose.files), loose.bytes)
         columns = _columns(is_picture=file is not None)
         found = outline(segment.chunks, now_s=time.time(), width=columns, garbage=garbage)
+        states = [one for one in place.fs.states(place.path) if one.path == segment.path]
     if file is not None:
         from rollingfs.show.map_picture import draw
 
@@ -172,7 +176,9 @@ def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
     else:
         from rollingfs.cli.map_text import map_lines
 
-        output.show(*map_lines(found))
+        prices = prices_of(split(path)[0], place.path)
+        texts = [upkeep_texts(one.outlook, one.cold_bytes, one.rewritten, prices) for one in states]
+        output.show(*map_lines(found), *(Text(line) for lines in texts for line in lines))
 
 
 def _columns(*, is_picture: bool) -> int:

@@ -25,7 +25,7 @@ from rollingfs.errors import visible
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
 from rollingfs.policy import parse_bytes
-from rollingfs.show.outlook_text import joins_mark, moves_mark, next_text, saved_text, sizes_mark, sizes_text
+from rollingfs.show.outlook_text import joins_mark, moves_mark, sizes_mark, sizes_text, upkeep_texts
 from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import count_text, size_text
 
@@ -167,9 +167,7 @@ class _Look:
         for one in states:
             whole = whole.plus(one.outlook)
         cold, rewritten = (sum(getattr(one, name) for one in states) for name in ("cold_bytes", "rewritten"))
-        saved = saved_text(cold, rewritten, self.prices)
-        lines = [self.summary(states), sizes_text(whole), f"next: {next_text(whole, self.prices)}"]
-        return [*lines, *([f"so far: {saved}"] if saved else [])]
+        return [self.summary(states), sizes_text(whole), *upkeep_texts(whole, cold, rewritten, self.prices)]
 
 
 def table(

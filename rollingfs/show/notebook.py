@@ -9,7 +9,7 @@ from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.outlook import SIZES, Outlook
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.show.outlook_text import next_text, saved_text
+from rollingfs.show.outlook_text import upkeep_texts
 from rollingfs.show.prices import Prices
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
@@ -75,9 +75,8 @@ def _upkeep(header: Header, now_s: float, prices: Prices | None) -> Iterator[str
         if count
     ]
     cold = sum(chunk.length for chunk in header.entries if isinstance(chunk, Chunk) and chunk.tier)
-    saved = saved_text(cold, header.rewritten, prices)
     yield _table(rows)
-    yield f"next: {next_text(found, prices)}" + (f"<br/>so far: {saved}" if saved else "")
+    yield "<br/>".join(upkeep_texts(found, cold, header.rewritten, prices))
 
 
 def _parts(snapshot: Snapshot) -> Iterator[Stripe]:

@@ -44,6 +44,12 @@ def next_text(found: Outlook, prices: Prices | None) -> str:
     return f"upkeep will {' and '.join(parts)}: {fewer}{reads_text(saved, prices)}"
 
 
+def upkeep_texts(found: Outlook, cold_bytes: int, rewritten: int, prices: Prices | None) -> list[str]:
+    """What the next round of upkeep does, and what is known of those before, a line each."""
+    saved = saved_text(cold_bytes, rewritten, prices)
+    return [f"next: {next_text(found, prices)}", *([f"so far: {saved}"] if saved else [])]
+
+
 def saved_text(cold_bytes: int, rewritten: int, prices: Prices | None) -> str:
     """What is known of the rounds before, by the headers alone; "" if there was nothing."""
     cold = f"{size_text(cold_bytes)} moved to tiers{storage_text(cold_bytes, prices)}"

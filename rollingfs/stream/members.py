@@ -80,6 +80,11 @@ class Listed:
         """Those of which more is known than a row."""
         return {name: view for name, view in self.views.items() if isinstance(view, Snapshot)}
 
+    def without_files(self) -> Listed:
+        """The same without plain files."""
+        plain = {name for name, view in self.snapshots.items() if view.header is None}
+        return replace(self, views={name: view for name, view in self.views.items() if name not in plain})
+
     @property
     def names(self) -> list[str]:
         """The names of all segments, sorted."""

@@ -39,7 +39,7 @@ class RetentionPolicy:
     ----------
     min_age, min_bytes
         Seconds (or text like ``"7d"``), bytes (or text like ``"10GiB"``): bytes that are not older, and the newest
-        bytes, stay in any case.
+        bytes, stay in any case. With ``min_age="forever"`` all stay, whatever the folders above say.
     keep_age, keep_bytes
         What has been read goes once it is older, or once this many newer bytes lie behind it.
     max_age, max_bytes
@@ -131,6 +131,11 @@ class RetentionPolicy:
         if self.keep_age is not None or self.keep_bytes is not None:
             return self.keep_age, self.keep_bytes
         return (self.max_age, self.max_bytes) if self.min_age is None and self.min_bytes is None else None
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether nothing ever goes."""
+        return self.min_age == MAX_AGE_S_MAX
 
     def over(self, other: RetentionPolicy | None) -> RetentionPolicy:
         """The policy, with the fields of another where it has none itself."""

@@ -57,6 +57,8 @@ async def retain(
     before = Trimmed() if dry_run else await trimmer.finish(ledger)
     columns = ledger.columns
     found = await members.find_once({name for name, _ in columns}, settles=not dry_run)
+    if ledger.retention is None:  # a folder above speaks of segments; it may know nothing of files of other tools here
+        found = found.without_files()
     members.warn(found.unreadable)
     now, at = await members.times(found)
     taken, failed = None, dict(found.unreadable)

@@ -134,7 +134,8 @@ class Upkeep:
             ledger = await self.ledgers.resolved(folder.path)
         except OSError as error:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
             whole = whole.plus(failure(folder.path, "read the memory of", folder.path, error))
-        retains = folder.is_whole and ledger is not None and ledger.retention is not None
+        retention = None if ledger is None else ledger.retention
+        retains = folder.is_whole and retention is not None and not retention.keeps_all
         folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
         if RETAIN in self.how.steps and retains:
             whole = whole.plus(await attempt(self.how, RETAIN, folder.path, partial(self._retain, folder.path)))

@@ -149,6 +149,18 @@ def test_the_map_shows_all_parts_of_a_segment(stream):
     assert found["garbage"] == {"files": 1, "bytes": 300}
 
 
+def test_the_map_says_what_upkeep_does_next_and_what_it_did(stream):
+    path = f"{stream}/a"
+    assert "next: upkeep has nothing to join or to move" in done("map", path).text
+    done("policy", path, "--max-bytes", "1MiB")
+    done("seal", path)
+    assert "next: upkeep will join 2 chunks of 2.0 KiB to 1: 1 object fewer" in done("map", path).text
+    done("run", stream, "--once")
+    text = done("map", path).text
+    assert "next: upkeep has nothing to join or to move" in text
+    assert "so far: 2.0 KiB written anew by joins" in text
+
+
 def test_the_map_of_an_empty_segment_and_of_a_plain_file_can_be_drawn(tmp_path):
     done("append", tmp_path / "empty", stdin=b"")
     (tmp_path / "plain").write_bytes(b"x" * 10)

@@ -259,6 +259,37 @@ def test_folders_below_inherit_retention_and_offload_field_by_field():
     assert drive(Ledgers(world.client).load(low)).retention is None
 
 
+@pytest.mark.parametrize("is_own", [False, True])
+def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bool):
+    world = client(TieredStore())
+    path = world.create("/root/stream/a", pieces_of(DATA, [20] * 10))
+    drive(world.backend.write("/root/stream/table.csv", [DATA]))
+    drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=0, every=0)))
+    if is_own:
+        drive(verbs(world).set_retention(RetentionPolicy(every=0)))
+    assert not total(keep(world) + keep(world)).failed
+    assert world.header(path).start == len(DATA)
+    cut = drive(verbs(world).cuts())[-1]
+    if is_own:
+        assert set(cut) == {path, "/root/stream/table.csv"}
+        assert world.header("/root/stream/table.csv").start == len(DATA)
+    else:
+        assert set(cut) == {path}
+        assert drive(world.client.lookup.view("/root/stream/table.csv")).header is None
+
+
+def test_a_folder_keeps_all_forever_below_one_that_drops_all():
+    world = client(TieredStore())
+    paths = [world.create(f"/root/{name}/a", pieces_of(DATA, [20] * 10)) for name in ("stream", "other")]
+    drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=0, max_age=0, every=0)))
+    drive(verbs(world).set_retention(RetentionPolicy(min_age="forever")))
+    results = [*keep(world), *keep(world)]
+    assert not total(results).failed
+    assert [world.header(path).start for path in paths] == [0, len(DATA)]
+    assert drive(verbs(world).cuts()) == [], "upkeep needs no cuts of what stays"
+    assert drive(verbs(world).retain()).bytes == drive(verbs(world).retain()).bytes == 0
+
+
 def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_client_alone():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=10))
     path = world.create("/root/stream/a", [bytes(300)])
