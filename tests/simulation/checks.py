@@ -272,8 +272,13 @@ def _check_orphans(world: World) -> None:
 
 
 def _is_blocked(world: World, file: str) -> bool:
-    """Whether a pin keeps it whose target is absent, and whose source is no more what it was: nobody knows the move."""
-    folder, dates = names.parent(names.split_tier(file)[1]), []
+    """Whether a pin keeps it whose target is absent, and whose source is no more what it was: nobody knows the move.
+
+    The tombstone of the folder stays as well: it goes once the folder is empty.
+    """
+    is_header = file.endswith(names.HEADER_SUFFIX)
+    hot, dates = names.split_tier(file)[1], []
+    folder = names.chunks_folder(names.segment_of_header(hot)) if is_header else names.parent(hot)
     for pin_file in world.store.files:
         if names.parent(pin_file) == folder and f"/{names.PIN_PREFIX}" in pin_file:
             pin = parse_pin(world.store.content(pin_file) or b"", folder, pin_file)
@@ -281,7 +286,7 @@ def _is_blocked(world: World, file: str) -> bool:
             is_undone = source is not None and source.segment == pin.incarnation and source.merged != pin.txn
             if pin.target not in world.witness.headers and not is_undone:
                 dates.append(world.store.files[pin_file].modified)
-    is_kept = bool(dates) and world.store.files[file].modified <= max(dates)
+    is_kept = bool(dates) and (is_header or world.store.files[file].modified <= max(dates))
     world.counts["files kept by pins of absent targets"] += is_kept
     return is_kept
 
