@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.backend.contract import Part, Upload, frozen
+from rollingfs.backend.contract import Part, Upload
 from rollingfs.backend.tiers import can_copy
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.commits import Commits
@@ -272,7 +272,7 @@ class Rewriter:
         async def read(start: int) -> tuple[int, int]:
             end = min(start + READ_BACK_BYTES, stored.size)
             more = end == stored.size  # of a file that is too long
-            data = frozen(await self.backend.read_range(stored.file, start, end + more))
+            data = await self.backend.read_range(stored.file, start, end + more)
             return len(data), crc32c(data)
 
         starts = range(0, stored.size, READ_BACK_BYTES)
