@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import multiprocessing
 import os
 import shutil
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from rollingfs.logging import RollingHandler
 MIB = 2**20
 APPEND_BYTES = 4096
 THREADS = 8
+PROCESSES = 8
 FOLLOWED_PER_S = 100
 PIECE_BYTES = 8 * MIB
 
@@ -147,6 +150,74 @@ def plain_append(job: Job) -> None:
         job.each(append, job.pick(500, 100))
 
 
+def _bare(folder: str) -> Callable[[int], None]:
+    """The floor of an append in place: a lock, a look at the last record, a record with checksums, one flush."""
+    lock, file = (os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT) for name in ("lock", "log"))
+
+    def locked(kind: int) -> None:
+        fcntl.fcntl(lock, fcntl.F_OFD_SETLKW, struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0))
+
+    def append(number: int) -> None:
+        data = content(number * APPEND_BYTES, APPEND_BYTES)
+        line = b"Record %d %08x " % (number, google_crc32c.extend(0, data))
+        record = b"%s%08x\n%s" % (line, google_crc32c.extend(0, line), data)
+        locked(fcntl.F_WRLCK)
+        end = os.fstat(file).st_size
+        os.pread(file, len(record), max(end - len(record), 0))
+        os.pwrite(file, record, end)
+        locked(fcntl.F_UNLCK)
+        os.fsync(file)
+
+    return append
+
+
+def bare_append(job: Job) -> None:
+    with _folder() as folder:
+        job.each(_bare(folder), job.pick(500, 100))
+
+
+def _work(make: Callable[[str], Callable[[int], object]], folder: str, count: int, barrier: Any) -> None:
+    append = make(folder)
+    append(0)
+    barrier.wait()
+    barrier.wait()  # the clock starts before the last one comes
+    for number in range(count):
+        append(number)
+    barrier.wait()
+
+
+def _in_processes(job: Job, make: Callable[[str], Callable[[int], object]], folder: str) -> None:
+    context, count = multiprocessing.get_context("forkserver"), job.pick(100, 20)
+    barrier = context.Barrier(PROCESSES + 1)
+    workers = [context.Process(target=_work, args=(make, folder, count, barrier)) for _ in range(PROCESSES)]
+    for worker in workers:
+        worker.start()
+    barrier.wait()
+    with job.measured(PROCESSES * count):
+        barrier.wait()
+        barrier.wait()
+    for worker in workers:
+        worker.join()
+
+
+def bare_of_processes(job: Job) -> None:
+    with _folder() as folder:
+        _in_processes(job, _bare, folder)
+
+
+def _appending(folder: str) -> Callable[[int], object]:
+    fs = _rolling()
+    return lambda number: fs.append(f"{folder}/log", content(number * APPEND_BYTES, APPEND_BYTES))
+
+
+def ours_of_processes(job: Job) -> None:
+    with _folder() as folder:
+        fs = _rolling()
+        fs.create(f"{folder}/log")
+        _in_processes(job, _appending, folder)
+        assert fs.info(f"{folder}/log")["size"] == PROCESSES * (job.pick(100, 20) + 1) * APPEND_BYTES
+
+
 def replaced_file(job: Job) -> None:
     """The floor of any design that replaces a file atomically: temporary file, fsync, rename, fsync of the folder."""
     with _folder() as folder:
@@ -266,7 +337,10 @@ CASES = (
             "rollingfs append": ours_append,
             "write + fsync": plain_append,
             "replace + 2 fsync": replaced_file,
+            "lock + record + fsync, bare": bare_append,
             "rollingfs, 8 threads": ours_of_threads,
+            "rollingfs, 8 processes": ours_of_processes,
+            "bare, 8 processes": bare_of_processes,
             "rollingfs, followed": ours_followed,
             "RollingHandler": ours_logged,
             "RollingHandler, every 10 ms": ours_logged_in_groups,
@@ -284,6 +358,13 @@ CASES = (
                 "bytes read by a follower for each appended",
                 figure("read_per_byte", "rollingfs, followed"),
                 at_most=1.5,
+            ),
+            Goal("append / bare", ratio("unit_s", "rollingfs append", "lock + record + fsync, bare"), at_most=2),
+            Goal("8 processes / 1", ratio("rate_per_s", "rollingfs, 8 processes", "rollingfs append"), at_least=2),
+            Goal(
+                "bare: 8 processes / 1",
+                ratio("rate_per_s", "bare, 8 processes", "lock + record + fsync, bare"),
+                at_least=2,
             ),
             Goal("8 threads / 1", ratio("rate_per_s", "rollingfs, 8 threads", "rollingfs append"), at_least=3),
             *(

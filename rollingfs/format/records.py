@@ -250,6 +250,12 @@ class Mark:
         crc_at, crc = self.end + line.start(7), line[7].decode()
         return type(self)(self.segment, int(line[1]), self.base, self.end + at, crc_at, crc)
 
+    def extended(self, record: bytes) -> Self:
+        """The mark of the file once it has this whole record, as `Record.encode` makes it, behind the last one."""
+        line = record[: record.index(b"\n")]
+        crc_at, crc = self.end + len(line) - _CRC_BYTES, line[-_CRC_BYTES:].decode()
+        return type(self)(self.segment, int(line.split(b" ", 2)[1]), self.base, self.end + len(record), crc_at, crc)
+
     def is_in(self, read: Read) -> bool:
         """Whether a file that had this mark, as a file of its inode, still begins with all that the mark stands for.
 

@@ -32,9 +32,12 @@ from rollingfs.errors import (
 )
 from rollingfs.format.header import Header
 from rollingfs.format.names import header_path, lock_path
+from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group
+
+RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no record locks")
 
@@ -90,7 +93,7 @@ def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(log: st
     elif verb == "delete_if":
         assert drive(backend.delete_if(header, blob.token))
     else:
-        drive(getattr(backend, verb)(header, blob.data if verb == "replace" else b"bytes", blob.token))
+        drive(getattr(backend, verb)(header, blob.data if verb == "replace" else RECORD, blob.token))
     assert is_free(log)
     assert not locked(header)
 
@@ -102,8 +105,8 @@ def test_a_turn_at_nothing_is_none_and_leaves_nothing(
     drive(backend.take_turn(f"{tmp_path}/none$header"))
     acquire = record_lock.record_lock.acquire
 
-    def beside_a_delete(lock: record_lock.record_lock) -> None:
-        acquire(lock)
+    def beside_a_delete(lock: record_lock.record_lock, **how: Any) -> None:
+        acquire(lock, **how)
         os.unlink(header_path(log))
 
     monkeypatch.setattr(record_lock.record_lock, "acquire", beside_a_delete)
@@ -137,7 +140,7 @@ def test_what_begins_within_a_verb_does_not_share_its_lock(log: str, monkeypatch
 
     monkeypatch.setattr(os, "pwrite", meanwhile)
     drive(backend.take_turn(header))
-    drive(backend.extend(header, b"outer", blob.token))
+    drive(backend.extend(header, RECORD, blob.token))
     assert seen == [True]
 
 

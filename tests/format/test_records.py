@@ -156,6 +156,7 @@ def test_a_mark_is_of_the_last_whole_record_and_no_two_states_have_the_same():
     base = marks[0]
     assert len(one) == len(other)
     assert base.followed(one[:-1]) == base
+    assert base.extended(one) == base.followed(one)
     assert str(base.followed(one)) != str(base.followed(other))
     assert not base.followed(one).is_in(read_of(data[: whole[0]] + other))
 

@@ -168,7 +168,8 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         _check_conditional("extend", path)
-        if not extending.is_local(os.path.dirname(path)):
+        is_named = extending.is_named(path, token)
+        if not (is_named or extending.is_local(os.path.dirname(path))):
             return None
         file = extending.opened(path)
         try:
@@ -184,7 +185,7 @@ class LocalBackend(Backend):
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)
-                if not extending.is_named(path, token):
+                if not is_named:
                     self._flush_name(path, new_token)
         finally:
             file.close()  # after the flush: the system tells of a failed flush who had the file open before the write
@@ -352,13 +353,7 @@ class LocalBackend(Backend):
             lock.release()
 
     def _lock(self, header: str, close: Close | None = None) -> record_lock:
-        """Take the lock of a header.
-
-        Raises
-        ------
-        ConflictError
-            The header is gone.
-        """
+        """Take the lock of a header; `ConflictError` if it is gone."""
         lock = record_lock(names.lock_path(header), until_s(), close)
         with contextlib.suppress(FileNotFoundError):
             lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock

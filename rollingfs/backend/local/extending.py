@@ -38,8 +38,10 @@ On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new s
 """
 _disks: dict[int, bool] = {}
 """What `is_local` has found, by the number of a disk."""
+_last: tuple[str, Mark | None] = "", None
+"""The newest token and its mark: a writer's next append begins with it."""
 _named: dict[str, str] = {}
-"""The header files whose names this process knows to survive a loss of power, by path."""
+"""The header files that may grow, and whose names this process knows to survive a loss of power, by path."""
 
 
 def is_local(path: str) -> bool:
@@ -134,14 +136,18 @@ def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, st
 def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
     """The mark of a token, if the open file still begins with all that the mark stands for."""
     inode, _, text = token.partition("-")
-    mark = Mark.of(text)
+    last = _last
+    mark = last[1] if last[0] == token else Mark.of(text)
     if mark is None or inode != f"{status.st_ino:x}" or mark.end > status.st_size:
         return None
     return mark if mark.is_in(partial(disk.read_exactly, descriptor)) else None
 
 
 def _token(status: os.stat_result, mark: Mark) -> str:
-    return f"{status.st_ino:x}-{mark}"
+    global _last
+    token = f"{status.st_ino:x}-{mark}"
+    _last = token, mark
+    return token
 
 
 def whole(descriptor: int, status: os.stat_result) -> bytes:
@@ -237,16 +243,21 @@ def put(
     except OSError:
         os.ftruncate(descriptor, mark.end)  # if this fails, too, its error says that the outcome is not known
         raise
-    return _token(status, mark.followed(bytes(data)))
+    return _token(status, mark.extended(bytes(data)))
 
 
 def is_named(path: str, token: str) -> bool:
-    """Whether this process knows that the name of a header file survives a loss of power."""
+    """Whether this process knows that a header file may grow, and that its name survives a loss of power."""
     return _named.get(path) == _file_of(token)
 
 
 def note_named(path: str, token: str) -> None:
-    """Note that the name of a header file survives a loss of power: its folder was flushed since it got the name."""
+    """Note that the name of a header file survives a loss of power: its folder was flushed since it got the name.
+
+    A header that may not grow where it lies needs no note.
+    """
+    if not is_local(os.path.dirname(path)):
+        return
     if len(_named) >= disk.FOLDERS_FLUSHED_MAX:
         _named.clear()
     _named[path] = _file_of(token)

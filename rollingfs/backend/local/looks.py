@@ -30,6 +30,8 @@ def canonical(path: str) -> str:
     because ``link/..`` is the folder that holds the link's target. ``""`` is the root, not the current folder as in
     fsspec.
     """
+    if path[:1] == "/" and os.sep == "/" and not names.has_odd_part(path):
+        return path
     if path in ("", "file://", "local://", "file:", "local:"):
         return str(LocalFileSystem.root_marker)
     stripped: str = LocalFileSystem._strip_protocol(path)
