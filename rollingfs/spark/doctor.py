@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollingfs.spark import jar
+from rollingfs.spark.job import is_classic
 
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _SET_PYTHON = "set PYSPARK_PYTHON (or spark.pyspark.python) to a Python of the driver's version that every worker has"
@@ -25,7 +26,7 @@ def doctor(spark: Any) -> list[str]:
     list of str
         A sentence for each thing that is missing, with what to do; empty if nothing is missing.
     """
-    if not hasattr(spark, "_jvm"):
+    if not is_classic(spark):
         return ["This is a Spark Connect session: configure the server that it is connected to, and examine it there."]
     return [*_jar(), *_classes(spark), *_s3a(spark), *_python(spark)]
 

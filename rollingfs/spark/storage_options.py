@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,19 +21,7 @@ DEFAULT_PROVIDERS = (
     "IAMInstanceCredentialsProvider",
 )
 """What Hadoop asks for credentials, in this order, if no setting names it."""
-OF_THE_MACHINE = frozenset(
-    {
-        "ContainerCredentialsProvider",
-        "DefaultAWSCredentialsProviderChain",
-        "DefaultCredentialsProvider",
-        "EC2ContainerCredentialsProviderWrapper",
-        "EnvironmentVariableCredentialsProvider",
-        "IAMInstanceCredentialsProvider",
-        "InstanceProfileCredentialsProvider",
-        "WebIdentityTokenCredentialsProvider",
-        "WebIdentityTokenFileCredentialsProvider",
-    }
-)
+OF_THE_MACHINE = re.compile("Default|Environment|WebIdentity|(Container|Instance).*Provider")
 """Providers that use what the machine offers: variables, a web identity, the role of a container or an instance."""
 NO_COUNTERPART = (
     "accesspoint.arn",
@@ -117,7 +106,7 @@ def _credentials(get: Get) -> dict[str, Any]:
     passed: list[str] = []
     for name in names:
         kind = name.rpartition(".")[2]
-        if kind in OF_THE_MACHINE or (kind in _PROFILES and not get("auth.profile.name")):
+        if OF_THE_MACHINE.search(kind) or (kind in _PROFILES and not get("auth.profile.name")):
             passed.append(kind)  # a profile that no setting names is that of AWS_PROFILE
             continue
         sure = _sure(kind, get)

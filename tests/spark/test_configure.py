@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,27 +160,18 @@ def test_a_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, option
 # -- what the jar is compiled against --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ROLLINGFS_CACHE", str(tmp_path / "cache"))
+def test_the_api_of_hadoop_is_taken_by_its_checksum(tmp_path, monkeypatch):
+    def maven(command, **_):
+        (tmp_path / f"hadoop-client-api-{compiler.HADOOP_VERSION}.jar").write_bytes(b"other")
+        return subprocess.CompletedProcess(command, 0)
+
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
-    return tmp_path / "cache"
-
-
-def test_the_api_of_hadoop_is_taken_by_its_checksum(cache, monkeypatch):
     with pytest.raises(compiler.CannotCompileError, match="Maven"):
-        compiler.hadoop_api()
-    (cache / f"hadoop-client-api-{compiler.HADOOP_VERSION}.jar").write_bytes(b"other")
+        compiler.hadoop_api(tmp_path)
+    monkeypatch.setattr(compiler.shutil, "which", lambda name: name)
+    monkeypatch.setattr(compiler.subprocess, "run", maven)
     with pytest.raises(compiler.CannotCompileError, match=r"checksum.*nothing was compiled"):
-        compiler.hadoop_api()
+        compiler.hadoop_api(tmp_path)
     monkeypatch.setattr(compiler, "HADOOP_SHA256", hashlib.sha256(b"other").hexdigest())
-    assert compiler.hadoop_api().parent == cache
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
-def test_the_api_of_hadoop_is_taken_from_no_folder_that_others_can_change(cache):
-    cache.mkdir()
-    cache.chmod(0o777)
-    with pytest.raises(compiler.CannotCompileError, match="others may write to it"):
-        compiler.hadoop_api()
+    assert compiler.hadoop_api(tmp_path).parent == tmp_path

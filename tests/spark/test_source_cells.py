@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,17 +63,6 @@ def utc(source: Any) -> Iterator[Any]:
     source.conf.set("spark.sql.session.timeZone", zone)
 
 
-@pytest.mark.parametrize("values", FRAMES)
-def test_parquet_of_each_kind_is_the_rows_of_a_plain_file(utc, disk, tmp_path, values):
-    frame = utc.sql(f"select * from {FRAMES[values]}")
-    frame.coalesce(1).write.parquet(f"file://{tmp_path}/plain")
-    [part] = Path(f"{tmp_path}/plain").glob("part-*")
-    where = disk.segment("s", part.read_bytes(), piece=500)
-    expected = rows(utc.read.parquet(f"file://{part}"))
-    reader = utc.read.format("rolling").option("format", "parquet")
-    assert rows(reader.schema(frame.schema).load(where)) == expected == rows(frame)
-
-
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
 @pytest.mark.parametrize("values", FRAMES)
 def test_columns_that_are_written_are_read_back_of_each_kind(utc, tmp_path, kind, values):
@@ -98,19 +86,3 @@ def test_corrupt_columns_are_refused_with_the_name_of_the_segment(utc, disk, kin
         disk.run(disk.client.segments.seal(f"{disk.path}/{kind}-{name}"))
         with pytest.raises(Exception, match=rf"{kind}-{name}"):
             utc.read.format("rolling").option("format", kind).schema("id long").load(where).collect()
-
-
-def test_text_that_is_no_utf8_is_that_of_a_plain_file(utc, disk, tmp_path):
-    data = b"\xff\xfe odd\n\xc3\xa9\n\n\x00\n\xe2\x82 cut"
-    (tmp_path / "plain").write_bytes(data)
-    where = disk.segment("s", data, piece=3)
-    own = rows(utc.read.text(f"file://{tmp_path}/plain"))
-    assert rows(utc.read.format("rolling").option("partitionBytes", 4).load(where)) == own
-    assert len(own) == 5
-
-
-@pytest.mark.parametrize("kind", ["text", "arrow", "parquet", "binary"])
-def test_a_mode_for_a_format_without_malformed_records_is_refused(utc, disk, kind):
-    where = disk.segment("s", b"a\n")
-    with pytest.raises(Exception, match=f"format '{kind}' has no modes.*read_json"):
-        utc.read.format("rolling").options(format=kind, mode="FAILFAST").load(where).collect()

@@ -25,7 +25,7 @@ from tests.spark.test_source_exactly_once import (
 )
 from tests.support import spark as world
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 KILLS = {"64KiB": ["between", "any", "pause", "between", "any"], "0": ["between", "pause", "any"]}
 """By the bytes of a message; some between the commits to two segments of the first batch of a run, one before them."""

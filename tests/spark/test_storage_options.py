@@ -11,7 +11,7 @@ import pytest
 from rollingfs.spark import jar, storage_options
 from rollingfs.spark.configure import s3a_options
 from rollingfs.spark.segment_operations import ExportFolder
-from rollingfs.spark.storage_options import NO_COUNTERPART, OF_THE_MACHINE, from_settings
+from rollingfs.spark.storage_options import NO_COUNTERPART, from_settings
 from tests.support.servers import require_module
 
 require_module("pyspark")
@@ -72,7 +72,17 @@ def test_the_first_provider_that_has_credentials_gives_them():
     assert by(profile, simple, **KEYS, **{"auth.profile.name": "team"}) == {"profile": "team"}
 
 
-@pytest.mark.parametrize("provider", sorted(OF_THE_MACHINE))
+@pytest.mark.parametrize(
+    "provider",
+    [
+        "ContainerCredentialsProvider",
+        "DefaultCredentialsProvider",
+        "EC2ContainerCredentialsProviderWrapper",
+        "EnvironmentVariableCredentialsProvider",
+        "IAMInstanceCredentialsProvider",
+        "WebIdentityTokenFileCredentialsProvider",
+    ],
+)
 def test_a_role_or_web_identity_of_the_machine_needs_no_option(provider):
     assert by(SDKS + provider) == {}
 

@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ HADOOP_API = "hadoop-client-api"
 HADOOP_VERSION = "3.5.0"
 """The Hadoop that the sources are compiled against where there is no PySpark; the jar runs on Hadoop 3.4.1 or later."""
 HADOOP_SHA256 = "cc59446ec9ebaceae56fdb8d8c21477766dc5d426325642151c796bec5c4e6b7"
-"""The checksum of its client API, which is compared before each compilation."""
+"""The checksum of its client API."""
 MAVEN_S_MAX = 180
 JAVAC_S_MAX = 300
 MANIFEST = "META-INF/MANIFEST.MF"
@@ -83,10 +82,11 @@ def build(jar: Path = JAR) -> Path:
     javac = shutil.which("javac")
     if javac is None:
         raise CannotCompileError(f"there is no `javac` on the PATH: install a JDK {JAVA_RELEASE}")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as scratch:
+        api = hadoop_api(Path(scratch))
         # -proc:none and no warnings: Hadoop's annotations are not among its client API
         options = ["--release", str(JAVA_RELEASE), "-proc:none", "-nowarn", "-Xlint:none", "-encoding", "UTF-8"]
-        command = [javac, *options, "-classpath", str(hadoop_api()), "-d", folder, *map(str, sources())]
+        command = [javac, *options, "-classpath", str(api), "-d", folder, *map(str, sources())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JAVAC_S_MAX)
         if done.returncode:
             raise CannotCompileError(f"javac failed:\n{done.stderr}")
@@ -94,61 +94,37 @@ def build(jar: Path = JAR) -> Path:
     return jar
 
 
-def hadoop_api() -> Path:
-    """Hadoop's client API: that of an installed PySpark, else one that Maven fetches into a cache.
+def hadoop_api(scratch: Path) -> Path:
+    """Hadoop's client API: that of an installed PySpark, else one that Maven puts into a folder of our own.
 
     Raises
     ------
     CannotCompileError
-        There is neither.
+        There is neither, or what Maven gives is another file.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is not None and spec.origin is not None:
         found = sorted((Path(spec.origin).parent / "jars").glob(f"{HADOOP_API}-*.jar"))
         if found:
             return found[-1]
-    cache = Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    cached = cache / f"{HADOOP_API}-{HADOOP_VERSION}.jar"
-    _check_own(cache)
-    if not cached.exists():
-        _fetch(cached)
-    checksum = hashlib.sha256(cached.read_bytes()).hexdigest()
-    if checksum != HADOOP_SHA256:
-        raise CannotCompileError(
-            f"{cached} has the checksum {checksum}, and {HADOOP_API} {HADOOP_VERSION} has {HADOOP_SHA256}; nothing was "
-            "compiled: delete the file, and Maven fetches it again"
-        )
-    return cached
-
-
-def _check_own(folder: Path) -> None:
-    """Refuse a folder in which another user could replace the jar after a look at it."""
-    if os.name != "posix":
-        return
-    found = folder.stat()
-    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise CannotCompileError(
-            f"{folder} is another user's, or others may write to it, so no jar is taken from it; nothing was compiled: "
-            "chmod go-w it, or name a folder of your own in ROLLINGFS_CACHE"
-        )
-
-
-def _fetch(target: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise CannotCompileError("Hadoop's client API is not here: install pyspark, or Maven, which fetches it")
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        artifact = f"org.apache.hadoop:{HADOOP_API}:{HADOOP_VERSION}"
-        command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_S_MAX, cwd=folder)
-        except subprocess.TimeoutExpired as error:
-            raise CannotCompileError(f"Maven did not fetch {artifact} within {MAVEN_S_MAX} s") from error
-        if done.returncode:
-            raise CannotCompileError(f"Maven could not fetch {artifact}:\n{done.stdout}{done.stderr}")
-        os.replace(Path(folder) / target.name, target)
-    return target
+    artifact = f"org.apache.hadoop:{HADOOP_API}:{HADOOP_VERSION}"
+    command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_S_MAX, cwd=scratch)
+    except subprocess.TimeoutExpired as error:
+        raise CannotCompileError(f"Maven did not fetch {artifact} within {MAVEN_S_MAX} s") from error
+    if done.returncode:
+        raise CannotCompileError(f"Maven could not fetch {artifact}:\n{done.stdout}{done.stderr}")
+    fetched = scratch / f"{HADOOP_API}-{HADOOP_VERSION}.jar"
+    if (checksum := hashlib.sha256(fetched.read_bytes()).hexdigest()) != HADOOP_SHA256:
+        raise CannotCompileError(
+            f"Maven gave {artifact} with the checksum {checksum}, and it has {HADOOP_SHA256}; nothing was compiled: "
+            "delete it from Maven's repository on this machine"
+        )
+    return fetched
 
 
 def _pack(classes: Path, jar: Path) -> None:

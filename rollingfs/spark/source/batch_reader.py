@@ -16,6 +16,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source import folder_columns, metadata, partitions, places, rows, segments
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.option import BATCH
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly, plainly_each
@@ -36,13 +37,6 @@ PLANNED_ONCE = (
 """What a user must know whose query reads by an old plan."""
 
 
-class Ranges(InputPartition):
-    """The ranges that one task reads."""
-
-    def __init__(self, ranges: Sequence[Range]) -> None:
-        super().__init__(tuple(ranges))
-
-
 class RollingReader(DataSourceReader):
     """Reads the segments as they are when the query is planned; it does not see later appends.
 
@@ -51,7 +45,7 @@ class RollingReader(DataSourceReader):
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        options.check_batch()
+        options.check_use(BATCH)
         self.options = options
         self.rows = RowReader(options, schema, is_batch=True)
 
@@ -68,7 +62,7 @@ class RollingReader(DataSourceReader):
         self.rows.check_columns(views, bases)
         wanted = boundaries.extents(views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
-        return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
+        return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some ranges."""

@@ -49,21 +49,16 @@ def _found(options: Options) -> places.FoundSegments:
 
 def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
     """A Spark schema with the columns of folders: at its end, or instead of a column of the same name."""
-    from pyspark.sql import types
-
     added = rows.spark_schema(pa.schema(list(columns.items())))
-    if isinstance(schema, str):  # of text or binary
-        own = (f"`{one.name.replace('`', '``')}` {one.dataType.simpleString()}" for one in added)
-        return ", ".join([schema, *own])
-    fields = [types.StructField(one.name, added[one.name].dataType) if one.name in columns else one for one in schema]
-    return types.StructType(fields + [one for one in added if one.name not in schema.names])
+    fields = [added[one.name] if one.name in columns else one for one in schema]
+    return type(schema)(fields + [one for one in added if one.name not in schema.names])
 
 
 def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
     """The columns of the format, or those that the first of the segments `found` tells."""
     form = options.form
     if form.columns is not None:
-        return form.columns
+        return rows.spark_schema(form.columns)
     fs = places.filesystem(options)
     for view in found:
         try:

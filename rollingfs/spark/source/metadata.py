@@ -15,7 +15,6 @@ from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import rows
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
-SPARK_TYPES = {OFFSET: "long", SEGMENT: "string", COMMIT_TIME: "timestamp"}
 _TYPES = {OFFSET: pa.int64(), SEGMENT: pa.string(), COMMIT_TIME: pa.timestamp("us", "UTC")}
 
 
@@ -30,7 +29,7 @@ def data_schema(schema: pa.Schema) -> pa.Schema:
     for field in schema:
         if field.name in _TYPES and field.type != _TYPES[field.name]:
             raise ValueError(
-                f"column {field.name} is {field.type}, but with includeMetadata it is {SPARK_TYPES[field.name]}"
+                f"column {field.name} is {field.type}, but with includeMetadata it is {_TYPES[field.name]}"
             )
     return pa.schema([field for field in schema if field.name not in _TYPES], schema.metadata)
 
@@ -43,18 +42,9 @@ def added_to(schema: Any) -> Any:
     ValueError
         The data has a column of such a name.
     """
-    if isinstance(schema, str):
-        _check_free([name for name in SPARK_TYPES if f"`{name}` " in schema])
-        return ", ".join([schema, *(f"{name} {kind}" for name, kind in SPARK_TYPES.items())])
-    _check_free(sorted(set(schema.names) & SPARK_TYPES.keys()))
-    for name, kind in SPARK_TYPES.items():
-        schema = schema.add(name, kind)
-    return schema
-
-
-def _check_free(taken: Sequence[str]) -> None:
-    if taken:
+    if taken := sorted(set(schema.names) & _TYPES.keys()):
         raise ValueError(f"the data has a column {taken[0]}, which includeMetadata adds: read without includeMetadata")
+    return type(schema)([*schema, *rows.spark_schema(pa.schema(_TYPES))])
 
 
 async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> CommitTimes:

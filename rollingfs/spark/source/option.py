@@ -12,7 +12,7 @@ Parse = Callable[[str, str], Any]
 """Makes a value of an option's name and text, or raises a `ValueError` that names the option."""
 
 
-BOTH, READ, WRITE = "both", "read", "write"
+BOTH, READ, BATCH, STREAM, WRITE = "both", "reads", "batch reads", "streams", "writes"
 """What an option is for."""
 
 
@@ -21,10 +21,9 @@ def option(name: str, parse: Parse, default: Any = None, use: str = READ) -> Any
     return field(default=default, metadata={"name": name, "parse": parse, "use": use})
 
 
-def names(kind: type, use: str) -> dict[str, str]:
-    """The names of a class's options for some use, by their names in lower case, as Spark hands them over."""
-    found = [one.metadata for one in fields(kind) if one.metadata]
-    return {one["name"].lower(): one["name"] for one in found if one["use"] == use}
+def uses(kind: type) -> dict[str, str]:
+    """What a class's options are for, by name."""
+    return {one.metadata["name"]: one.metadata["use"] for one in fields(kind) if one.metadata}
 
 
 def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import formats
 from rollingfs.spark.source import option as of
 from rollingfs.spark.source.formats import compression
-from rollingfs.spark.source.option import BOTH, WRITE, option
+from rollingfs.spark.source.option import BATCH, BOTH, READ, STREAM, WRITE, option
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
 
 logger = logging.getLogger("pyspark_rollingfs")
@@ -89,7 +89,7 @@ class Options:
     fails_on_data_loss: bool = option("failOnDataLoss", of.truth, True)
     skips_corrupt: bool = option("onCorrupt", of.one_of({"fail": False, "skip": True}), False)
     starting: Position = option("startingOffsets", parse_position, Position(EARLIEST))
-    ending: Position | None = option("endingOffsets", parse_position)
+    ending: Position | None = option("endingOffsets", parse_position, None, BATCH)
     """Where a batch ends; None: at the present ends."""
     has_metadata: bool = option("includeMetadata", of.truth, False)
     """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
@@ -99,7 +99,7 @@ class Options:
     """The URL of the folder below which folders are columns; None: what the query names."""
     poll_s: float = option("pollInterval", of.time_s, POLL_S)
     """Seconds between two looks of a stream at the store."""
-    subscriber: str | None = option("subscriber", of.word)
+    subscriber: str | None = option("subscriber", of.word, None, STREAM)
     """The name under which a stream publishes how far it has read."""
     trigger_bytes_max: int | None = option("maxBytesPerTrigger", of.some_bytes)
     trigger_records_max: int | None = option("maxRecordsPerTrigger", of.count)
@@ -115,58 +115,29 @@ class Options:
     inline_bytes: str | None = option("inlineBytes", _policy("inline_bytes"), None, WRITE)
     max_age: str | None = option("maxAge", _policy("max_age"), None, WRITE)
 
-    def check_read(self) -> None:
-        """Refuse options of writes in a read.
+    def check_use(self, use: str) -> None:
+        """Refuse what has no meaning in a use: `BATCH`, `STREAM` or `WRITE`.
 
         Raises
         ------
         ValueError
-            One is given, and would be ignored.
+            An option is given that would be ignored, or two that limit the batches of a stream.
         """
-        self._refuse(_WRITES, "writes", "a read", "")
-
-    def check_batch(self) -> None:
-        """Refuse options of writes and of streams in a batch read.
-
-        Raises
-        ------
-        ValueError
-            An option has no meaning there.
-        """
-        self.check_read()
-        if self.starting.name == LATEST:
-            raise ValueError("option startingOffsets is 'latest': a batch read would be empty; streams begin there")
-        if self.subscriber is not None:
-            raise ValueError("option subscriber is for streams: a batch read remembers nothing")
-
-    def check_stream(self) -> None:
-        """Refuse options of writes and of batch reads in a stream, and two limits of its batches.
-
-        Raises
-        ------
-        ValueError
-            An option has no meaning there.
-        """
-        self.check_read()
-        if self.ending is not None:
+        fitting = (BOTH, WRITE) if use == WRITE else (BOTH, READ, use)
+        given = {name: of_one for name, of_one in sorted(_OWN.items()) if name.lower() in self.given}
+        odd = [f"option {name} is for {of_one}" for name, of_one in given.items() if of_one not in fitting]
+        if odd:
+            state = "; nothing was written" if use == WRITE else ""
             raise ValueError(
-                "option endingOffsets is for batch reads: a stream has no end; read with spark.read, "
-                "or stop at the present ends with Trigger.AvailableNow"
+                f"{', '.join(odd)}, and {use} would ignore it{state}: leave it out; a view from which you read and "
+                "another into which you insert can have different options"
             )
+        if use == BATCH and self.starting.name == LATEST:
+            raise ValueError("option startingOffsets is 'latest': a batch read would be empty; streams begin there")
         if self.trigger_records_max is not None and not self.form.has_lines:
             raise ValueError(f"option maxRecordsPerTrigger counts lines, and format {self.format!r} has none")
         if self.trigger_records_max is not None and self.trigger_bytes_max is not None:
             raise ValueError("options maxRecordsPerTrigger and maxBytesPerTrigger are both given: give one of them")
-
-    def check_write(self) -> None:
-        """Refuse options of reads in a write.
-
-        Raises
-        ------
-        ValueError
-            One is given, and would be ignored.
-        """
-        self._refuse(_READS, "reads", "a write", "; nothing was written")
 
     def lose(self, what: str) -> None:
         """Raise for bytes that are gone before they were read, or log that the read goes on, as `failOnDataLoss` says.
@@ -179,14 +150,6 @@ class Options:
         if self.fails_on_data_loss:
             raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
         logger.warning("%s; going on without (failOnDataLoss=false)", what)
-
-    def _refuse(self, names: Mapping[str, str], use: str, other: str, state: str) -> None:
-        odd = ", ".join(sorted(_OWN[name] for name in self.given & names.keys()))
-        if odd:
-            raise ValueError(
-                f"option {odd} is for {use}, and {other} would ignore it{state}: leave it out; a view from which you "
-                "read and another into which you insert can have different options"
-            )
 
     @property
     def policy(self) -> dict[str, str]:
@@ -244,14 +207,15 @@ class Options:
         return self.places[0].protocol
 
 
-_WRITES = {**of.names(Options, WRITE), "txnappid": "txnAppId", "txnversion": "txnVersion"}
-"""The options of a write alone, by their names in lower case, as Spark hands them over."""
-_READS = {**of.names(Options, of.READ), "mode": "mode"}
-"""Those of a read alone."""
-_BOTH = {**of.names(Options, BOTH), **{name: name for name in ("storage_options", "tiers")}}
-_OWN = {**_BOTH, **_READS, **_WRITES}
-READING = frozenset(_OWN.keys() - _WRITES.keys() - {"format", "mode"})
-"""Those that a read of text may have."""
+_OWN = {
+    **of.uses(Options),
+    **dict.fromkeys(("storage_options", "tiers"), BOTH),
+    **dict.fromkeys(("txnAppId", "txnVersion"), WRITE),
+    "mode": READ,
+}
+"""What each option is for."""
+READING = frozenset(name.lower() for name, use in _OWN.items() if use != WRITE) - {"format", "mode"}
+"""Those that a read of text may have, in lower case, as Spark hands them over."""
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
@@ -265,10 +229,10 @@ def parse_options(options: Mapping[str, str]) -> Options:
     given = {key.lower(): value for key, value in options.items()}
     if "location" in given or any(key.startswith("option.") for key in given):  # Spark is making a table
         raise ValueError(f"format('rolling') cannot be a table, and none was made: {NO_TABLE}")
-    unknown = sorted(given.keys() - _OWN.keys() - _SPARKS)
+    unknown = sorted(given.keys() - {name.lower() for name in _OWN} - _SPARKS)
     if unknown:
         raise ValueError(
-            f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN.values())}. "
+            f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN)}. "
             f"Options of JSON and CSV are for Spark's own parsers: {SPARKS_OWN}"
         )
     places = tuple(parse_url(url) for url in _urls(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow.types as pt
 
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import folder_columns
+
+_VARIANT = re.compile(r'"(type|elementType|valueType)":"variant"')
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -23,21 +26,13 @@ def arrow_schema(schema: Any) -> pa.Schema:
     from rollingfs.spark.source import versions
 
     for field in schema:
-        if _has_variant(field.dataType):
+        if _VARIANT.search(field.json()):
             raise ValueError(
                 f"column {field.name} is {field.dataType.simpleString()}: variants are neither read nor written; read "
                 "text and use parse_json(value), or write to_json(column)"
             )
     found: pa.Schema = versions.to_arrow_schema(schema)
     return found
-
-
-def _has_variant(kind: Any) -> bool:
-    """Whether a Spark type is a variant, or has one inside."""
-    if kind.typeName() == "struct":
-        return any(_has_variant(field.dataType) for field in kind)
-    inner = [getattr(kind, name, None) for name in ("elementType", "valueType")]
-    return kind.typeName() == "variant" or any(_has_variant(one) for one in inner if one is not None)
 
 
 def spark_schema(schema: pa.Schema) -> Any:

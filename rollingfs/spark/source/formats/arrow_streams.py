@@ -7,7 +7,8 @@ task that reads a part reads the schema of the stream first.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -19,15 +20,12 @@ from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import Read, Window
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader, extent_of, is_remote
+from rollingfs.spark.source.segments import SegmentReader, extent_of
 
 WINDOW_BYTES = 64 * 1024
 """Size of one read in the search for messages: small messages share it; of a large one only the beginning is read."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Size of the record batches into which rows are gathered before they are written."""
-
-Look = Callable[[int, int], bytes | memoryview]
-"""Gives the bytes ``[start, end)``, perhaps without copying them."""
 
 SCHEMA, DICTIONARY = 1, 2
 END = 0
@@ -80,7 +78,7 @@ def streams(read: Read, extent: Extent) -> Iterator[tuple[Stream, bool]]:
         yield current, False
 
 
-def messages(read: Look, extent: Extent) -> Iterator[Message]:
+def messages(read: Read, extent: Extent) -> Iterator[Message]:
     """The messages of an extent, found by reading the beginning of each."""
     window = Window(read, extent.end, WINDOW_BYTES)
     position = extent.start
@@ -105,11 +103,6 @@ def messages(read: Look, extent: Extent) -> Iterator[Message]:
             return
         yield Message(kind, position, body + length)
         position = body + length
-
-
-def is_torn(read: Read, extent: Extent, end: int) -> bool:
-    """Whether bytes behind the last whole message, which ends at `end`, are those of another: no footer of a file."""
-    return end < extent.end and bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end)) != _FILE_TAIL
 
 
 def _is_footer(window: Window, position: int, end: int) -> bool:
@@ -188,72 +181,18 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
 # -- rows --------------------------------------------------------------------------------------------------------
 
 
-def batches(read: Read, one: Range, *, at_once: bool = True) -> Iterator[pa.RecordBatch]:
-    """The record batches of a range.
-
-    Parameters
-    ----------
-    at_once
-        Read the whole range with one request, because each request to a remote store takes long. From a disk, reading
-        some messages at a time is faster, because they reuse memory.
-
-    Raises
-    ------
-    MalformedStreamError
-        The range does not end where a message does.
-    """
-    schema = pa.ipc.read_schema(pa.py_buffer(read(*one.head))) if one.head != (0, 0) else None
-    look: Look = _held(read(one.start, one.end), one.start) if at_once else read
-    found = list(messages(look, Extent(one.extent.path, one.extent.identity, one.start, one.end)))
-    if not found or found[-1].end != one.end:
-        raise _malformed(one.extent, found[-1].end if found else one.start, "a message goes on behind the range")
-    if any(message.kind == DICTIONARY for message in found):
-        yield from _with_dictionaries(pa.BufferReader(look(one.start, one.end)))
+def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
+    """The record batches of a range: of a part of a stream, or of whole streams."""
+    source = pa.BufferReader(read(one.start, one.end))
+    if one.head != (0, 0):
+        schema = pa.ipc.read_schema(pa.py_buffer(read(*one.head)))
+        for message in pa.ipc.MessageReader.open_stream(source):
+            yield pa.ipc.read_record_batch(message, schema)
         return
-    for group in _grouped(found):
-        source = pa.BufferReader(look(group[0].start, group[-1].end))
-        for message in group:
-            source.seek(message.start - group[0].start)
-            if message.kind == SCHEMA:
-                schema = pa.ipc.read_schema(source)
-            elif message.kind != END:
-                yield pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-
-
-def batch_starts(read: Look, one: Range) -> list[int]:
-    """The offsets of the messages from which `batches` makes record batches, in their order."""
-    found = messages(read, Extent(one.extent.path, one.extent.identity, one.start, one.end))
-    return [message.start for message in found if message.kind not in (SCHEMA, DICTIONARY, END)]
-
-
-def _held(data: bytes, start: int) -> Look:
-    """A reader of bytes that begin at offset `start`."""
-    view = memoryview(data)
-    return lambda first, last: view[first - start : last - start]
-
-
-def _grouped(found: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Groups of messages that are read together."""
-    first = 0
-    for index, message in enumerate(found):
-        if message.end - found[first].start >= BATCH_BYTES or index == len(found) - 1:
-            yield found[first : index + 1]
-            first = index + 1
-
-
-def _with_dictionaries(source: pa.BufferReader) -> Iterator[pa.RecordBatch]:
-    """The record batches of whole streams."""
     while source.tell() < source.size():
         if source.read_at(len(_FILE_HEAD), source.tell()) == _FILE_HEAD:
             source.seek(source.tell() + len(_FILE_HEAD))
         yield from pa.ipc.open_stream(source)
-
-
-def schema(read: Read, extent: Extent) -> pa.Schema | None:
-    """The schema of the first stream; None if there is none."""
-    for (first, *_), _ in streams(read, extent):
-        return pa.ipc.read_schema(pa.py_buffer(read(first.start, first.end)))
-    return None
 
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
@@ -282,7 +221,9 @@ class Arrow(Format):
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """The columns of the first stream."""
-        return schema(opened.read, extent_of(opened.view))
+        for (first, *_), _ in streams(opened.read, extent_of(opened.view)):
+            return pa.ipc.read_schema(pa.py_buffer(opened.read(first.start, first.end)))
+        return None
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
         """Whole streams, or parts of a large one."""
@@ -290,7 +231,8 @@ class Arrow(Format):
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
         """The error for a message that is cut off."""
-        if not is_torn(read, extent, end):
+        tail = bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end))
+        if tail in (b"", _FILE_TAIL):  # the footer of a file is no message
             return None
         return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are not a whole Arrow IPC message")
 
@@ -300,10 +242,12 @@ class Arrow(Format):
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
         """The record batches of a range."""
-        found = batches(opened.read, one, at_once=is_remote(opened.fs))
+        found = batches(opened.read, one)
         if not options.has_metadata:
             return ((batch, None) for batch in found)
-        starts = batch_starts(opened.read, one)
+        extent = replace(one.extent, start=one.start, end=one.end)
+        rows = (message for message in messages(opened.read, extent) if message.kind not in (SCHEMA, DICTIONARY, END))
+        starts = (message.start for message in rows)
         return (_located(batch, start) for batch, start in zip(found, starts, strict=True))
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:

@@ -12,11 +12,21 @@ from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
 
+COLUMNS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("modificationTime", pa.timestamp("us", "UTC")),
+        ("length", pa.int64()),
+        ("content", pa.binary()),
+    ]
+)
+"""Those of Spark's own format for binary files."""
+
 
 class Binary(Format):
-    """A row for each segment, with the columns of Spark's own format for binary files."""
+    """A row for each segment."""
 
-    columns: ClassVar[str | None] = "path string, modificationTime timestamp, length bigint, content binary"
+    columns: ClassVar[pa.Schema | None] = COLUMNS
 
     def check_write(self, schema: pa.Schema) -> None:
         """Refuse all but one column of bytes."""
@@ -29,13 +39,9 @@ class Binary(Format):
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
         """One row."""
-        columns = {
-            "path": pa.array([f"rolling+{options.target_protocol}://{one.extent.path}"]),
-            "modificationTime": pa.array([opened.view.modified], pa.timestamp("us", "UTC")),
-            "length": pa.array([one.size]),
-            "content": pa.array([opened.read(one.start, one.end)]),
-        }
-        yield pa.record_batch(columns), None
+        path, data = f"rolling+{options.target_protocol}://{one.extent.path}", opened.read(one.start, one.end)
+        values = [[path], [opened.view.modified], [one.size], [data]]
+        yield pa.record_batch(list(map(pa.array, values)), names=COLUMNS.names), None
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """The bytes of all rows, one behind the other."""

@@ -53,8 +53,8 @@ class Format:
     """Whether a segment grows by whole records, so that a stream can follow it."""
     has_offsets: ClassVar[bool] = False
     """Whether its rows have offsets."""
-    columns: ClassVar[str | None] = None
-    """The columns, if they are the same everywhere, as DDL."""
+    columns: ClassVar[pa.Schema | None] = None
+    """The columns, if they are the same everywhere."""
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """The columns of a segment, where they are not the same everywhere; None if it does not tell them.

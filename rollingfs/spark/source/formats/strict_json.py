@@ -45,7 +45,7 @@ class RefusedLineError(ValueError):
 class StrictJson(Text):
     """A row for each line, which is one object."""
 
-    columns: ClassVar[str | None] = None
+    columns: ClassVar[pa.Schema | None] = None
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """Refused: a schema tells what is strict."""

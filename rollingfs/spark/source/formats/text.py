@@ -47,7 +47,7 @@ class Text(Format):
     has_lines: ClassVar[bool] = True
     grows: ClassVar[bool] = True
     has_offsets: ClassVar[bool] = True
-    columns: ClassVar[str | None] = f"{COLUMN} string"
+    columns: ClassVar[pa.Schema | None] = pa.schema({COLUMN: pa.string()})
 
     def check_read(self, schema: pa.Schema) -> None:
         """Refuse all but one column of strings."""

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from rollingfs.format.header import Header
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.option import WRITE
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, routing
@@ -36,7 +37,7 @@ class JobCommit:
     """
 
     def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
-        options.check_write()
+        options.check_use(WRITE)
         self.options = options
         # nullable in all formats, so that a later null fits the schema
         self.schema = rows.arrow_schema(schema.toNullable())

@@ -23,8 +23,9 @@ from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import formats, partitions, places, segments
-from rollingfs.spark.source.batch_reader import Ranges, RowReader
+from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.boundaries import Boundaries
+from rollingfs.spark.source.option import STREAM
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
@@ -54,7 +55,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not options.form.grows:
             growing = ", ".join(name for name in formats.MODULES if formats.of(name).grows)
             raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be one of {growing}")
-        options.check_stream()
+        options.check_use(STREAM)
         self.options = options
         self.rows = RowReader(options, schema)
         self._ends: dict[str, ReadMark] | None = None
@@ -289,7 +290,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = self._left(extent, view, self._at.get(extent.path) if is_repeated else None)
             if view is not None and left is not None:
                 cut += self.rows.cut(SegmentReader(fs, view), left)
-        return [Ranges(group) for group in partitions.gather(cut, self.options.partition_bytes)]
+        return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look]]:
         """The extents of a batch with their segments, under the names that renames have given them since."""
