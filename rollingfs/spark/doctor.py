@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -125,10 +126,5 @@ def _python(spark: Any) -> Iterator[str]:
 
 def _cause(text: str) -> str:
     """The line that tells why a job failed: the error at the end of a Python traceback, else the first line."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    is_traceback = False
-    for line in lines:
-        if is_traceback and not line[0].isspace():
-            return line
-        is_traceback = is_traceback or _TRACEBACK in line
-    return lines[0]
+    error = re.search(rf"{re.escape(_TRACEBACK)}.*\n(?:\s.*\n|\n)*(\S.*)", text)
+    return error[1] if error else text.strip().partition("\n")[0]

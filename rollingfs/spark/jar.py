@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from pathlib import Path
 
 from rollingfs.spark.hadoop import compile as compiler
@@ -62,9 +61,7 @@ def hadoop_version() -> str:
         There is no Hadoop among the jars of Spark.
     """
     for path in sorted(spark_jars().glob(f"{compiler.HADOOP_API}-*.jar")):
-        match = re.fullmatch(rf"{compiler.HADOOP_API}-(.+)\.jar", path.name)
-        if match:
-            return match[1]
+        return path.stem.removeprefix(f"{compiler.HADOOP_API}-")
     raise FileNotFoundError(
         f"{spark_jars()} has no {compiler.HADOOP_API}: install a Spark with Hadoop, or put Hadoop's client API there"
     )
