@@ -6,6 +6,7 @@ acknowledged is live or truncated. With commits that are shared and not, mixed.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +21,8 @@ from tests.support.servers import new_bucket
 
 TURNS, ASKS = Member(), Member(shares=True)
 WAY = (ASKS, TURNS, ASKS)
-"""How processes commit; those of a race are of these kinds in turn. For turns alone there is `test_processes`."""
+"""How processes commit; those of a race are of these kinds in turn."""
+WAYS = {"mixed": WAY, "turns": (TURNS,)}
 
 pytestmark = pytest.mark.timeout(900)  # a machine that does much else
 
@@ -81,8 +83,20 @@ def _azure(options: dict[str, Any]) -> Arena:
     return Arena("az", options, f"{new_container(options)}/segment")
 
 
-STORES: dict[str, Callable[[dict[str, Any]], Arena]] = {"seaweed": _s3, "minio": _s3, "azurite": _azure}
-MARKS = {"minio": [pytest.mark.s3], "azurite": [pytest.mark.clouds], "seaweed": []}
+def _google(options: dict[str, Any]) -> Arena:
+    from tests.support.clouds import new_google_bucket
+
+    return Arena("gs", options, f"{new_google_bucket(options)}/segment")
+
+
+STORES: dict[str, Callable[[dict[str, Any]], Arena]] = {
+    "seaweed": _s3,
+    "minio": _s3,
+    "azurite": _azure,
+    "fake_google": _google,
+}
+"""The fixture of a store's options, and what makes a segment there. A further store is a line."""
+MARKS = {"minio": [pytest.mark.s3], "azurite": [pytest.mark.clouds], "fake_google": [pytest.mark.clouds], "seaweed": []}
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS[name]) for name in STORES])
@@ -91,14 +105,22 @@ def store(request: pytest.FixtureRequest) -> Arena:
     return STORES[request.param](request.getfixturevalue(request.param))
 
 
-def test_a_killed_process_harms_nobody(disk: Arena, tmp_path: Path) -> None:
+def test_killed_processes_harm_nobody_and_what_they_left_can_be_collected(disk: Arena, tmp_path: Path) -> None:
     with Race(disk, tmp_path) as race:
-        victim, survivor = race.join(ASKS, TURNS)
+        *victims, _ = race.join(*cast(WAY, 4))
         race.all_go_on(race.living)
-        race.kill(victim)
-        race.all_go_on([survivor])
+        for victim in victims:
+            race.nap()
+            race.kill(victim)
+            race.all_go_on(race.living)
         race.finish()
-        race.check()
+        calls = race.check()
+    by_ack = sorted((call.ended, call.began) for call in calls if call.told == "ok")
+    assert any(after < ended for (ended, _), (_, after) in itertools.pairwise(by_ack)), "no two ever overlapped"
+    fs = disk.open()
+    content = fs.cat_file(disk.path)
+    fs.collect(disk.path, grace=0)
+    assert fs.cat_file(disk.path) == content
 
 
 @pytest.mark.parametrize("count", [*slowly(2, 16), *nightly(8)])
@@ -109,9 +131,10 @@ def test_a_race_on_disk(disk: Arena, tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_race_on_a_store(store: Arena, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_race_on_a_store(store: Arena, tmp_path: Path, way: str) -> None:
     with Race(store, tmp_path) as race:
-        turmoil(race, WAY, 5, events=4 if MANY else 2)
+        turmoil(race, WAYS[way], 5, events=4 if MANY else 2)
 
 
 @pytest.mark.slow
