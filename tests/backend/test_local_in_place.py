@@ -385,14 +385,6 @@ def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatc
     assert flushed == [str(tmp_path)]
 
 
-def test_without_sync_nothing_is_flushed(tmp_path, monkeypatch):
-    fs, path = new_fs(sync=False), f"{tmp_path}/log"
-    fs.create(path)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: pytest.fail("it was flushed"))
-    fs.append(path, b"one")
-    assert fs.cat_file(path) == b"one"
-
-
 def _append_all(path: str, count: int, name: bytes) -> None:
     fs = new_fs()
     for index in range(count):

@@ -18,7 +18,6 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.errors import NoBucketError
 from rollingfs.testing import BackendContract, Factory
 from tests.support.buckets import File, MemoryService, memory_objects
 from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
@@ -305,13 +304,6 @@ def test_files_of_several_buckets_are_deleted_in_batches(memory: ObjectBackend) 
     do(memory, "delete", [*paths, "bucket"])  # a bucket is no file
     assert [verb for verb, _ in asked(memory)] == ["delete"] * 4
     assert not do(memory, "list", "bucket").entries + do(memory, "list", "other").entries
-
-
-@pytest.mark.parametrize("verb", ["create", "write", "read", "list"])
-def test_a_missing_bucket_is_named(memory: ObjectBackend, verb: str) -> None:
-    data: dict[str, list[Any]] = {"create": [b"x"], "write": [[b"x"]]}
-    with pytest.raises(NoBucketError, match="bucket 'none' does not exist, so nothing was"):
-        do(memory, verb, "none/folder/f", *data.get(verb, []))
 
 
 def test_a_refusal_says_what_the_store_said() -> None:

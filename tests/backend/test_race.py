@@ -37,17 +37,6 @@ LOST = ConflictError("lost")
 BROKEN = OSError(errno.EIO, "the connection broke")
 
 
-async def one_after_another(backend: Backend, writes: Any) -> list[Any]:
-    """What a probe does that does not race."""
-    outcomes: list[Any] = []
-    for write in writes:
-        try:
-            outcomes.append(await write())
-        except OSError as error:
-            outcomes.append(error)
-    return outcomes
-
-
 # -- what a race shows -------------------------------------------------------------------------------------------
 
 
@@ -127,14 +116,6 @@ def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: 
     ):
         run(backend, probe(backend, FOLDER))
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
-@pytest.mark.parametrize("verb", VERBS)
-def test_only_a_race_finds_it(verb: str, suspends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(race_module, "_at_once", one_after_another)
-    backend = careless(verb, suspends=suspends)
-    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
 
 
 @pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
@@ -292,14 +273,6 @@ def test_an_s3_server_that_looks_first_is_refused_by_name(careless_s3: tuple[Any
     assert backend.fs.find(bucket, refresh=True) == []
 
 
-def test_an_s3_server_that_looks_first_passes_a_probe_that_does_not_race(
-    careless_s3: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend, bucket = careless_s3
-    monkeypatch.setattr(race_module, "_at_once", one_after_another)
-    run(backend, probe(backend, f"{bucket}/x$chunks"))
-
-
 @pytest.mark.parametrize(
     "s3_options",
     ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
@@ -347,14 +320,3 @@ def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace(
     backend = OneAWhile(private_memory())
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
     assert backend.refused > 0, "the racers came too late to be refused"
-
-
-@pytest.mark.parametrize("left_out", ["the pauses", "the smaller share of answers"])
-def test_it_would_not_be_judged_without(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = OneAWhile(private_memory())
-    if left_out == "the pauses":
-        backend.commit_interval_s = 0.0001
-    else:
-        monkeypatch.setattr(race_module, "judge", lambda *arguments: judge(*arguments[:-1]))
-    with pytest.raises(OSError, match=r"slow down|is not known"):
-        run(backend, probe(backend, FOLDER))

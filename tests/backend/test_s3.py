@@ -25,7 +25,6 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
-from rollingfs.backend.contract import Part
 from rollingfs.backend.objects import backend as objects_backend
 from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
@@ -36,9 +35,8 @@ from rollingfs.backend.objects.s3.botocore import read_listing, timestamp_of
 from rollingfs.backend.objects.s3.service import S3Service
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from tests.support.backends import joined
 from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
-from tests.support.servers import count_requests, new_bucket, shared_backend
+from tests.support.servers import count_requests, shared_backend
 
 T = TypeVar("T")
 MIB = 2**20
@@ -291,25 +289,6 @@ def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, A
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_uses_its_own_connections(backend: ObjectBackend, path: str) -> None:
-    run(backend, backend.create(path, b"parent"))
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-
-    def child() -> None:
-        backend.after_fork()
-        answers.put(run(backend, backend.read(path)).data)
-
-    process = context.Process(target=child)
-    process.start()
-    process.join(REQUEST_S_MAX)
-    assert process.exitcode == 0
-    assert answers.get() == b"parent"
-    assert run(backend, backend.read(path)).data == b"parent"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
     s3_options: dict[str, Any], path: str
 ) -> None:
@@ -333,30 +312,19 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
 # -- lost answers and refusals -------------------------------------------------------------------------------
 
 
-def test_a_create_whose_answer_is_lost_is_an_error_and_is_sent_once(
-    wired: ObjectBackend, path: str, proxy: Proxy
+@pytest.mark.parametrize(("verb", "doing"), [("create", "creating"), ("replace", "replacing")])
+def test_a_conditional_write_whose_answer_is_lost_is_an_error_and_is_sent_once(
+    wired: ObjectBackend, path: str, proxy: Proxy, verb: str, doing: str
 ) -> None:
-    run(wired, wired.create(path + "-warm", b""))  # so that the connection is a reused one
+    known = run(wired, wired.create(path if verb == "replace" else path + "-warm", b""))  # the connection is reused
+    write = wired.create(path, b"data") if verb == "create" else wired.replace(path, b"data", known)
     proxy.seen.clear()
     proxy.fail(DROP_AFTER, method="PUT")
-    with pytest.raises(OSError, match="creating") as caught:
-        run(wired, wired.create(path, b"data"))
-    assert not isinstance(caught.value, FileExistsError)
+    with pytest.raises(OSError, match=doing) as caught:
+        run(wired, write)
+    assert not isinstance(caught.value, FileExistsError | ConflictError)
     assert len(proxy.of("PUT")) == 1
     assert run(wired, wired.read(path)).data == b"data"
-
-
-def test_a_replace_whose_answer_is_lost_is_an_error_and_is_sent_once(
-    wired: ObjectBackend, path: str, proxy: Proxy
-) -> None:
-    token = run(wired, wired.create(path, b"one"))
-    proxy.seen.clear()
-    proxy.fail(DROP_AFTER, method="PUT")
-    with pytest.raises(OSError, match="replacing") as caught:
-        run(wired, wired.replace(path, b"two", token))
-    assert not isinstance(caught.value, ConflictError)
-    assert len(proxy.of("PUT")) == 1
-    assert run(wired, wired.read(path)).data == b"two"
 
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
@@ -516,20 +484,6 @@ def test_a_small_upload_is_one_request(backend: ObjectBackend, path: str, size: 
     assert run(backend, backend.stat(path)).size == size
 
 
-def test_an_aborted_upload_leaves_nothing(backend: ObjectBackend, bucket: str) -> None:
-    async def upload() -> None:
-        upload = await backend.open_write(f"{bucket}/file")
-        await upload.write(bytes(PART_BYTES + 1))
-        await upload.abort()
-        await upload.abort()
-        with pytest.raises(ValueError, match="finished or aborted"):
-            await upload.write(b"more")
-
-    run(backend, upload())
-    assert backend.fs.list_multipart_uploads(bucket) == []
-    assert run(backend, backend.list(bucket)).entries == ()
-
-
 @pytest.mark.parametrize("parts", [1, 2])
 def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
     backend: ObjectBackend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
@@ -598,25 +552,6 @@ def test_an_upload_of_too_many_parts_is_refused(
     assert caught.value.errno == errno.EFBIG
 
 
-def test_parts_of_several_files_are_joined(backend: ObjectBackend, bucket: str) -> None:
-    first, second = os.urandom(6 * MIB), os.urandom(MIB)
-    run(backend, backend.write(f"{bucket}/first", [first]))
-    run(backend, backend.write(f"{bucket}/second", [second]))
-    parts = [Part(f"{bucket}/first", 100, 100 + 5 * MIB), Part(f"{bucket}/second", 7, MIB)]
-    with count_requests(backend) as counts:
-        run(backend, joined(backend, parts, f"{bucket}/joined"))
-        assert counts == {"CreateMultipartUpload": 1, "UploadPartCopy": 2, "CompleteMultipartUpload": 1}
-    assert run(backend, backend.read(f"{bucket}/joined")).data == first[100 : 100 + 5 * MIB] + second[7:]
-
-
-def test_a_join_that_fails_leaves_nothing(backend: ObjectBackend, bucket: str) -> None:
-    with pytest.raises(FileNotFoundError):
-        run(backend, joined(backend, [Part(f"{bucket}/absent", 0, 10)], f"{bucket}/joined"))
-    assert backend.fs.list_multipart_uploads(bucket) == []
-    with pytest.raises(FileNotFoundError):
-        run(backend, backend.stat(f"{bucket}/joined"))
-
-
 def test_a_copy_beyond_the_limit_is_done_in_parts(
     wired: ObjectBackend, bucket: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -638,31 +573,7 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
     assert run(wired, wired.read(f"{bucket}/target")).data == data
 
 
-def test_a_copy_of_another_content_is_a_conflict(backend: ObjectBackend, bucket: str) -> None:
-    token = run(backend, backend.create(f"{bucket}/source", b"data"))
-    with pytest.raises(ConflictError):
-        run(backend, backend.copy(f"{bucket}/source", f"{bucket}/target", STALE))
-    with pytest.raises(FileNotFoundError):
-        run(backend, backend.stat(f"{bucket}/target"))
-    run(backend, backend.copy(f"{bucket}/source", f"{bucket}/target", token))
-    assert run(backend, backend.read(f"{bucket}/target")).data == b"data"
-
-
 # -- folders and names ---------------------------------------------------------------------------------------
-
-
-def test_deletes_are_grouped_by_bucket_and_size(
-    backend: ObjectBackend, bucket: str, s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(s3_bucket.S3Bucket, "deletes_max", 2)
-    other = new_bucket(s3_options)
-    paths = [f"{bucket}/{index}" for index in range(5)] + [f"{other}/0"]
-    for path in paths:
-        run(backend, backend.write(path, [b"x"]))
-    with count_requests(backend) as counts:
-        run(backend, backend.delete(paths))
-        assert counts == {"DeleteObjects": 4}
-    assert run(backend, backend.list(bucket)).entries == run(backend, backend.list(other)).entries == ()
 
 
 def test_markers_and_empty_names_are_no_entries(backend: ObjectBackend, bucket: str) -> None:
@@ -694,13 +605,6 @@ def test_buckets_are_folders(backend: ObjectBackend, bucket: str) -> None:
     run(backend, backend.delete([f"{fresh}/file"]))
     run(backend, backend.remove_folder(fresh))
     assert not run(backend, backend.is_folder(fresh))
-
-
-def test_the_stores_clock_is_that_of_its_dates(backend: ObjectBackend, path: str) -> None:
-    before = run(backend, backend.now(path))
-    run(backend, backend.write(path, [b""]))
-    listing = run(backend, backend.list(path.rpartition("/")[0]))
-    assert before - 1 <= listing.entries[0].modified <= listing.now + 1
 
 
 def test_names_are_those_of_s3fs() -> None:

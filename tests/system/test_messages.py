@@ -283,16 +283,6 @@ S3_CHANGES = {
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_a_bucket_that_is_missing_is_named_and_nothing_else(seaweed, change):
-    fs = RollingFileSystem("s3", seaweed, header_cache_s=0)
-    bucket = f"absent-{uuid.uuid4().hex[:12]}"
-    with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist.*make it first") as caught:
-        S3_CHANGES[change](fs, f"s3://{bucket}/logs/x")
-    assert caught.value.filename == f"{bucket}/logs/x"
-    check_message(caught.value, f"{bucket}/logs/x")
-
-
-@pytest.mark.parametrize("change", S3_CHANGES)
 def test_a_bucket_is_no_segment(seaweed, change):
     fs = RollingFileSystem("s3", seaweed, header_cache_s=0)
     bucket = new_bucket(seaweed)

@@ -312,20 +312,6 @@ def test_every_operation_goes_through_although_each_request_is_refused_once(fs, 
     assert sum(met.values()) > 2 * len(met) * 0.8, "hardly anything was tried again"
 
 
-@pytest.mark.parametrize(
-    "options",
-    ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
-    indirect=True,
-)  # SeaweedFS answers a race after seconds
-def test_a_throttled_probe_is_tried_again(connect, path, proxy, plain):
-    forget_verdicts()
-    proxy.fault = first(2, probe_put, SLOW_DOWN)
-    before = len(proxy.seen)
-    connect().create(path)
-    assert plain.exists(path)
-    assert any(map(probe_put, proxy.seen[before:]))
-
-
 def test_threads_that_append_to_a_throttling_store_lose_and_double_nothing(fs, path, proxy, plain):
     fs.create(path)
     count = iter(range(10**6))
