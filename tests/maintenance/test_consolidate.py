@@ -156,12 +156,6 @@ def test_old_files_stay_for_readers_and_go_after_the_grace(world):
     assert drive(old.client.fetcher.read(view, 0, len(content))) == content
 
 
-def test_without_a_grace_the_old_files_go_at_once(world):
-    fill(world, 20)
-    consolidate(world, grace_s=0)
-    assert len(world.files(LOG)) == 1
-
-
 def test_index_pages_are_taken_apart_and_made_anew(world):
     fill(world, 600, size=3)
     world.truncate(LOG, 101)
@@ -182,15 +176,6 @@ def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
     assert world.header(LOG).version > version + 1
     assert world.header(LOG).chunk_count == 13
     assert world.content(LOG) == content
-
-
-def test_a_deleted_segment_leaves_no_old_files_waiting(world):
-    fill(world, 300)
-    consolidate(world)
-    drive(world.client.segments.delete(LOG))
-    assert [name for name in world.files(LOG) if name[0].isdigit()] == []
-    with pytest.raises(FileNotFoundError):
-        drive(world.client.segments.delete(LOG))
 
 
 def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_collection(world):
@@ -216,39 +201,6 @@ def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_colle
 
 def other_of(world):
     return World(world.backend.inner, SMALL, world.clock)
-
-
-@pytest.mark.parametrize("is_late", [False, True])
-def test_what_others_do_meanwhile_is_kept(world, is_late):
-    fill(world, 30)
-    content = world.content(LOG)
-    other = other_of(world)
-
-    def meanwhile():
-        other.append(LOG, b"more" * 15)
-        other.truncate(LOG, 50)
-
-    early = "upload.finish"
-    world.backend.plan("replace" if is_late else early, before=meanwhile)
-    consolidate(world, grace_s=0)
-    assert world.content(LOG) == (content + b"more" * 15)[50:]
-    consolidate(world, grace_s=0)
-    assert world.header(LOG).chunk_count == 2
-    drive(world.client.collector.collect(LOG, grace_s=0))
-    assert len(world.files(LOG)) == 2
-
-
-@pytest.mark.parametrize("grace_s", [0, 10])
-def test_two_consolidations_at_once_leave_one_result(world, grace_s):
-    fill(world, 60)
-    content = world.content(LOG)
-    world.backend.plan("replace", before=lambda: consolidate(other_of(world), grace_s=grace_s))
-    consolidate(world, grace_s=grace_s)
-    assert world.content(LOG) == content
-    assert world.header(LOG).chunk_count == 3
-    drive(world.client.collector.collect(LOG, grace_s=0))  # what an attempt that was sent has named is collection's
-    assert len([name for name in world.files(LOG) if name[0].isdigit()]) == (3 if grace_s == 0 else 63)
-    assert len([row for row in rows(world) if row.ok]) == 3
 
 
 def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
@@ -330,22 +282,6 @@ def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
     consolidate(world)
     (entry,) = world.header(LOG).entries
     assert entry.at_ms == round(world.clock.now_s * 1000)
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_run_after_run_the_number_of_chunks_stays_near_the_size(world, sealed):
-    world.create(LOG)
-    chance, copied = random.Random(5), 0
-    for _ in range(100):
-        for _ in range(chance.randrange(5)):
-            world.append(LOG, bytes(chance.randrange(1, 90)))
-        copied += consolidate(world, grace_s=0).copied_bytes
-    if sealed:
-        world.seal(LOG)
-        consolidate(world, grace_s=0)
-    header = world.header(LOG)
-    assert header.chunk_count <= 2 * header.length / 1000 + (1 if sealed else 8)
-    assert copied <= 8 * header.length
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(range(2, 14), marks=pytest.mark.slow)])

@@ -97,18 +97,6 @@ def test_a_second_offload_finds_nothing_to_do_and_commits_nothing():
     assert world.header(A) == before
 
 
-def test_onload_brings_the_bytes_back_and_leaves_the_tier_empty():
-    store = TieredStore()
-    world = fill(store)
-    offload(world, lag_s=0)
-    assert chunk_files(store) == (set(), chunk_files(store)[1])
-    assert onload(world, lag_s=0).files == 25
-    hot, cold = chunk_files(store)
-    assert (len(hot), cold) == (25, set())
-    assert world.content(A) == DATA + b"tail"
-    assert is_whole(world)
-
-
 @pytest.mark.parametrize(
     ("chosen", "count"),
     [
@@ -257,18 +245,6 @@ def test_concat_and_rename_between_folders_keep_the_references_into_the_tier():
     store.lapse(GRACE_S)
     collect_all(world, 4)
     assert store.files() == {MARK}
-
-
-def test_an_overwrite_and_a_delete_free_the_tier_and_the_new_incarnation_may_use_it():
-    store = TieredStore()
-    world = fill(store)
-    offload(world)
-    drive(world.client.segments.overwrite(A, [b"new" * 10]))
-    assert chunk_files(store)[1] == set()
-    offload(world)
-    assert world.content(A) == b"new" * 10
-    drive(world.client.segments.delete(A))
-    assert chunk_files(store)[1] == set()
 
 
 def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_lie():

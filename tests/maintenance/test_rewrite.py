@@ -148,22 +148,6 @@ def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(act):
 # -- joints --------------------------------------------------------------------------------------------------
 
 
-def test_a_truncation_inside_a_block_an_erase_and_an_append_leave_the_rest_readable():
-    store = TieredStore()
-    world = fill(store)
-    offload(world)
-    world.truncate(A, 130)
-    assert world.content(A) == DATA[130:]
-    drive(world.client.eraser.erase(A, 170))
-    assert world.content(A) == DATA[170:]
-    held = b"".join(drive(store.read(file)).data for file in store.files() if "$chunks/" in file)
-    assert DATA[130:170] not in held
-    world.append(A, b"more")
-    offload(world)
-    assert world.content(A) == DATA[170:] + b"more"
-    assert {chunk.tier for chunk in chunks(world)} == {"cold"}
-
-
 def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces():
     store = TieredStore()
     world = fill(store)
@@ -191,15 +175,6 @@ def test_what_comes_back_and_goes_again_is_the_same_bytes():
         assert {chunk.tier for chunk in chunks(world)} == {""}
         assert not any(chunk.moved_ms or chunk.pieces for chunk in chunks(world))
         assert world.content(A) == DATA
-
-
-def test_a_reader_of_an_old_snapshot_reads_on_while_blocks_move_and_are_joined():
-    store = TieredStore()
-    world = fill(store)
-    view = drive(world.client.lookup.view(A, fresh=True))
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=100, block_bytes=40))
-    world.consolidate(A)
-    assert drive(world_of(store).client.fetcher.read(view, 0, 400)) == DATA
 
 
 # -- pieces --------------------------------------------------------------------------------------------------
