@@ -128,6 +128,20 @@ def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend: Lo
     assert run(backend, backend.read(header)).data == b"new"
 
 
+def acquire(lock: str, wait_s: float) -> None:
+    """Take a lock that nobody holds any more, in another thread."""
+    acquired = threading.Event()
+
+    def work() -> None:
+        with record_lock.record_lock(lock):
+            acquired.set()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert acquired.wait(wait_s)
+    thread.join()
+
+
 @needs_ofd_locks
 def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path: Path) -> None:
     """As after a fork that Python does not see."""
@@ -135,16 +149,7 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path: Path) 
     with record_lock.record_lock(lock):
         (descriptor,) = record_lock._held
         copy = os.dup(descriptor)
-    acquired = threading.Event()
-
-    def acquire() -> None:
-        with record_lock.record_lock(lock):
-            acquired.set()
-
-    thread = threading.Thread(target=acquire, daemon=True)
-    thread.start()
-    assert acquired.wait(WAIT_S / 10)
-    thread.join()
+    acquire(lock, WAIT_S / 10)
     os.close(copy)
 
 
@@ -158,16 +163,7 @@ def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path: Path)
             os.close(writing)
             os._exit(len(record_lock._held) + len(os.read(reading, 1)))
     os.close(reading)
-    acquired = threading.Event()
-
-    def acquire() -> None:
-        with record_lock.record_lock(lock):
-            acquired.set()
-
-    thread = threading.Thread(target=acquire, daemon=True)
-    thread.start()
-    assert acquired.wait(WAIT_S)
-    thread.join()
+    acquire(lock, WAIT_S)
     os.close(writing)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -317,30 +317,25 @@ def out_of_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Attempt, "left_s", lambda attempt: -1.0 if attempt.sent.asked is not None else 10.0)
 
 
-def test_a_timeout_says_that_nothing_was_written_and_nobody_writes_it_later(world: World, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("withdrawal", "error", "mine"),
+    [
+        ({}, CommitTimeoutError, b""),
+        ({"after": fail}, CommitTimeoutError, b""),
+        ({"before": fail, "times": None}, AppendOutcomeUnknown, b"mine"),
+    ],
+    ids=["withdrawn", "the answer is lost", "never withdrawn"],
+)
+def test_a_timeout_says_what_became_of_the_ask(
+    world: World, monkeypatch: Any, withdrawal: dict[str, Any], error: type[Exception], mine: bytes
+) -> None:
     out_of_time(world, monkeypatch)
-    with pytest.raises(CommitTimeoutError):
+    if withdrawal:
+        world.asking.plan("replace", HEADER, **withdrawal)
+    with pytest.raises(error):
         world.ask()
     world.carry()
-    assert world.content == b"...carrier's"
-
-
-def test_a_timeout_that_cannot_be_made_true_is_told_as_unknown(world: World, monkeypatch: Any) -> None:
-    out_of_time(world, monkeypatch)
-    world.asking.plan("replace", HEADER, before=fail, times=None)
-    with pytest.raises(AppendOutcomeUnknown):
-        world.ask()
-    world.carry()
-    assert world.content == b"...carrier'smine"
-
-
-def test_a_withdrawal_whose_answer_is_lost_is_found(world: World, monkeypatch: Any) -> None:
-    out_of_time(world, monkeypatch)
-    world.asking.plan("replace", HEADER, after=fail)
-    with pytest.raises(CommitTimeoutError):
-        world.ask()
-    world.carry()
-    assert world.content == b"...carrier's"
+    assert world.content == b"...carrier's" + mine
 
 
 def test_who_is_carried_just_before_it_withdraws_succeeds(world: World, monkeypatch: Any) -> None:

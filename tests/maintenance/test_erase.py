@@ -256,14 +256,19 @@ def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_wha
     assert orphan not in store.files()
 
 
-def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
-    store = Store()
-    world = joined(store)
+def pin_to_nothing(store: Store) -> None:
+    """Write a pin of a source whose target is absent."""
     pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\n"
     pin += b"incarnation c0ffee00-0000-4000-8000-000000000002\ntarget gone\n"
     text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
     store.lapse(1)
     drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
+
+
+def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
+    store = Store()
+    world = joined(store)
+    pin_to_nothing(store)
     store.lapse(GRACE_S)
     did = erase(world, 40)
     assert {(one.file.partition("$")[0], one.reason) for one in did.remains} == {("/b/b", PINNED)}
@@ -314,11 +319,7 @@ def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monke
 def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase():
     store = Store()
     world = joined(store)
-    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\n"
-    pin += b"incarnation c0ffee00-0000-4000-8000-000000000002\ntarget gone\n"
-    text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
-    store.lapse(1)
-    drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
+    pin_to_nothing(store)
     for cut in (40, 60, 60, 60):
         store.lapse(2 * GRACE_S)
         did = erase(world, cut)
