@@ -8,12 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.format.codec import format_text
-from rollingfs.format.drops import clear_drops, drop_line, dropped_chunks, is_deletable, is_due, merge_drops, shed_drops
+from rollingfs.format.drops import (
+    clear_drops,
+    drop_line,
+    dropped_chunks,
+    drops_of,
+    is_deletable,
+    is_due,
+    merge_drops,
+    shed_drops,
+)
 from rollingfs.format.header import (
     DROPS_MAX,
     Chunk,
     Drop,
     Header,
+    Page,
 )
 
 SEGMENT = str(uuid.UUID(int=7))
@@ -83,6 +93,17 @@ def test_of_a_page_those_chunks_are_dropped_that_end_within_the_range():
     assert dropped_chunks("s", Drop("index-1", NOW_MS, 5, 14), listed) == ["s$chunks/at-5"]
     gone = Drop("index-1", NOW_MS, 0, 20, whole=True)
     assert dropped_chunks("s", gone) == [], "the page is gone, and so are its chunks"
+
+
+def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunks():
+    files = ("own", "../b/x$chunks/far", "../b/x$chunks/later")
+    listed = tuple(Chunk(5 * nth, 5, file, None, NOW_MS) for nth, file in enumerate(files))
+    page = Page(0, 15, "index-1", 3, 1, 100, 0, 2)
+    assert list(drops_of(page, 0, 10, NOW_MS, {page: listed})) == [
+        Drop("index-1", NOW_MS, 0, 10),
+        drop_line(listed[1], NOW_MS),
+    ]
+    assert drop_line(listed[1], NOW_MS) == Drop("../b/x$chunks/", NOW_MS, size=5)
 
 
 def test_a_drop_is_due_in_the_own_folder_once_readers_have_had_their_time():
