@@ -156,14 +156,6 @@ def test_lines_of_carried_asks_go_once_they_are_old_and_no_header_stays_long():
     assert len(few.commits) == COMMITS_MAX, "without a rival for its place, no line goes"
 
 
-def test_without_asks_lines_go_as_ever():
-    header = BASE
-    for version in range(11, 200):
-        header = stamp(header, header, f"w{version % 80}", version, NOW_MS)
-        assert len(header.commits) <= COMMITS_MAX
-    assert header.evicted == header.version - COMMITS_MAX
-
-
 def test_a_text_that_would_be_too_long_loses_the_oldest_lines_of_carried_asks():
     drops = tuple(Drop("x" * 465 + f"{index:03}", NOW_MS) for index in range(DROPS_MAX))
     header = plain(plain(BASE, "b", 1, asked(120)), "b", 2, [Ask("late", 1, SEGMENT, 11, b"x")])

@@ -11,17 +11,17 @@ from rollingfs import (
     RollingPolicy,
     SegmentTruncatedError,
 )
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
 
 DATA = bytes(range(250))
+POLICY = RollingPolicy(max_bytes=100, inline_bytes=20)
 
 
 @pytest.fixture(autouse=True)
@@ -31,24 +31,10 @@ def small(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
 
 
-@pytest.fixture(params=["memory", "local", "async"])
-def site(request, tmp_path):
-    policy = RollingPolicy(max_bytes=100, inline_bytes=20)
-    if request.param == "local":
-        return Site(Scripted(LocalBackend(sync=False)), str(tmp_path), policy)
-    if request.param == "async":
-        return Site(Counting(private_memory(), suspends=True), "", policy)
-    return Site(Scripted(private_memory()), "", policy)
-
-
 @pytest.fixture
 def handle(site):
     site.create()
     return site.segment()
-
-
-def other(site, verb, *args, **options):
-    return drive(getattr(site.other().segments, verb)(site.path, *args, **options))
 
 
 # -- the snapshot --------------------------------------------------------------------------------------------
@@ -60,7 +46,7 @@ def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site
     assert (handle.length, handle.version, handle.attrs) == (250, 2, {"k": "v"})
     handle.truncate(120)
     assert (handle.start, handle.length, handle.size) == (120, 250, 130)
-    other(site, "append", [b"!"])
+    site.by_another("append", [b"!"])
     assert handle.length == 250
     handle.refresh()
     assert handle.length == 251
@@ -139,14 +125,14 @@ def test_a_range_outside_is_an_argument_error(handle, start, end):
 
 
 def test_reading_looks_again_past_the_known_end(site, handle):
-    other(site, "append", [DATA])
+    site.by_another("append", [DATA])
     assert handle.read(200, 250) == DATA[200:]
     assert handle.length == 250
 
 
 def test_reading_what_is_known_keeps_the_snapshot(site, handle):
     handle.append(DATA)
-    other(site, "append", [DATA])
+    site.by_another("append", [DATA])
     assert handle.read(0, 250) == DATA
     assert handle.length == 250
     with pytest.raises(BadOffsetError):
@@ -155,12 +141,12 @@ def test_reading_what_is_known_keeps_the_snapshot(site, handle):
 
 def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
     handle.append(DATA)
-    other(site, "truncate", 150)
+    site.by_another("truncate", 150)
     site.client.headers.forget(site.path)
     with pytest.raises(SegmentTruncatedError, match="150 to 250"):
         handle.read(100, 200)
     assert handle.read(150, 250) == DATA[150:]
-    other(site, "truncate", 250)
+    site.by_another("truncate", 250)
     site.client.headers.forget(site.path)
     assert handle.read(250, 250) == b""
     with pytest.raises(SegmentTruncatedError, match="250 to 250"):
@@ -170,7 +156,7 @@ def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
 def test_reading_goes_on_through_truncations_by_others(site, handle):
     handle.append(DATA)
     for offset in range(0, 251, 50):
-        other(site, "truncate", offset)
+        site.by_another("truncate", offset)
         assert handle.read(offset, 250) == DATA[offset:]
     assert handle.append(b"on") == 250
 
@@ -224,9 +210,9 @@ OLD = {
 def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, fate):
     handle.append(b"01234")
     if fate == "deleted":
-        other(site, "delete")
+        site.by_another("delete")
     else:
-        other(site, "overwrite", [b"another"])
+        site.by_another("overwrite", [b"another"])
     site.client.headers.forget(site.path)
     with pytest.raises(FileNotFoundError, match="another has its name" if fate == "replaced" else None):
         OLD[verb](handle)

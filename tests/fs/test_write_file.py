@@ -9,18 +9,17 @@ import pytest
 from fsspec.core import OpenFile
 
 from rollingfs import FencedError, RollingPolicy, SegmentSealedError
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
 from rollingfs.fs.write_file import WriteFile
-from rollingfs.runtime.concurrency import drive
 from rollingfs.write import chunk_writer, ingest
 from tests.support.backends import Counting, Scripted, fail, private_memory
 from tests.support.site import Site
 
 HEADER = "$header"
 LARGE = bytes(range(256)) * 8
+POLICY = RollingPolicy(max_bytes=500, inline_bytes=100)
 
 
 @pytest.fixture(autouse=True)
@@ -32,19 +31,9 @@ def small(monkeypatch):
     monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
 
 
-@pytest.fixture(params=["memory", "local", "async"])
-def site(request, tmp_path):
-    policy = RollingPolicy(max_bytes=500, inline_bytes=100)
-    if request.param == "local":
-        return Site(Scripted(LocalBackend(sync=False)), str(tmp_path), policy)
-    if request.param == "async":
-        return Site(Counting(private_memory(), suspends=True), "", policy)
-    return Site(Scripted(private_memory()), "", policy)
-
-
 @pytest.fixture
 def hooked():
-    return Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=500, inline_bytes=100))
+    return Site(Scripted(private_memory()), "", POLICY)
 
 
 @pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
@@ -55,10 +44,6 @@ def data(request):
 def write(site, mode, data, **options):
     with site.open(mode, **options) as file:
         file.write(data)
-
-
-def other(site, verb, *args, **options):
-    return drive(getattr(site.other().segments, verb)(site.path, *args, **options))
 
 
 # -- modes ---------------------------------------------------------------------------------------------------
@@ -124,7 +109,7 @@ def test_xb_fails_at_close_if_something_was_created_meanwhile_and_leaves_nothing
     file = site.open("xb")
     file.write(data)
     if kind == "segment":
-        other(site, "overwrite", [b"first"])
+        site.by_another("overwrite", [b"first"])
     else:
         site.run(site.backend.write(site.path, [b"first"]))
     with pytest.raises(FileExistsError):
@@ -173,7 +158,7 @@ def test_ab_of_nothing_to_what_is_there_commits_nothing(site):
 )
 def test_ab_of_a_sealed_or_held_segment_fails_at_open_however_lately_it_became_so(site, verb, args, error, said):
     site.create()
-    other(site, verb, *args)
+    site.by_another(verb, *args)
     with pytest.raises(error, match=said):
         site.open("ab")
 
@@ -182,7 +167,7 @@ def test_ab_is_bound_to_the_incarnation_found_at_open(site, data):
     site.create()
     file = site.open("ab")
     file.write(data)
-    other(site, "overwrite", [b"another"])
+    site.by_another("overwrite", [b"another"])
     with pytest.raises(FileNotFoundError, match="another has its name"):
         file.close()
     assert site.content() == b"another"
@@ -225,7 +210,7 @@ def test_an_owner_alone_can_write_until_the_file_is_closed(site, there):
         assert file.epoch == site.segment().epoch
         assert site.segment().owner == "me"
         with pytest.raises(FencedError):
-            other(site, "append", [b"not me"])
+            site.by_another("append", [b"not me"])
         file.write(b"me")
     assert site.content() == b"me"
     assert site.segment().owner is None
@@ -351,7 +336,7 @@ def test_commits_of_wb_after_the_first_are_bound_to_the_incarnation_it_made(site
     file = site.open("wb")
     file.write(b"1")
     file.commit()
-    other(site, "overwrite", [b"another"])
+    site.by_another("overwrite", [b"another"])
     file.write(b"2")
     with pytest.raises(FileNotFoundError, match="another has its name"):
         file.close()
@@ -375,7 +360,7 @@ def test_attributes_come_with_the_first_commit(site):
     with site.open("wb", attrs={"k": "v"}) as file:
         file.write(b"1")
         file.commit()
-        other(site, "append", [b""], attrs={"k": "changed"})
+        site.by_another("append", [b""], attrs={"k": "changed"})
         file.write(b"2")
     assert site.segment().attrs == {"k": "changed"}
 
@@ -403,10 +388,10 @@ def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
     hooked.create()
     file = hooked.open("ab")
     file.write(data)
-    other(hooked, "acquire", "somebody")
+    hooked.by_another("acquire", "somebody")
     with pytest.raises(FencedError):
         file.commit()
-    other(hooked, "release", Guard(epoch=1))
+    hooked.by_another("release", Guard(epoch=1))
     with pytest.raises(OSError, match="earlier write or commit"):
         file.write(b"later")
     with pytest.raises(OSError, match="earlier write or commit"):

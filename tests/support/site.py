@@ -36,6 +36,10 @@ class Site:
         inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
         return Client(inner, self.client.segments.policy, **options)
 
+    def by_another(self, verb: str, *args: Any, **options: Any) -> Any:
+        """What a verb of the segment gives to another client."""
+        return drive(getattr(self.other().segments, verb)(self.path, *args, **options))
+
     def run(self, coroutine: Any) -> Any:
         return self.bridge.run(coroutine)
 
