@@ -85,6 +85,8 @@ def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
 def clip(entry: Entry, start: int, end: int) -> Entry:
     """The part of an entry within ``[start, end)``; the part must not be empty."""
     first, last = max(start, entry.start), min(end, entry.end)
+    if (first, last) == (entry.start, entry.end):
+        return entry
     return replace(entry, start=first, length=last - first, offset=entry.offset + first - entry.start)
 
 

@@ -247,6 +247,8 @@ class Fetcher:
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
         """Hold the plain files from which the jobs read several pieces."""
+        if not jobs:
+            return []
         counts = Counter(piece.path for job in jobs for piece in job.pieces)
         held = []
         for snapshot in {job.snapshot.path: job.snapshot for job in jobs if counts[job.snapshot.path] > 1}.values():
