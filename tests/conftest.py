@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from rollingfs.backend import patience
 from tests.support.certificates import make_certificate
@@ -36,7 +36,9 @@ from tests.support.servers import (
 )
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
-settings.register_profile("rollingfs", deadline=None, max_examples=examples())
+settings.register_profile(
+    "rollingfs", deadline=None, max_examples=examples(), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("rollingfs")
 
 # a shell starts background jobs with SIGINT ignored; processes that a test interrupts would inherit that

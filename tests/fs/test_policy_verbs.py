@@ -210,10 +210,12 @@ def test_what_cannot_be_meant_is_refused_and_nothing_is_written(fs, path, given,
     assert fs.segment(path).version == before
 
 
-def test_the_memory_of_a_stream_is_neither_offloaded_nor_followed(fs, path):
+def test_the_memory_of_a_stream_gets_no_policy_to_move_and_is_neither_offloaded_nor_followed(fs, path):
     folder = path.rpartition("/")[0]
     fs.set_policy(folder, OffloadPolicy("cold"))
     ledger = f"{folder}/$stream"
+    with pytest.raises(ValueError, match="never moves"):
+        fs.set_policy(ledger, OffloadPolicy("cold"))
     fs.roll(ledger)
     with pytest.raises(ValueError, match="never moves; nothing was moved"):
         fs.offload(ledger, "cold")

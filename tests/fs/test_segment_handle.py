@@ -1,6 +1,7 @@
 """`Segment`: its snapshot, what it reads and refuses, its verbs, exclusive handles; each verb's async twin."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -42,6 +43,8 @@ def handle(site):
 
 def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site, handle):
     assert (handle.start, handle.length, handle.size, handle.version, handle.sealed) == (0, 0, 0, 1, False)
+    created = handle.created
+    assert abs((datetime.now(UTC) - created).total_seconds()) < 60
     assert handle.append(DATA, attrs={"k": "v"}) == 0
     assert (handle.length, handle.version, handle.attrs) == (250, 2, {"k": "v"})
     handle.truncate(120)
@@ -54,6 +57,7 @@ def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site
     assert (handle.sealed, handle.state) == (True, "sealed")
     assert handle.policy == site.client.segments.policy
     assert handle.path == site.path
+    assert handle.created == created <= handle.modified
 
 
 def test_a_plain_file_is_a_segment_of_one_chunk_until_a_verb_adopts_it(site):
