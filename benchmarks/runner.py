@@ -23,7 +23,7 @@ GONE = "its process ended without an answer"
 PRELOADED = (
     "fsspec",
     "rollingfs.fs.filesystem",
-    "rollingfs.backend.objects.s3.service",
+    "rollingfs.backend.objects.s3.backend",
     "rollingfs.backend.local.backend",
     "numpy",
     "pyarrow.dataset",

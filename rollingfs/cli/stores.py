@@ -7,37 +7,20 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from fsspec.registry import known_implementations, registry
 
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.fs.filesystem import OPTIONS, RollingFileSystem
+from rollingfs.fs.store_options import Accepted, accepted_by, listed, meant, near, unknown
+from rollingfs.fs.target import options_of_url, require_client
 from rollingfs.runtime.values import value_class
-
-if TYPE_CHECKING:
-    from rollingfs.fs.filesystem import RollingFileSystem
-    from rollingfs.fs.store_options import Accepted
 
 ENVIRONMENT = "ROLLINGFS_OPTION_"
 """``ROLLINGFS_OPTION_MAX_BYTES=1MiB`` is ``--option max_bytes=1MiB``; two underscores stand for a dot."""
 ROLLING = "rolling"
-OWN = frozenset(
-    {
-        "commit_timeout_s",
-        "header_cache_s",
-        "inline_bytes",
-        "max_age",
-        "max_bytes",
-        "max_concurrency",
-        "max_memory",
-        "max_write_memory",
-        "offload_policy",
-        "prefetch",
-        "probe_cache",
-        "share_commits",
-        "single_writer",
-        "sync",
-        "tiers",
-    }
-)
+OWN = OPTIONS - {"backend", "clock", "fs", "policy", "target_options", "target_protocol"}
 """Options of rolling; all others are the store's."""
 _ALIAS = re.compile(r"rolling\+([a-z0-9]+)://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -150,10 +133,6 @@ class Stores:
         WrongUsage
             There is no such protocol. Or an option is unknown, may be meant for several stores, or has a bad value.
         """
-        from fsspec.registry import known_implementations, registry
-
-        from rollingfs.fs.target import options_of_url, require_client
-
         known = {*known_implementations, *registry}
         if protocol not in known:
             raise WrongUsage(f"there is no filesystem for {protocol}://; fsspec knows file, s3, memory and others")
@@ -164,9 +143,6 @@ class Stores:
         return self._opened[name]
 
     def _open(self, protocol: str, of_url: Mapping[str, Any], known: Set[str]) -> RollingFileSystem:
-        from rollingfs.fs.filesystem import RollingFileSystem
-        from rollingfs.fs.store_options import accepted_by, listed, meant
-
         accepted = accepted_by(protocol)
         own: list[tuple[tuple[str, ...], GivenOption]] = []
         target: list[tuple[tuple[str, ...], GivenOption]] = []
@@ -204,8 +180,6 @@ class Stores:
 
     def _is_for(self, one: GivenOption, accepted: Accepted) -> bool:
         """Whether an option that names no store, and is not rolling's, is this store's."""
-        from rollingfs.fs.store_options import near, unknown
-
         name = one.names[0]
         if not one.is_ambient and accepted.knows(name, OWN):
             return True

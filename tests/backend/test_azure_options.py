@@ -41,7 +41,7 @@ def test_credentials_of_every_kind_are_told_and_no_other_is_looked_up(
     assert found.config == place | expected
     assert found.can_sign == ("account_key" in given)
     assert found.sas == expected.get("sas_key", "")
-    assert (found.credential is not None) == ("credential" in given)
+    assert (found.credentials is not None) == ("credential" in given)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_credentials_of_every_kind_are_told_and_no_other_is_looked_up(
 )
 def test_a_connection_string_is_taken_apart(text: str, endpoint: str, more: dict[str, str]) -> None:
     found = azure_options({"connection_string": text}, {})
-    assert (found.account, found.endpoint) == ("acme", endpoint)
+    assert (found.config["account_name"], found.url) == ("acme", endpoint)
     assert more.items() <= found.config.items()
 
 
@@ -95,7 +95,7 @@ def test_the_environment_fills_in_what_is_not_given_and_nothing_else() -> None:
     assert azure_options({"account_name": "acme", "anon": True}, environment).config["skip_signature"] == "true"
     del environment["AZURE_STORAGE_SAS_TOKEN"]
     found = azure_options({}, environment)
-    assert (found.account, found.config["account_key"]) == ("other", KEY)
+    assert (found.config["account_name"], found.config["account_key"]) == ("other", KEY)
     assert azure_options({"account_name": "acme"}, environment).config["account_key"] == KEY
 
 

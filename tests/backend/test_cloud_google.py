@@ -18,8 +18,8 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.google.backend import COMMIT_INTERVAL_S
 from rollingfs.backend.objects.google.requests import GoogleRequests
-from rollingfs.backend.objects.google.service import COMMIT_INTERVAL_S
 from rollingfs.backend.objects.opening import open_google
 from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt

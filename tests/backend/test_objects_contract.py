@@ -19,7 +19,7 @@ from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.testing import BackendContract, Factory
-from tests.support.buckets import File, MemoryService, memory_objects
+from tests.support.buckets import File, MemoryObjects, memory_objects
 from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
 from tests.support.servers import new_bucket, require_module
 
@@ -236,9 +236,8 @@ class TestInMemory(OnObjects):
         self._files(path)[path.partition("/")[2]] = File(data)
 
     def _files(self, path: str) -> dict[str, File]:
-        service = self._backend.service
-        assert isinstance(service, MemoryService)
-        return service.files[path.partition("/")[0]]
+        assert isinstance(self._backend, MemoryObjects)
+        return self._backend.files[path.partition("/")[0]]
 
     def spawn_arguments(self) -> None:
         return None
@@ -258,9 +257,8 @@ def do(backend: ObjectBackend, verb: str, *args: Any) -> Any:
 
 def asked(backend: ObjectBackend) -> list[tuple[str, str]]:
     """The requests since the last question."""
-    service = backend.service
-    assert isinstance(service, MemoryService)
-    requests, service.requests = service.requests, []
+    assert isinstance(backend, MemoryObjects)
+    requests, backend.requests = backend.requests, []
     return requests
 
 

@@ -28,11 +28,11 @@ from s3fs.utils import ParamKwargsHelper
 from rollingfs.backend.objects import backend as objects_backend
 from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.objects.s3 import bucket as s3_bucket
 from rollingfs.backend.objects.s3 import parts as s3_parts
-from rollingfs.backend.objects.s3 import service as s3_service
+from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import read_listing, timestamp_of
-from rollingfs.backend.objects.s3.service import S3Service
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
@@ -221,7 +221,7 @@ def test_positional_and_pool_options_reach_the_clone() -> None:
     assert backend.requests_max == 7
     assert backend.fs.config_kwargs["request_checksum_calculation"] == "when_supported"
     default = open_s3(S3FileSystem())
-    assert default.fs.config_kwargs["max_pool_connections"] == s3_service.CONNECTIONS_MAX
+    assert default.fs.config_kwargs["max_pool_connections"] == s3_backend.CONNECTIONS_MAX
     assert default.fs.config_kwargs["request_checksum_calculation"] == "when_required"
     assert default.fs._s3 is None
 
@@ -413,7 +413,7 @@ def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatc
         assert verb == "delete_objects"
         return {"Errors": [{"Key": "b", "Code": "AccessDenied", "Message": "no"}, {"Key": "c", "Code": "X"}]}
 
-    monkeypatch.setattr(backend.service, "call", refuse)
+    monkeypatch.setattr(backend, "call", refuse)
     with pytest.raises(PermissionError, match=r"2 of 3 .* AccessDenied, no: 'bucket/b'"):
         run(backend, backend.delete(["bucket/a", "bucket/b", "bucket/c"]))
 
@@ -488,7 +488,7 @@ def test_a_small_upload_is_one_request(backend: ObjectBackend, path: str, size: 
 def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
     backend: ObjectBackend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, call, put = f"{bucket}/file", S3Service.call, s3_bucket.S3Bucket.put
+    path, call, put = f"{bucket}/file", S3Backend.call, s3_bucket.S3Bucket.put
     arrived: list[str] = []
 
     async def late(request: Coroutine[Any, Any, T]) -> T:
@@ -499,7 +499,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         arrived.append(verb)  # at the store, which goes on whatever becomes of the caller
         return await asyncio.shield(asyncio.ensure_future(late(request)))
 
-    async def slow_call(client: S3Service, verb: str, **arguments: Any) -> dict[str, Any]:
+    async def slow_call(client: S3Backend, verb: str, **arguments: Any) -> dict[str, Any]:
         request = call(client, verb, **arguments)
         return await (slow(verb, request) if verb == "complete_multipart_upload" else request)
 
@@ -518,7 +518,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         await backend.delete([path])
         await asyncio.sleep(0.3)
 
-    monkeypatch.setattr(S3Service, "call", slow_call)
+    monkeypatch.setattr(S3Backend, "call", slow_call)
     monkeypatch.setattr(s3_bucket.S3Bucket, "put", slow_put)
     run(backend, upload())
     assert arrived == ["put_object" if parts == 1 else "complete_multipart_upload"]
@@ -624,7 +624,7 @@ POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
 )
 def test_bucket_and_key_are_those_of_s3fs(path: str) -> None:
     fs = S3FileSystem(anon=True)
-    assert open_s3(fs).service.split(path) == tuple(fs._find_bucket_key(path))
+    assert open_s3(fs).split(path) == tuple(fs._find_bucket_key(path))
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])

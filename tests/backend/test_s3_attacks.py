@@ -46,7 +46,7 @@ def _do(backend: ObjectBackend, verb: str, *arguments: Any) -> Any:
 
 
 def _ways(backend: ObjectBackend) -> list[str]:
-    return [type(objects).__name__ for objects in backend.service.ways]
+    return [type(objects).__name__ for objects in backend.ways]
 
 
 async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
@@ -60,7 +60,7 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, proxy):
     backend, region = _backend(moto, proxy), "eu-west-1"
     bucket = f"{new_bucket(moto)}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    sync(backend.loop, backend.service.call, "create_bucket", Bucket=bucket, **place)
+    sync(backend.loop, backend.call, "create_bucket", Bucket=bucket, **place)
     paths = [f"{bucket}/file-{number}" for number in range(16)]
     for path in paths:
         _do(backend, "write", path, [DATA])

@@ -37,7 +37,7 @@ def _used(seaweed: dict[str, Any], bucket: str, use: Callable[[RollingFileSystem
     fs = RollingFileSystem("s3", seaweed, skip_instance_cache=True)
     use(fs, bucket)
     backend = fs._backend
-    return [weakref.ref(one) for one in (fs, fs._client, backend, backend.fs, backend.service)]
+    return [weakref.ref(one) for one in (fs, fs._client, backend, backend.fs)]
 
 
 def test_a_filesystem_that_nobody_holds_is_freed(seaweed: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ class Store:
 
     @property
     def way(self) -> str:
-        (objects,) = self.backend.service.ways
+        (objects,) = self.backend.ways
         return type(objects).__name__
 
     def use(self) -> None:
@@ -242,7 +242,7 @@ def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
     store = Store(seaweed, proxy)
     for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
-    assert len(store.backend.service.ways) == 2
+    assert len(store.backend.ways) == 2
 
 
 # -- regions -------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_a_bucket_in_another_region_is_asked_there(moto, moto_proxy, refusal):
     region = "eu-west-1"
     bucket = f"{store.bucket}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    sync(store.backend.loop, store.backend.service.call, "create_bucket", Bucket=bucket, **place)
+    sync(store.backend.loop, store.backend.call, "create_bucket", Bucket=bucket, **place)
     moto_proxy.seen.clear()
 
     def fault(seen: Seen) -> Any:
@@ -357,7 +357,7 @@ def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, pro
     with pytest.raises(TimeoutError):
         store.do("create", f"{store.path}-small", b"small")
     monkeypatch.setattr(requests, "SEND_S_MAX", 1.0)
-    (objects,) = store.backend.service.ways
+    (objects,) = store.backend.ways
     began = asyncio.run(_time_of(objects.put("large", [bytes(requests.QUICK_BYTES_MAX + 1)])))
     assert began > 1.0
 
@@ -374,7 +374,7 @@ async def _time_of(request: Any) -> float:
 
 
 def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.objects.s3.service.CREDENTIALS_S", 1.0)  # too old at once
+    monkeypatch.setattr("rollingfs.backend.objects.s3.backend.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
     async def renew() -> dict[str, str]:
@@ -508,7 +508,7 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(seaweed, proxy,
         else:
             backend.after_fork()
         answers.put(sync(backend.loop, backend.read, store.path).data)
-        (objects,) = backend.service.ways
+        (objects,) = backend.ways
         answers.put(type(objects).__name__)
 
     process = context.Process(target=child)

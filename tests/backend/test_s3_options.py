@@ -20,6 +20,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.options import (
     Connection,
     InexpressibleError,
@@ -29,7 +30,6 @@ from rollingfs.backend.objects.s3.options import (
     plain_settings,
     settings_of,
 )
-from rollingfs.backend.objects.s3.service import S3Service
 
 KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
@@ -48,13 +48,13 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-def connected(**given: Any) -> S3Service:
-    client = S3Service(S3FileSystem(**(KEYS | {"session": SESSION} | given), skip_instance_cache=True))
+def connected(**given: Any) -> S3Backend:
+    client = S3Backend(S3FileSystem(**(KEYS | {"session": SESSION} | given), skip_instance_cache=True))
     sync(client.fs.loop, client.session)
     return client
 
 
-def told(client: S3Service, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
+def told(client: S3Backend, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
     connection = Connection(default_certificates=__file__)
     session = sync(client.fs.loop, client.session)
     return obstore_options(bucket, client.fs, settings_of(session), connection, environment or {}, region)
@@ -64,7 +64,7 @@ def made(bucket: str = "bucket", region: str | None = None, environment: Any = N
     return told(connected(**given), bucket, region, environment)
 
 
-def url_of_botocore(client: S3Service, bucket: str) -> str:
+def url_of_botocore(client: S3Backend, bucket: str) -> str:
     """Where botocore would send a GetObject of ``key``, without its query."""
     urls = []
 
@@ -238,7 +238,7 @@ def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def settings_without_client(**given: Any) -> Settings | None:
-    return plain_settings(S3Service(S3FileSystem(**given, skip_instance_cache=True)).fs, os.environ)
+    return plain_settings(S3Backend(S3FileSystem(**given, skip_instance_cache=True)).fs, os.environ)
 
 
 @pytest.mark.usefixtures("nothing_of_aws")

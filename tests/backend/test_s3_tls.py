@@ -65,7 +65,7 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
 
 def _ways(backend: ObjectBackend) -> set[str]:
     """How objects were read and written."""
-    return {type(objects).__name__ for objects in backend.service.ways}
+    return {type(objects).__name__ for objects in backend.ways}
 
 
 def _backend(options: dict[str, Any], **more: Any) -> ObjectBackend:
@@ -231,7 +231,7 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
     backend = _backend(seaweed, **more)
     if where == "environment, changed later":  # botocore looks when it makes a client
-        sync(backend.loop, backend.service.session)
+        sync(backend.loop, backend.session)
         monkeypatch.delenv("HTTP_PROXY")
     _use(backend, bucket)
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)

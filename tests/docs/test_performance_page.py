@@ -19,7 +19,7 @@ import botocore.session
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects.obstores.requests import READS_MAX
-from rollingfs.backend.objects.s3 import service as s3_service
+from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
@@ -37,13 +37,13 @@ def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
     known = inspect.signature(RollingFileSystem.__init__).parameters
     assert set(rows) <= set(known)
-    assert rows["max_concurrency"] == f"{s3_service.REQUESTS_MAX} on S3"
+    assert rows["max_concurrency"] == f"{s3_backend.REQUESTS_MAX} on S3"
     assert rows["max_memory"] == f"{MEMORY_BYTES_DEFAULT // 2**20} MiB"
     assert rows["max_bytes"] == f"{MAX_BYTES_DEFAULT // 2**20} MiB"
     assert rows["inline_bytes"] == f"{INLINE_BYTES_DEFAULT // 2**10} KiB"
     assert rows["header_cache_s"] == f"{HEADER_CACHE_S:g} s"
     assert rows["commit_timeout_s"] == f"{COMMIT_TIMEOUT_S:g} s"
-    assert f"an option of s3fs: {s3_service.CONNECTIONS_MAX}, unless" in TEXT
+    assert f"an option of s3fs: {s3_backend.CONNECTIONS_MAX}, unless" in TEXT
     assert f"are tried for `commit_timeout_s` ({COMMIT_TIMEOUT_S:g} s)" in ON_S3
     assert f"pauses of up to {PAUSE_S_MAX:g} s; after {TOLD_AFTER_S:g} s of failures" in ON_S3
     assert f"ends after {READS_MAX} read timeouts" in ON_S3

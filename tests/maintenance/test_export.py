@@ -736,7 +736,7 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
     content = b"".join(bytes([65 + number]) * chunk for number in range(count))
     fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(path, content)
-    requests, files = fs._backend.service, fs._backend.service.buckets[bucket]  # type: ignore[attr-defined]
+    requests, files = fs._backend, fs._backend.buckets[bucket]  # type: ignore[attr-defined]
     call, put = requests.call, files.put
 
     async def another_puts(key: str) -> None:
@@ -785,7 +785,7 @@ def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, 
 
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.pipe_file(f"{bucket}/log", b"data")
-    files = fs._backend.service.buckets[bucket]  # type: ignore[attr-defined]
+    files = fs._backend.buckets[bucket]  # type: ignore[attr-defined]
     put, is_there = files.put, False
 
     async def hooked(key: str, data: Any, over: Any = None, *more: Any) -> Any:

@@ -154,7 +154,7 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.create(f"{bucket}/log", RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(f"{bucket}/log", b"a" * (18 * MIB))
-    backend, call = fs._backend, fs._backend.service.call  # type: ignore[attr-defined]
+    backend, call = fs._backend, fs._backend.call  # type: ignore[attr-defined]
 
     async def hooked(verb: str, **arguments: Any) -> Any:
         if verb in ("upload_part", "upload_part_copy") and arguments["PartNumber"] == 1:
@@ -162,7 +162,7 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
                 await backend.abort_upload(pending)
         return await call(verb, **arguments)
 
-    monkeypatch.setattr(backend.service, "call", hooked)  # type: ignore[attr-defined]
+    monkeypatch.setattr(backend, "call", hooked)  # type: ignore[attr-defined]
     with pytest.raises(ConflictError, match="another export"):
         fs.export(f"{bucket}/log", f"{bucket}/file")
 

@@ -14,7 +14,7 @@ from fsspec.asyn import get_loop
 
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Answer, Bucket, Kept, Listed, Parts, Service, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Bucket, Kept, Listed, Parts, StoredFile
 from rollingfs.backend.objects.errors import Refusal, errors_of, only_of
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
 from rollingfs.format.sizes import read_bytes_max
@@ -33,7 +33,7 @@ class File:
     modified: float = field(default_factory=time.time)
 
 
-class MemoryService(Service):
+class MemoryObjects(ObjectBackend):
     """An account in memory; each request suspends, as a request to a server does.
 
     Attributes
@@ -45,21 +45,19 @@ class MemoryService(Service):
     scheme = "mem"
     schemes = frozenset({"mem"})
     makes_parents = True
+    can_join = True
+    can_delete_if = True
+    can_list_uploads = True
+    join_part_bytes_min = JOIN_PART_BYTES_MIN
 
     def __init__(self) -> None:
-        self.abilities = {
-            "can_join": True,
-            "can_delete_if": True,
-            "can_list_uploads": True,
-            "join_part_bytes_min": JOIN_PART_BYTES_MIN,
-        }
         self.buckets: Kept[MemoryBucket] = Kept(partial(MemoryBucket, self))
         self.files: dict[str, dict[str, File]] = {}
         self.uploads: dict[str, PendingUpload] = {}
         self.requests: list[tuple[str, str]] = []
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
+    def loop(self) -> asyncio.AbstractEventLoop:
         loop: asyncio.AbstractEventLoop = get_loop()
         return loop
 
@@ -72,18 +70,15 @@ class MemoryService(Service):
     async def remove_bucket(self, name: str) -> None:
         del self.files[name]
 
-    async def store_name(self, bucket: str) -> str:
+    async def bucket_name(self, bucket: str) -> str:
         return f"mem-{id(self)}/{bucket}"
-
-    def after_fork(self) -> None:
-        """Nothing to drop."""
 
 
 def memory_objects() -> ObjectBackend:
     """The object backend over an account of its own, with the bucket ``bucket``."""
-    service = MemoryService()
-    service.files["bucket"] = {}
-    return ObjectBackend(service)
+    backend = MemoryObjects()
+    backend.files["bucket"] = {}
+    return backend
 
 
 class MemoryBucket(Bucket):
@@ -91,16 +86,16 @@ class MemoryBucket(Bucket):
 
     deletes_max = 10
 
-    def __init__(self, service: MemoryService, name: str) -> None:
+    def __init__(self, account: MemoryObjects, name: str) -> None:
         self.name = name
-        self._service = service
+        self._account = account
 
     async def _files(self, request: str, key: str) -> dict[str, File]:
-        self._service.requests.append((request, key))
+        self._account.requests.append((request, key))
         await asyncio.sleep(0)
-        if self.name not in self._service.files:
+        if self.name not in self._account.files:
             raise Refusal(404, "NoSuchBucket", "no such bucket")
-        return self._service.files[self.name]
+        return self._account.files[self.name]
 
     async def _file(self, request: str, key: str) -> File:
         found = (await self._files(request, key)).get(key)
@@ -172,37 +167,37 @@ class MemoryBucket(Bucket):
         file = await self._file("delete_if", key)
         if file.token != token:
             raise Refusal(412, "PreconditionFailed", "another token")
-        del self._service.files[self.name][key]
+        del self._account.files[self.name][key]
 
     async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
-        file = await MemoryBucket(self._service, bucket)._file("copy", source)
+        file = await MemoryBucket(self._account, bucket)._file("copy", source)
         if token not in (None, file.token):
             raise Refusal(412, "PreconditionFailed", "another token")
         (await self._files("copy", target))[target] = File(file.data, dict(metadata or file.about))
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _Parts(self, self._service, key, over, metadata)
+        return _Parts(self, self._account, key, over, metadata)
 
     async def now(self) -> float:
-        self._service.requests.append(("now", ""))
+        self._account.requests.append(("now", ""))
         return time.time()
 
     async def pending(self, prefix: str, name: str) -> Sequence[PendingUpload]:
         start = f"{self.name}/{prefix}"
-        uploads = [one for one in self._service.uploads.values() if one.path.startswith(start)]
+        uploads = [one for one in self._account.uploads.values() if one.path.startswith(start)]
         names = [(one, one.path.removeprefix(start)) for one in uploads]
         return [one for one, rest in names if "/" not in rest and rest == (name or rest)]
 
     async def forget(self, key: str, id: str) -> None:
-        self._service.uploads.pop(id, None)
+        self._account.uploads.pop(id, None)
 
 
 class _Parts(Parts):
     def __init__(
-        self, bucket: MemoryBucket, service: MemoryService, key: str, over: Over | None, metadata: Metadata
+        self, bucket: MemoryBucket, account: MemoryObjects, key: str, over: Over | None, metadata: Metadata
     ) -> None:
         self._bucket = bucket
-        self._service = service
+        self._account = account
         self._key = key
         self._over = over
         self._metadata = metadata
@@ -212,7 +207,7 @@ class _Parts(Parts):
     def _begin(self) -> None:
         if not self._id:
             self._id = str(next(_tokens))
-            self._service.uploads[self._id] = PendingUpload(f"{self._bucket.name}/{self._key}", time.time(), self._id)
+            self._account.uploads[self._id] = PendingUpload(f"{self._bucket.name}/{self._key}", time.time(), self._id)
 
     async def write(self, part: bytes) -> None:
         self._begin()
@@ -221,7 +216,7 @@ class _Parts(Parts):
     async def copy(self, part: Part, bucket: str, key: str) -> None:
         self._begin()
         with errors_of("copying", part.path), only_of(part.path, part.token):
-            file = await MemoryBucket(self._service, bucket)._file("copy", key)
+            file = await MemoryBucket(self._account, bucket)._file("copy", key)
             if part.token not in (None, file.token):
                 raise Refusal(412, "PreconditionFailed", "another token")
             if part.end > len(file.data):
@@ -229,10 +224,10 @@ class _Parts(Parts):
         self._data += file.data[part.start : part.end]
 
     async def complete(self, last: bytes) -> None:
-        if self._id not in self._service.uploads:
+        if self._id not in self._account.uploads:
             raise Refusal(404, "NoSuchUpload", "somebody aborted it")
         await self._bucket.put(self._key, [self._data, last], self._over, self._metadata)
-        del self._service.uploads[self._id]
+        del self._account.uploads[self._id]
 
     async def abort(self) -> None:
-        self._service.uploads.pop(self._id, None)
+        self._account.uploads.pop(self._id, None)

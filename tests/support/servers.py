@@ -270,7 +270,7 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
     def counted(operation: str, send: Any) -> Any:
         def call(store: Any, *arguments: Any, **options: Any) -> Any:
-            ours = [way for way in backend.service.ways if hasattr(way, "quick")]
+            ours = [way for way in backend.ways if hasattr(way, "quick")]
             if any(store in (way.quick, way.patient) for way in ours):
                 counts[operation] += 1
             return send(store, *arguments, **options)

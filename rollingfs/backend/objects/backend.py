@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import abc
 import contextlib
 import errno
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from rollingfs.backend.contract import (
     PendingUpload,
     Upload,
 )
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, Service, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, StoredFile
 from rollingfs.backend.objects.errors import Refusal, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, ObjectUpload, finished, put
 from rollingfs.format import names
@@ -36,13 +36,7 @@ PARTS_MAX = 10_000
 
 
 class ObjectBackend(Backend):
-    """Files on S3, Azure or Google.
-
-    Parameters
-    ----------
-    service
-        The account, with its credentials.
-    """
+    """Files of one account on S3, Azure or Google. A subclass has the account's credentials, and makes its buckets."""
 
     is_async = True
     has_metadata = True
@@ -50,26 +44,50 @@ class ObjectBackend(Backend):
     can_copy = True
     takes_asks = True
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        vars(self).update(service.abilities)
+    scheme: str
+    """The scheme of its URLs."""
+    schemes: frozenset[str]
+    """All schemes of such URLs."""
+    loop: Any
+    """The event loop on which verbs must run; None for the caller's own loop (``asynchronous=True``)."""
+    fs: Any = None
+    """The private clone of the user's filesystem whose connections are in use; None where there is none."""
+    buckets: Mapping[str, Bucket]
+    """By name. A bucket that does not exist has its place there too."""
+    copies_between = True
+    """Whether the server copies between buckets."""
+    makes_parents = False
+    """Whether a folder that is made has its bucket made."""
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop on which verbs must run; None for the caller's own loop (``asynchronous=True``)."""
-        return self.service.loop
+    # -- an account ----------------------------------------------------------------------------------------
 
-    @property
-    def fs(self) -> Any:
-        """The private clone of the user's filesystem whose connections are in use; None where there is none."""
-        return self.service.fs
+    @abc.abstractmethod
+    async def list_buckets(self) -> Sequence[str]:
+        """The names of all buckets."""
+
+    @abc.abstractmethod
+    async def make_bucket(self, name: str) -> None:
+        """Make a bucket; one that exists is not an error."""
+
+    @abc.abstractmethod
+    async def remove_bucket(self, name: str) -> None:
+        """Remove an empty bucket."""
+
+    @abc.abstractmethod
+    async def bucket_name(self, bucket: str) -> str:
+        """Endpoint and bucket, alike in every process, without a secret."""
 
     async def close(self) -> None:
         """Close the connections; a later verb opens new ones. Only ``asynchronous=True`` needs it."""
-        await self.service.close()
 
-    def after_fork(self) -> None:
-        self.service.after_fork()
+    def split(self, path: str) -> tuple[str, str]:
+        """The bucket and the key of a path."""
+        name, _, key = path.partition("/")
+        return name, key
+
+    def check_key(self, key: str) -> str:
+        """Why no file of this store can have this name; "" if it can."""
+        return ""
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -171,7 +189,7 @@ class ObjectBackend(Backend):
 
     async def _buckets(self) -> Listing:
         with errors_of("listing", "the buckets"):
-            found = await retrying(self.service.list_buckets)
+            found = await retrying(self.list_buckets)
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in sorted(found)))
 
     async def _page(self, folder: str, place: str | None = None, **more: Any) -> Listed:
@@ -188,12 +206,12 @@ class ObjectBackend(Backend):
     async def keeps_versions(self, path: str) -> bool | None:
         """One request, where the service has such a one."""
         with errors_of("asking for the versioning of", path):
-            return await retrying(self.service.buckets[self.root(path)].keeps_versions)
+            return await retrying(self.buckets[self.root(path)].keeps_versions)
 
     async def now(self, path: str) -> float:
         """One request, whose answer has a date."""
         with errors_of("asking the time of", path):
-            return await retrying(self.service.buckets[self.root(path)].now)
+            return await retrying(self.buckets[self.root(path)].now)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -258,12 +276,12 @@ class ObjectBackend(Backend):
         return self._upload(path, over, metadata, PART_BYTES)
 
     def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
-        return ObjectUpload(*self._place(path), path, over, metadata, self.service.split, part_bytes)
+        return ObjectUpload(*self._place(path), path, over, metadata, self.split, part_bytes)
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """One copy on the server; where it has none between buckets, through this process."""
         (origin, key), (bucket, target_key) = self._place(source), self._place(target)
-        if origin.name != bucket.name and not self.service.copies_between:
+        if origin.name != bucket.name and not self.copies_between:
             await self._copy_through(source, target, token, metadata)
             return
         with errors_of("copying", source), only_of(source, token):
@@ -284,12 +302,12 @@ class ObjectBackend(Backend):
         """As few DELETEs as the store takes."""
         by_bucket: dict[str, list[str]] = {}
         for path in paths:
-            name, key = self.service.split(path)
-            if key and not self.service.check_key(key):  # else there is no such file
+            name, key = self.split(path)
+            if key and not self.check_key(key):  # else there is no such file
                 by_bucket.setdefault(name, []).append(key)
         batches = [
             partial(self._delete, bucket, keys[first : first + bucket.deletes_max])
-            for bucket, keys in ((self.service.buckets[name], keys) for name, keys in by_bucket.items())
+            for bucket, keys in ((self.buckets[name], keys) for name, keys in by_bucket.items())
             for first in range(0, len(keys), bucket.deletes_max)
         ]
         await gather_limited(batches, DELETES_AT_ONCE_MAX)
@@ -316,10 +334,10 @@ class ObjectBackend(Backend):
 
     async def make_folder(self, path: str) -> None:
         """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
-        name, key = self.service.split(path)
-        if not key or self.service.makes_parents:
+        name, key = self.split(path)
+        if not key or self.makes_parents:
             with errors_of("making the bucket", name):
-                await retrying(partial(self.service.make_bucket, name))
+                await retrying(partial(self.make_bucket, name))
 
     async def remove_folder(self, path: str) -> None:
         """An empty bucket; of an empty folder, the file of the folder's own name that some tools leave there."""
@@ -333,42 +351,50 @@ class ObjectBackend(Backend):
             if prefix:
                 await bucket.delete([prefix])
             else:
-                await retrying(partial(self.service.remove_bucket, bucket.name))
+                await retrying(partial(self.remove_bucket, bucket.name))
 
     # -- names ---------------------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        return self.service.strip(path)
+        """A path, without the scheme of a URL.
+
+        Raises
+        ------
+        ValueError
+            The URL names another account.
+        """
+        scheme, found, rest = path.partition("://")
+        return (rest if found and scheme in self.schemes else path).strip("/")
 
     def unstrip(self, path: str) -> str:
-        return self.service.unstrip(path)
+        return f"{self.scheme}://{path}"
 
     def root(self, path: str) -> str:
         """The bucket."""
-        return self.service.split(path)[0]
+        return self.split(path)[0]
 
     async def store_name(self, path: str) -> str | None:
         """The endpoint and the bucket, and how the requests go where that makes a difference."""
         with errors_of("connecting to the store of", path):
-            return await self.service.store_name(self.root(path))
+            return await self.bucket_name(self.root(path))
 
     def _place(self, path: str) -> tuple[Bucket, str]:
         """The bucket and the key of a file; an `OSError` if there can be no such file."""
-        name, key = self.service.split(path)
+        name, key = self.split(path)
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, not a file", path)
-        why = self.service.check_key(key)
+        why = self.check_key(key)
         if why:
             raise OSError(errno.EINVAL, f"{why}, so nothing was read or written: use another name", names.shown(path))
-        return self.service.buckets[name], key
+        return self.buckets[name], key
 
     def _folder(self, path: str) -> tuple[Bucket, str]:
         """The bucket and the prefix of a folder; `FileNotFoundError` if there can be no such folder."""
-        name, key = self.service.split(path)
-        if self.service.check_key(key or "x"):
+        name, key = self.split(path)
+        if self.check_key(key or "x"):
             raise refusals.no_folder(path)
         # the path of a folder of another tool may end in "/", because the folder's name is empty
-        return self.service.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
+        return self.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
 
 
 def _blob(answer: Answer) -> Blob:

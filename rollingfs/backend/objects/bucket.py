@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
 from rollingfs.runtime.values import value_class
@@ -165,77 +164,6 @@ class Bucket(abc.ABC):
 
 
 B = TypeVar("B", bound=Bucket)
-
-
-class Service(abc.ABC):
-    """One account: its buckets, and what all of them can do."""
-
-    scheme: str
-    """The scheme of its URLs."""
-    schemes: frozenset[str]
-    """All schemes of such URLs."""
-    fs: Any = None
-    """The filesystem whose connections are in use."""
-    buckets: Mapping[str, Bucket]
-    """By name. A bucket that does not exist has its place there too."""
-    abilities: Mapping[str, Any]
-    """The abilities of `rollingfs.backend.contract.Backend` that differ from those of `ObjectBackend`."""
-    copies_between = True
-    """Whether the server copies between buckets."""
-    makes_parents = False
-    """Whether a folder that is made has its bucket made."""
-
-    @property
-    @abc.abstractmethod
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop on which requests must run; None if that is the caller's."""
-
-    @abc.abstractmethod
-    async def list_buckets(self) -> Sequence[str]:
-        """The names of all buckets."""
-
-    @abc.abstractmethod
-    async def make_bucket(self, name: str) -> None:
-        """Make a bucket; one that exists is not an error."""
-
-    @abc.abstractmethod
-    async def remove_bucket(self, name: str) -> None:
-        """Remove an empty bucket."""
-
-    @abc.abstractmethod
-    async def store_name(self, bucket: str) -> str:
-        """Endpoint and bucket, alike in every process, without a secret."""
-
-    @abc.abstractmethod
-    def after_fork(self) -> None:
-        """In a child process: drop connections, and find a loop again."""
-
-    async def close(self) -> None:  # noqa: B027 - not every client can be closed
-        """Close the connections; a later request opens new ones."""
-
-    def split(self, path: str) -> tuple[str, str]:
-        """The bucket and the key of a path."""
-        name, _, key = path.partition("/")
-        return name, key
-
-    def strip(self, path: str) -> str:
-        """A path, without the scheme of a URL.
-
-        Raises
-        ------
-        ValueError
-            The URL names another account.
-        """
-        scheme, found, rest = path.partition("://")
-        return (rest if found and scheme in self.schemes else path).strip("/")
-
-    def unstrip(self, path: str) -> str:
-        """The URL of a path."""
-        return f"{self.scheme}://{path}"
-
-    def check_key(self, key: str) -> str:
-        """Why no file of this store can have this name; "" if it can."""
-        return ""
 
 
 class Kept(dict[str, B]):

@@ -7,18 +7,16 @@ import importlib.util
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.objects.azure.options import OPTIONS, SCOPE, azure_options
+from rollingfs.backend.objects.azure.options import OPTIONS, Account, azure_options
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, FSSPEC_OPTIONS
 
 if TYPE_CHECKING:
     from rollingfs.backend.objects.backend import ObjectBackend
-    from rollingfs.backend.objects.bucket import Service
 
 FOR_FSSPEC = FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
 """Options of adlfs that say nothing of how requests are sent."""
@@ -43,9 +41,9 @@ def open_s3(fs: AbstractFileSystem, max_concurrency: int | None = None, *, use_o
     ValueError
         The user's `config_kwargs` allow fewer connections than `max_concurrency`.
     """
-    from rollingfs.backend.objects.s3.service import S3Service
+    from rollingfs.backend.objects.s3.backend import S3Backend
 
-    return _over(S3Service(fs, max_concurrency, use_obstore))
+    return S3Backend(fs, max_concurrency, use_obstore)
 
 
 def open_azure(
@@ -71,19 +69,10 @@ def open_azure(
         An option cannot be expressed.
     """
     _require()
-    from rollingfs.backend.objects.azure.service import Account, AzureService
+    from rollingfs.backend.objects.azure.backend import AzureBackend
 
-    found = azure_options(options, os.environ)
-    account = Account(
-        scheme,
-        found.endpoint,
-        dict(found.config),
-        client=_client(found.endpoint),
-        credentials=None if found.credential is None else _tokens(found.credential),
-        sas=found.sas,
-        can_sign=found.can_sign,
-    )
-    return _over(AzureService(account, _finder(asynchronous, loop), max_concurrency))
+    account = azure_options(options, os.environ)
+    return AzureBackend(scheme, account, _finder(asynchronous, loop), max_concurrency)
 
 
 def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
@@ -98,32 +87,14 @@ def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> 
     if scheme not in AZURE_PROTOCOLS:
         raise ValueError(f"obstore's own filesystem is taken for Azure only: name {scheme} by protocol and options")
     _require()
-    from rollingfs.backend.objects.azure.service import Account, AzureService
+    from rollingfs.backend.objects.azure.backend import AzureBackend
 
     # obstore's filesystem has no public way to its options; a store has
     store: Any = fs._construct_store("rollingfs")
     config = {name: value for name, value in store.config.items() if name != "container_name"}
     url = str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
-    is_signed = str(config.get("skip_signature", "false")).lower() != "true" and store.credential_provider is None
-    account = Account(
-        scheme,
-        url,
-        config,
-        client=dict(store.client_options or {}),
-        credentials=store.credential_provider,
-        can_sign=is_signed and "account_key" in config,
-    )
-    return _over(AzureService(account, _finder(fs.asynchronous, fs.loop), max_concurrency))
-
-
-def _over(service: Service) -> ObjectBackend:
-    from rollingfs.backend.objects.backend import ObjectBackend
-
-    return ObjectBackend(service)
-
-
-def _client(url: str) -> dict[str, Any]:
-    return {"allow_http": True} if url.startswith("http://") else {}
+    account = Account(url, config, dict(store.client_options or {}), store.credential_provider)
+    return AzureBackend(scheme, account, _finder(fs.asynchronous, fs.loop), max_concurrency)
 
 
 def _finder(asynchronous: bool, loop: Loop | None) -> Callable[[], Loop | None]:
@@ -137,19 +108,6 @@ def _finder(asynchronous: bool, loop: Loop | None) -> Callable[[], Loop | None]:
         return found
 
     return find
-
-
-def _tokens(credential: Any) -> Callable[[], Any]:
-    """What obstore asks for a token: an object like those of azure-identity, with or without `await`."""
-
-    async def token() -> dict[str, Any]:
-        if inspect.iscoroutinefunction(credential.get_token):
-            found = await credential.get_token(SCOPE)
-        else:
-            found = await asyncio.to_thread(credential.get_token, SCOPE)
-        return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, UTC)}
-
-    return token
 
 
 def _require() -> None:
@@ -166,11 +124,11 @@ def open_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> O
     ValueError
         The filesystem is to check what it wrote in a way that this backend has not.
     """
-    from rollingfs.backend.objects.google.service import GoogleService
+    from rollingfs.backend.objects.google.backend import GoogleBackend
 
     if fs.consistency not in (None, "none"):
         raise ValueError(f"consistency={fs.consistency!r} of gcsfs cannot be kept here: leave it out")
-    return _over(GoogleService(fs, max_concurrency))
+    return GoogleBackend(fs, max_concurrency)
 
 
 def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:

@@ -30,7 +30,7 @@ COPY_POLL_S = 0.2
 COPY_S_MAX = 300.0
 
 
-class AzureContainer(Bucket):
+class AzureContainer(ObstoreObjects, Bucket):
     """The files of one container.
 
     Parameters
@@ -46,20 +46,20 @@ class AzureContainer(Bucket):
     deletes_max = 256  # obstore makes requests of any number
 
     def __init__(self, name: str, make: MakeStore, places: Places, beside: PlainRequests) -> None:
+        super().__init__(make, places, timedelta(seconds=READ_S_MAX))
         self.name = name
-        self._objects = ObstoreObjects(make, places, timedelta(seconds=READ_S_MAX))
         self._beside = beside
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         try:
-            return await self._objects.get(key, span, if_token=if_token, unless_token=unless_token)
+            return await super().get(key, span, if_token=if_token, unless_token=unless_token)
         except Refusal as error:
             if if_token and is_conflict(error):
                 await self.head(key)  # Azure says of a file that is gone, too, that it has changed
             raise
 
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        return await self._objects.put(key, data, over, _attributes(metadata))
+        return await super().put(key, data, over, _attributes(metadata))
 
     async def head(self, key: str) -> StoredFile:
         return found_of(await self._ask(lambda store: obstore.head_async(store, key)))
@@ -78,9 +78,9 @@ class AzureContainer(Bucket):
         return Listed([one for one in files if one.key not in folders], folders)
 
     async def has_any(self, prefix: str) -> bool:
-        stream = obstore.list(self._objects.quick, prefix.rstrip("/"), chunk_size=1)
+        stream = obstore.list(self.quick, prefix.rstrip("/"), chunk_size=1)
         try:
-            await self._objects.ask(stream.__anext__)
+            await self.ask(stream.__anext__)
         except StopAsyncIteration:
             return not prefix
         return True
@@ -106,13 +106,13 @@ class AzureContainer(Bucket):
 
     async def delete_if(self, key: str, token: str) -> None:
         check_usable()
-        await self._beside.delete(self._objects.quick, key, token)
+        await self._beside.delete(self.quick, key, token)
 
     async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         before = await self.head(source)
         if token is not None and before.token != token:
             raise Refusal(412, "ConditionNotMet", "the source has another token")
-        await self._objects.ask(lambda: obstore.copy_async(self._objects.patient, source, target))
+        await self.ask(lambda: obstore.copy_async(self.patient, source, target))
         try:
             # a large copy on Azure goes on after its answer; until it is done, the file has no bytes
             async with asyncio.timeout(COPY_S_MAX):
@@ -125,13 +125,13 @@ class AzureContainer(Bucket):
             raise
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _Parts(self, self._objects, key, over, _attributes(metadata))
+        return _Parts(self, key, over, _attributes(metadata))
 
     async def now(self) -> float:
         return await self._beside.now()
 
     async def _ask(self, request: Callable[[Store], Any]) -> Any:
-        return await self._objects.ask(partial(request, self._objects.quick))
+        return await self.ask(partial(request, self.quick))
 
 
 class _Parts(Parts):
@@ -140,11 +140,8 @@ class _Parts(Parts):
     Where nothing may exist under its name, that is looked up right before: obstore takes no condition here.
     """
 
-    def __init__(
-        self, bucket: Bucket, objects: ObstoreObjects, key: str, over: Over | None, attributes: dict[str, str]
-    ) -> None:
+    def __init__(self, bucket: AzureContainer, key: str, over: Over | None, attributes: dict[str, str]) -> None:
         self._bucket = bucket
-        self._objects = objects
         self._key = key
         self._over = over
         self._attributes = attributes
@@ -160,21 +157,21 @@ class _Parts(Parts):
         if self._writer is None:
             check_usable()
             self._writer = obstore.open_writer_async(
-                self._objects.repeating(PART_TRIES_MAX - 1),
+                self._bucket.repeating(PART_TRIES_MAX - 1),
                 self._key,
                 attributes=self._attributes,
                 buffer_size=PART_BYTES,
                 max_concurrency=PARTS_IN_FLIGHT_MAX,
             )
         self._handed_bytes += len(part)
-        await self._objects.ask(lambda: self._writer.write(part))
+        await self._bucket.ask(lambda: self._writer.write(part))
 
     async def complete(self, last: bytes) -> None:
         if last:
             await self.write(last)
         if self._over is Over.NOTHING:
             await check_absent(self._bucket, self._key)
-        await self._objects.ask(self._writer.close)
+        await self._bucket.ask(self._writer.close)
 
     async def abort(self) -> None:
         self._writer = None  # what was sent is never committed; Azure forgets it after a week

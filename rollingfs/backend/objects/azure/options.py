@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import field
+from datetime import UTC, datetime
 from typing import Any
 
 from rollingfs.runtime.values import value_class
@@ -40,30 +43,32 @@ _OF_OTHER_SERVICES = ("queueendpoint", "tableendpoint", "fileendpoint", "seconda
 
 
 @value_class(slots=False)
-class AzureOptions:
-    """What obstore is told."""
+class Account:
+    """An account, as obstore is to be configured for it."""
 
-    account: str
-    endpoint: str
-    config: dict[str, str] = field(repr=False)
-    credential: Any = field(default=None, repr=False)
-    """An object that gives access tokens, as those of azure-identity do."""
+    url: str
+    """Where it answers, which tells it from other accounts."""
+    config: dict[str, Any] = field(repr=False)
+    client: dict[str, Any] = field(default_factory=dict, repr=False)
+    credentials: Callable[[], Any] | None = field(default=None, repr=False)
+    """What obstore asks for a token."""
 
     @property
     def sas(self) -> str:
         """The signature that every URL carries; "" if there is none."""
-        return self.config.get("sas_key", "")
+        return str(self.config.get("sas_key", ""))
 
     @property
     def can_sign(self) -> bool:
-        """Whether URLs can be signed without a request."""
-        return "account_key" in self.config
+        """Whether obstore signs URLs with these credentials, without a request."""
+        is_signed = str(self.config.get("skip_signature", "false")).lower() != "true" and self.credentials is None
+        return is_signed and "account_key" in self.config
 
 
 _EMULATOR = "UseDevelopmentStorage"
 
 
-def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> AzureOptions:
+def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
     """Options of obstore for those of adlfs; without credentials, anonymous, unless ``anon=False``.
 
     Everything that obstore would look up in the environment by itself is said, so that it cannot mix accounts.
@@ -91,7 +96,23 @@ def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> A
         "use_emulator": "false",
         "use_fabric_endpoint": "false",
     }
-    return AzureOptions(account, endpoint, config | _credentials(found), found.get("credential"))
+    credential = found.get("credential")
+    tokens = None if credential is None else _tokens(credential)
+    client = {"allow_http": True} if endpoint.startswith("http://") else {}
+    return Account(endpoint, config | _credentials(found), client, tokens)
+
+
+def _tokens(credential: Any) -> Callable[[], Any]:
+    """What obstore asks for a token: an object like those of azure-identity, with or without `await`."""
+
+    async def token() -> dict[str, Any]:
+        if inspect.iscoroutinefunction(credential.get_token):
+            found = await credential.get_token(SCOPE)
+        else:
+            found = await asyncio.to_thread(credential.get_token, SCOPE)
+        return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, UTC)}
+
+    return token
 
 
 def _endpoint(found: Mapping[str, Any]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import obstore
 from obstore.exceptions import BaseError
 
+from rollingfs.backend.objects.azure.options import Account
 from rollingfs.backend.objects.errors import Refusal, date_of
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import Store
@@ -25,26 +25,22 @@ SIGNED_S = 300
 class PlainRequests:
     """Requests without a body to one account, which need no signature of their own.
 
-    Parameters
-    ----------
-    url
-        Where the account answers.
-    sas
-        The signature that every URL carries; without one, obstore signs a URL.
-    client
-        The options of obstore's client: how to reach and trust the store.
+    Without a signature that every URL carries, obstore signs a URL.
     """
 
-    def __init__(self, url: str, sas: str, client: Mapping[str, Any]) -> None:
-        self._url = url
-        self._sas = sas
+    def __init__(self, account: Account) -> None:
+        self._url = account.url
+        self._sas = account.sas
+        client = account.client
         self._proxy = client.get("proxy_url")
         self._trust: ssl.SSLContext | bool = True
         if str(client.get("allow_invalid_certificates", False)).lower() == "true":
             self._trust = False
         elif client.get("root_certificate"):
             self._trust = ssl.create_default_context()
-            self._trust.load_verify_locations(cadata=_text(client["root_certificate"]))
+            certificate = client["root_certificate"]
+            text = certificate if isinstance(certificate, str) else certificate.decode()
+            self._trust.load_verify_locations(cadata=text)
 
     async def delete(self, store: Store, key: str, token: str) -> None:
         """Delete a file if it has a token.
@@ -89,7 +85,3 @@ class PlainRequests:
                 return answer.status, answer.headers
         except aiohttp.ClientError as error:
             raise ConnectionError(f"no answer came from the store: {type(error).__name__}") from None
-
-
-def _text(certificate: str | bytes) -> str:
-    return certificate if isinstance(certificate, str) else certificate.decode()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,35 +11,20 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore
 
 from rollingfs.backend.objects.azure.bucket import AzureContainer
+from rollingfs.backend.objects.azure.options import Account
 from rollingfs.backend.objects.azure.plain import PlainRequests
-from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.objects import Store
 from rollingfs.backend.objects.obstores.requests import Places, can_name
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
-from rollingfs.runtime.values import value_class
 
 CONNECTIONS_MAX = 64
 CONNECT_S_MAX = 5.0
 
 
-@value_class(slots=False)
-class Account:
-    """An account, as obstore is to be configured for it."""
-
-    scheme: str
-    url: str
-    """Where it answers, which tells it from other accounts."""
-    config: dict[str, Any] = field(repr=False)
-    client: dict[str, Any] = field(default_factory=dict, repr=False)
-    credentials: Callable[[], Any] | None = field(default=None, repr=False)
-    sas: str = field(default="", repr=False)
-    """The signature that every URL carries."""
-    can_sign: bool = False
-    """Whether obstore signs URLs with these credentials, without a request."""
-
-
-class AzureService(Service):
+class AzureBackend(ObjectBackend):
     """An account of Azure.
 
     Parameters
@@ -53,21 +36,18 @@ class AzureService(Service):
     schemes = AZURE_PROTOCOLS
     copies_between = False
 
-    def __init__(self, account: Account, find_loop: Callable[[], Any], max_concurrency: int | None = None) -> None:
+    def __init__(
+        self, scheme: str, account: Account, find_loop: Callable[[], Any], max_concurrency: int | None = None
+    ) -> None:
         self._account = account
-        self.scheme = account.scheme
-        self.abilities = {"can_delete_if": account.can_sign or bool(account.sas)}
-        if max_concurrency is not None:
-            self.abilities["requests_max"] = max_concurrency
+        self.scheme = scheme
+        self.can_delete_if = account.can_sign or bool(account.sas)
+        self.requests_max = max_concurrency or self.requests_max
         self.buckets: Kept[AzureContainer] = Kept(self._container)
         self._places = Places(CONNECTIONS_MAX)
-        self._plain = PlainRequests(account.url, account.sas, account.client)
+        self._plain = PlainRequests(account)
         self._find_loop = find_loop
-        self._loop: asyncio.AbstractEventLoop | None = find_loop()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        return self._loop
+        self.loop = find_loop()
 
     def _container(self, name: str) -> AzureContainer:
         return AzureContainer(name, partial(self._store, name), self._places, self._plain)
@@ -101,7 +81,7 @@ class AzureService(Service):
     async def remove_bucket(self, name: str) -> None:
         raise Refusal(400, "NotPossible", "obstore cannot remove containers; it is empty, and still there")
 
-    async def store_name(self, bucket: str) -> str:
+    async def bucket_name(self, bucket: str) -> str:
         return f"{self._account.url}/{bucket}"
 
     def strip(self, path: str) -> str:
@@ -119,4 +99,4 @@ class AzureService(Service):
 
     def after_fork(self) -> None:
         self.buckets.clear()  # a call says that obstore cannot be used here
-        self._loop = self._find_loop()
+        self.loop = self._find_loop()

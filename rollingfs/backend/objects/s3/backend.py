@@ -25,7 +25,6 @@ Private names in use: `_s3` and `_s3creator` of s3fs close the client, for which
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 import inspect
 import logging
@@ -44,7 +43,8 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.forks import keep_from_children, obstore_is_lost
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
@@ -94,7 +94,7 @@ def _drop_expect(request: Any, **_: object) -> None:
     request.headers.pop("Expect", None)
 
 
-class S3Service(Service):
+class S3Backend(ObjectBackend):
     """Requests to an object store, on the event loop of a private clone of `fs`.
 
     Parameters
@@ -108,6 +108,11 @@ class S3Service(Service):
     scheme = "s3"
     schemes = S3_PROTOCOLS
     makes_parents = True
+    can_join = True
+    can_delete_if = True
+    can_list_uploads = True
+    join_part_bytes_min = JOIN_PART_BYTES_MIN
+    date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
 
     def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None, use_obstore: bool = True) -> None:
         self.fs = _clone(fs, max(CONNECTIONS_MAX, 2 * (max_concurrency or 0)))
@@ -118,15 +123,7 @@ class S3Service(Service):
                 "give at least as many connections, or leave max_pool_connections out"
             )
         self.requests_max = max_concurrency or max(1, min(REQUESTS_MAX, pool))
-        self.abilities = {
-            "can_join": True,
-            "can_delete_if": True,
-            "can_list_uploads": True,
-            "join_part_bytes_min": JOIN_PART_BYTES_MIN,
-            "date_step_s": 1.0,  # an ETag is a hash of the bytes, and dates are whole seconds
-            "requests_max": self.requests_max,
-            "small_requests_max": max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool)),
-        }
+        self.small_requests_max = max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool))
         self._use_obstore = use_obstore
         self.buckets: Kept[S3Bucket] = Kept(partial(S3Bucket, self))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
@@ -134,9 +131,8 @@ class S3Service(Service):
         self._told: set[str] = set()
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        loop: asyncio.AbstractEventLoop | None = self.fs.loop
-        return loop
+    def loop(self) -> Any:
+        return self.fs.loop
 
     @property
     def ways(self) -> list[Any]:
@@ -161,8 +157,7 @@ class S3Service(Service):
         if path.startswith(ARN):  # s3fs looks for every kind of access point, which takes its time
             bucket, key = self.fs._find_bucket_key(path)
             return bucket, key
-        name, _, key = path.partition("/")
-        return name, key
+        return super().split(path)
 
     def strip(self, path: str) -> str:
         """``s3://bucket/key``, ``s3a://bucket/key`` and ``/bucket/key`` are ``bucket/key``."""
@@ -173,7 +168,7 @@ class S3Service(Service):
         url: str = self.fs.unstrip_protocol(path)
         return url
 
-    async def store_name(self, bucket: str) -> str:
+    async def bucket_name(self, bucket: str) -> str:
         """The endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
         settings, _ = await self._settings(bucket)
         way = await self.buckets[bucket].find_way()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.objects.bucket import Kept, Service
+from rollingfs.backend.objects.backend import ObjectBackend
+from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.google.bucket import GoogleBucket
 from rollingfs.backend.objects.google.requests import GoogleRequests
@@ -20,7 +21,7 @@ COMMIT_INTERVAL_S = 1.0
 """Google takes one write a second of one object, and answers 429 to more."""
 
 
-class GoogleService(Service):
+class GoogleBackend(ObjectBackend):
     """What a gcsfs filesystem may reach.
 
     Parameters
@@ -31,19 +32,18 @@ class GoogleService(Service):
 
     scheme = "gs"
     schemes = GOOGLE_PROTOCOLS
+    can_delete_if = True
+    commit_interval_s = COMMIT_INTERVAL_S
 
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
         self.requests = GoogleRequests(fs)
-        self.abilities = {"can_delete_if": True, "commit_interval_s": COMMIT_INTERVAL_S}
-        if max_concurrency is not None:
-            self.abilities["requests_max"] = max_concurrency
+        self.requests_max = max_concurrency or self.requests_max
         self.buckets: Kept[GoogleBucket] = Kept(partial(GoogleBucket, self.requests))
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
+    def loop(self) -> Any:
         fs = self.requests.fs
-        loop: asyncio.AbstractEventLoop | None = None if fs.asynchronous else fs.loop
-        return loop
+        return None if fs.asynchronous else fs.loop
 
     async def list_buckets(self) -> Sequence[str]:
         names: list[str] = []
@@ -69,7 +69,7 @@ class GoogleService(Service):
     async def remove_bucket(self, name: str) -> None:
         await self.requests.send("DELETE", f"b/{quote(name, safe='')}")
 
-    async def store_name(self, bucket: str) -> str:
+    async def bucket_name(self, bucket: str) -> str:
         return f"{self.requests.fs.base}{bucket}"
 
     def check_key(self, key: str) -> str:
