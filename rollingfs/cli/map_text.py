@@ -7,22 +7,24 @@ from rich.text import Text
 from rollingfs.errors import visible
 from rollingfs.show.outlook_text import STEPS
 from rollingfs.show.readable import count_text, size_text
-from rollingfs.show.segment_map import GONE, ROWS_MAX, TAIL, Class, Outline
+from rollingfs.show.segment_map import OWN, Class, Outline
 
-GARBAGE = "▒"
+RUNS_MAX = 24
+"""Maximum number of runs of chunks in other folders that are listed."""
+GONE, TAIL, GARBAGE = "·", "░", "▒"
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
 """The youngest first; as many as `segment_map.AGES`."""
 GONE_STYLE, TAIL_STYLE, GARBAGE_STYLE = "bright_black", "yellow", "red"
 
 
-def map_lines(found: Outline) -> list[Text]:
+def map_lines(found: Outline, runs_max: int = RUNS_MAX) -> list[Text]:
     """The picture of a segment, line by line."""
     name = visible(found.path.rpartition("/")[2])
     lines = [Text(f"{name}: {found.title}"), Text("[").append_text(_bar(found)).append("]")]
     if found.garbage.files:
         cells = min(len(found.cells) or 1, max(1, len(found.cells) * found.garbage.bytes // max(1, found.length)))
         lines.append(Text(" ").append(GARBAGE * cells, GARBAGE_STYLE))
-    lines += _legend(found)
+    lines += _legend(found, runs_max)
     return lines
 
 
@@ -39,7 +41,7 @@ def _bar(found: Outline) -> Text:
     return bar
 
 
-def _legend(found: Outline) -> list[Text]:
+def _legend(found: Outline, runs_max: int) -> list[Text]:
     lines = []
     if found.start:
         lines.append(_entry(GONE, GONE_STYLE, f"{size_text(found.start)} truncated, up to offset {found.start:,}"))
@@ -49,12 +51,12 @@ def _legend(found: Outline) -> list[Text]:
     for step, one in zip(STEPS[:: len(STEPS) // 4] + STEPS[-1], found.sizes, strict=True):
         if one.count:
             lines.append(_entry(step, "", f"{_class_text(one)} size {one.label}"))
-    elsewhere = [run for run in found.runs if run.where.startswith("../") or "/" in run.where]
-    for run in elsewhere[:ROWS_MAX]:
+    elsewhere = [run for run in found.runs if run.count and run.where != OWN]
+    for run in elsewhere[:runs_max]:
         where = visible(run.where)
         lines.append(_entry("→", "", f"{run.start:,} to {run.end:,}: {count_text(run.count, 'chunk')} in {where}"))
-    if len(elsewhere) > ROWS_MAX:
-        lines.append(Text(f"  … {len(elsewhere) - ROWS_MAX:,} more runs of chunks in other folders …"))
+    if len(elsewhere) > runs_max:
+        lines.append(Text(f"  … {len(elsewhere) - runs_max:,} more runs of chunks in other folders …"))
     if found.tail_bytes:
         lines.append(_entry(TAIL, TAIL_STYLE, f"{size_text(found.tail_bytes)} inline in the header"))
     if found.garbage.files:

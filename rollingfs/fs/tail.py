@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
-from rollingfs.fs.sync_async import both
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.revalidate import Current
 from rollingfs.read.snapshot import Snapshot
@@ -26,89 +25,6 @@ _PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
 """Errors of a store that does not answer, or is busy."""
 
 logger = logging.getLogger("rollingfs")
-
-
-class _Follower:
-    """Finds the next bytes of a segment, as a coroutine of the core."""
-
-    def __init__(
-        self, client: Client, current: Current, position: int | None, follow: bool, poll_s_min: float, poll_s_max: float
-    ) -> None:
-        self.position = position
-        self.pause_s = 0.0
-        """How long to pause before the next poll, after one that found nothing."""
-        self._client = client
-        self._current = current
-        self._path = current.path
-        self._has_looked = False
-        self._follow = follow
-        self._poll_s_min = poll_s_min
-        self._poll_s_max = poll_s_max
-        self._checks = PieceChecks(RUNS_MAX)
-        self._snapshot: Snapshot | None = None
-        """What was found at the last look, while some of it is left to read."""
-        self._end: int | None = None
-        """Where to stop."""
-        self._is_away = False
-        """Whether the store has failed since the last look that succeeded."""
-
-    async def piece(self) -> bytes | None:
-        """The next bytes; none if there are none yet, or while the store fails; None at the end."""
-        try:
-            piece = await self._piece()
-            self._is_away = False
-        except OSError as error:
-            if not (self._follow and self._client.backend.is_async and self._has_looked and error.errno in _PASSING):
-                raise
-            if not self._is_away:
-                logger.warning("%s: the store fails, and is asked again until it answers: %s", self._path, error)
-            self._is_away, piece = True, b""
-        if piece == b"":
-            self.pause_s = min(self._poll_s_max, self.pause_s * POLL_GROWTH) if self.pause_s else self._poll_s_min
-        else:
-            self.pause_s = 0.0
-        return piece
-
-    async def _piece(self) -> bytes | None:
-        if self._is_over():
-            return None
-        if self._snapshot is None:
-            self._snapshot = self._placed(await self._current.look())
-        snapshot, position = self._snapshot, self.position
-        assert position is not None
-        end = min(snapshot.length, position + PIECE_BYTES_MAX)
-        if position == end:
-            self._snapshot = None
-            return None if self._is_over() else b""
-        try:
-            data = await self._client.fetcher.read(snapshot, position, end, checks=self._checks)
-        except FileNotFoundError:
-            if snapshot.header is not None:
-                raise
-            self._snapshot = None  # a plain file was written anew since the look: look again
-            return b""
-        self.position = end
-        if end == snapshot.length:
-            self._snapshot = None
-        return data
-
-    def _is_over(self) -> bool:
-        return self._end is not None and self.position == self._end
-
-    def _placed(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot that has the position; sets where to begin and to stop, once that is known."""
-        self._has_looked = True
-        if self.position is None:
-            self.position = snapshot.start
-        if self.position < snapshot.start:
-            raise SegmentTruncatedError(
-                f"{snapshot.path}: offset {self.position} was truncated away; {snapshot.extent}"
-            )
-        if self.position > snapshot.length:
-            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {snapshot.extent}")
-        if self._end is None and (not self._follow or snapshot.sealed):
-            self._end = snapshot.length
-        return snapshot
 
 
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
@@ -166,19 +82,26 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
             )
         self.path = path
         self.pause: Callable[[float], None] = time.sleep
+        self.position = offset
+        """The segment offset of the next byte; None before the first look, if it was not given."""
         self._bridge = bridge
-        current = Current(client.lookup, path, snapshot, is_bound=True)
-        self._verbs = _Follower(client, current, offset, follow, poll_s_min, poll_s_max)
+        self._client = client
+        self._current = Current(client.lookup, path, snapshot, is_bound=True)
+        self._follow = follow
+        self._poll_s_min, self._poll_s_max = poll_s_min, poll_s_max
+        self._pause_s = 0.0
+        """How long to pause before the next poll, after one that found nothing."""
+        self._has_looked = False
+        self._checks = PieceChecks(RUNS_MAX)
+        self._snapshot: Snapshot | None = None
+        """What was found at the last look, while some of it is left to read."""
+        self._end: int | None = None
+        """Where to stop."""
+        self._is_away = False
+        """Whether the store has failed since the last look that succeeded."""
 
     def __repr__(self) -> str:
         return f"<Tail of {self.path!r} at {'its start' if self.position is None else self.position}>"
-
-    @property
-    def position(self) -> int | None:
-        """The segment offset of the next byte; None before the first look, if it was not given."""
-        return self._verbs.position
-
-    _piece, _awaited_piece = both(_Follower.piece)
 
     def __iter__(self) -> Tail:
         return self
@@ -187,18 +110,76 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        while (piece := self._piece()) == b"":
-            self.pause(self._verbs.pause_s)
+        while (piece := self._bridge.run(self._found())) == b"":
+            self.pause(self._pause_s)
         if piece is None:
             raise StopIteration
         return piece
 
     async def __anext__(self) -> bytes:
-        while (piece := await self._awaited_piece()) == b"":
-            await asyncio.sleep(self._verbs.pause_s)
+        while (piece := await self._bridge.arun(self._found())) == b"":
+            await asyncio.sleep(self._pause_s)
         if piece is None:
             raise StopAsyncIteration
         return piece
+
+    async def _found(self) -> bytes | None:
+        """The next bytes; none if there are none yet, or while the store fails; None at the end."""
+        try:
+            piece = await self._look()
+            self._is_away = False
+        except OSError as error:
+            if not (self._follow and self._client.backend.is_async and self._has_looked and error.errno in _PASSING):
+                raise
+            if not self._is_away:
+                logger.warning("%s: the store fails, and is asked again until it answers: %s", self.path, error)
+            self._is_away, piece = True, b""
+        if piece == b"":
+            self._pause_s = min(self._poll_s_max, self._pause_s * POLL_GROWTH) if self._pause_s else self._poll_s_min
+        else:
+            self._pause_s = 0.0
+        return piece
+
+    async def _look(self) -> bytes | None:
+        if self._is_over():
+            return None
+        if self._snapshot is None:
+            self._snapshot = self._placed(await self._current.look())
+        snapshot, position = self._snapshot, self.position
+        assert position is not None
+        end = min(snapshot.length, position + PIECE_BYTES_MAX)
+        if position == end:
+            self._snapshot = None
+            return None if self._is_over() else b""
+        try:
+            data = await self._client.fetcher.read(snapshot, position, end, checks=self._checks)
+        except FileNotFoundError:
+            if snapshot.header is not None:
+                raise
+            self._snapshot = None  # a plain file was written anew since the look: look again
+            return b""
+        self.position = end
+        if end == snapshot.length:
+            self._snapshot = None
+        return data
+
+    def _is_over(self) -> bool:
+        return self._end is not None and self.position == self._end
+
+    def _placed(self, snapshot: Snapshot) -> Snapshot:
+        """A snapshot that has the position; sets where to begin and to stop, once that is known."""
+        self._has_looked = True
+        if self.position is None:
+            self.position = snapshot.start
+        if self.position < snapshot.start:
+            raise SegmentTruncatedError(
+                f"{snapshot.path}: offset {self.position} was truncated away; {snapshot.extent}"
+            )
+        if self.position > snapshot.length:
+            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {snapshot.extent}")
+        if self._end is None and (not self._follow or snapshot.sealed):
+            self._end = snapshot.length
+        return snapshot
 
 
 class FollowFile(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""A segment's map as a picture in text: the truncated bytes, the chunks with the rest, and their folders."""
+"""What a picture of a segment shows: the truncated bytes, the chunks with the rest, and their folders."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from rollingfs.show.readable import count_text
 
 WIDTH = 72
 """Characters of the bar."""
-ROWS_MAX = 24
-"""Maximum number of rows that show runs; the middle ones of more are left out."""
-GONE, TAIL = "·", "░"
-SHADES = "█▓"
 OWN = "its own folder"
 INLINE = "inline in the header"
 PAGES = "index pages"
@@ -139,14 +135,9 @@ class Outline:
     @property
     def title(self) -> str:
         """The segment in a line, without its path."""
-        return _facts(self, self.state, self.chunks) + (f", {self.tail_bytes:,} inline" if self.tail_bytes else "")
-
-
-def _facts(found: Outline | Snapshot, state: str, chunks: int) -> str:
-    return (
-        f"{state}, version {found.version}, start {found.start:,}, length {found.length:,}: "
-        f"{found.length - found.start:,} bytes in {count_text(chunks, 'chunk')}"
-    )
+        facts = f"{self.state}, version {self.version}, start {self.start:,}, length {self.length:,}"
+        bytes_ = f"{self.length - self.start:,} bytes in {count_text(self.chunks, 'chunk')}"
+        return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
 
 def outline(chunks: SnapshotChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
@@ -212,52 +203,3 @@ class _Tally:
 
 def _age_class(seconds: float) -> int:
     return next(index for index, (limit, _) in enumerate(AGES) if limit is None or seconds < limit)
-
-
-def picture(chunks: SnapshotChunks, *, width: int = WIDTH, rows_max: int = ROWS_MAX) -> str:
-    """Draw the map of a segment by its snapshot.
-
-    Parameters
-    ----------
-    width
-        Characters of the bar that stands for the offsets from 0 to the length.
-    rows_max
-        Maximum runs of chunks to list.
-
-    Returns
-    -------
-    str
-        Several lines, without a line break at the end.
-    """
-    view = chunks.snapshot
-    found = list(runs(chunks, view.start, view.length))
-    state = "sealed" if view.sealed else "open"
-    title = f"{view.path.rpartition('/')[2]}: {_facts(view, state, sum(run.count for run in found))}"
-    return "\n".join([title, f"[{_bar(found, view.length, width)}]", *_rows(view.start, found, rows_max)])
-
-
-def _bar(found: list[ChunkRun], length: int, width: int) -> str:
-    """One character for each equal part of the offsets; what holds the part's first byte decides which."""
-    marks = [(run.start, TAIL if run.count == 0 else SHADES[index % 2]) for index, run in enumerate(found)]
-    bar = []
-    for column in range(width if length else 0):
-        offset = column * length // width
-        bar.append(next((mark for start, mark in reversed(marks) if start <= offset), GONE))
-    return "".join(bar)
-
-
-def _rows(start: int, found: list[ChunkRun], rows_max: int) -> list[str]:
-    rows = [_row(0, start, GONE, "truncated")] if start else []
-    for index, run in enumerate(found):
-        mark = SHADES[index % 2] if run.count else TAIL
-        chunks = f"{count_text(run.count, 'chunk')} in " if run.count else ""
-        rows.append(_row(run.start, run.end, mark, chunks + run.where))
-    left_out = len(rows) - rows_max
-    if left_out > 0:
-        first = rows_max // 2
-        rows[first : first + left_out] = [f"  … {left_out:,} more runs …"]
-    return rows
-
-
-def _row(start: int, end: int, mark: str, what: str) -> str:
-    return f"  {mark} {start:>15,} to {end:>15,}  {what}"

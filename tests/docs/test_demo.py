@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,11 +15,13 @@ import pytest
 
 from rollingfs import RollingPolicy, demo
 from rollingfs.read.ranges import Fetcher
-from rollingfs.show.segment_map import picture
+from rollingfs.show.segment_map import outline
 from tests.support.servers import require_module
 
 for module in demo.NEEDED:
     require_module(module)
+
+from rollingfs.cli.map_text import RUNS_MAX, map_lines
 
 ROOT = Path(__file__).parents[2]
 CHECKS, CHECKS_LONG = 3, 10
@@ -60,7 +63,8 @@ def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the
     lines = printed.splitlines()
     assert len(lines) <= LINES_MAX
     assert max(map(len, lines)) <= 120
-    assert "the map of the year: · truncated, █ ▓ chunks" in printed
+    assert "the map of the year" in printed
+    assert "6 more runs of chunks in other folders" in printed
     assert sum("   ok    " in line for line in lines) == CHECKS
     assert f"not a byte of them was copied: {CHECKS} of {CHECKS} check sums agree" in printed
     assert "The picture of it: rollingfs-demo/map.svg" in printed
@@ -138,6 +142,11 @@ def fs() -> Any:
     return fsspec.filesystem("rolling", target_protocol="memory", skip_instance_cache=True)
 
 
+def shown(fs: Any, path: str, width: int = 13, runs_max: int = RUNS_MAX) -> list[str]:
+    found = outline(fs.segment(path).chunks, now_s=time.time(), width=width)
+    return [line.plain for line in map_lines(found, runs_max)]
+
+
 def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail(fs: Any, tmp_path: Path) -> None:
     root = str(tmp_path)
     for name in ("a", "b"):
@@ -148,13 +157,15 @@ def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail
     fs.concat(f"{root}/all", [f"{root}/a", f"{root}/b"])
     fs.append(f"{root}/all", b"x" * 5)
     fs.truncate(f"{root}/all", 13)
-    assert picture(fs.segment(f"{root}/all").chunks, width=13).splitlines() == [
-        "all: open, version 4, start 13, length 65: 52 bytes in 5 chunks",
-        "[···███▓▓▓▓▓▓░]",
-        "  ·               0 to              13  truncated",
-        "  █              13 to              30  2 chunks in a$chunks",
-        "  ▓              30 to              60  3 chunks in b$chunks",
-        "  ░              60 to              65  inline in the header",
+    assert shown(fs, f"{root}/all") == [
+        "all: open, version 4, start 13, length 65: 52 bytes in 5 chunks, 5 inline",
+        "[···▅████████░]",
+        "  · 13 B truncated, up to offset 13",
+        "  █ 5 chunks, 47 B, age < 1 min",
+        "  ▁ 5 chunks, 47 B, size < 64 KiB",
+        "  → 13 to 30: 2 chunks in a$chunks",
+        "  → 30 to 60: 3 chunks in b$chunks",
+        "  ░ 5 B inline in the header",
     ]
 
 
