@@ -12,7 +12,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo, ParameterInfo
 
+from rollingfs.cli.durations import parse_duration
+from rollingfs.cli.errors import value_of
 from rollingfs.cli.session import Session
+from rollingfs.policy import parse_bytes
 
 OPTION_HELP = "An option of rolling or of the backend, NAME=VALUE; may be given several times."
 COMMON = {
@@ -25,6 +28,12 @@ PATHS_HELP = "Names, or patterns in quotes ('s3://bucket/log-*'), which are expa
 PathsOf = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False, help=PATHS_HELP)]
 PathOf = Annotated[str, typer.Argument(metavar="PATH", show_default=False, help="s3://…, file:///… or a local path.")]
 FolderOf = Annotated[str, typer.Argument(metavar="FOLDER", show_default=False, help="Everything below it.")]
+Time = Any
+"""Seconds, which users give as text with a unit."""
+Size = Any
+"""Bytes, which users may give as text with a unit."""
+PARSERS: dict[str | None, Callable[[str], float]] = {"TIME": parse_duration, "SIZE": parse_bytes}
+"""By the kind of value that a docstring names: what makes a value of the text that users give."""
 OffsetOf = Annotated[int | None, typer.Option(min=0)]
 _COUNT = re.compile(r"-[0-9]+")
 _PARAMETERS = "\n\nParameters\n----------\n"
@@ -73,7 +82,7 @@ class Commands:
         """Make a function the command of this name; its docstring is the help.
 
         A parameter without a default is an argument, others are options. Behind a parameter's name, its docstring may
-        name flags and the kind of value: ``lines : -n COUNT``.
+        name flags and the kind of value: ``lines : -n COUNT``. TIME and SIZE are parsed before the command begins.
         """
 
         def keep(body: Body) -> Body:
@@ -94,19 +103,18 @@ def _with_session(body: Body, listed: str) -> Callable[..., None]:
     """The function that typer calls: it takes the common options too, and raises the exit code."""
     _, *given = inspect.signature(body, eval_str=True).parameters.values()
     said = {name: (words.split(), " ".join(text.split())) for name, words, text in _PARAMETER.findall(listed)}
-    own = [_described(one, *said.get(one.name, ((), ""))) for one in given]
+    own = {one.name: _described(one, *said.get(one.name, ((), ""))) for one in given}
 
     def run(**given: Any) -> None:
         common = {name: given.pop(name) for name in COMMON}
-        is_recursive = any(parameter.name == "recursive" for parameter in own)
-        session = Session(common["option"] or (), common["json"], common["debug"], is_recursive)
-        code = session.run(lambda: body(session, **given))
+        session = Session(common["option"] or (), common["json"], common["debug"], "recursive" in own)
+        code = session.run(lambda: body(session, **{name: _parsed(own[name], value) for name, value in given.items()}))
         if code:
             raise typer.Exit(code)
 
     kind = inspect.Parameter.KEYWORD_ONLY
     common = [inspect.Parameter(name, kind, default=found, annotation=hint) for name, (hint, found) in COMMON.items()]
-    run.__signature__ = inspect.Signature(own + common)  # type: ignore[attr-defined]  # `inspect` reads it first
+    run.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]  # `inspect` reads it first
     run.__annotations__ = {}
     return run
 
@@ -127,4 +135,13 @@ def _described(parameter: inspect.Parameter, words: Sequence[str], text: str) ->
         made.param_decls = [*flags, *([] if has_long else [f"--{parameter.name.rstrip('_').replace('_', '-')}"])]
     made.help = text or made.help
     made.metavar = next((word for word in words if word not in flags), made.metavar)
+    if made.metavar in PARSERS:
+        hint = str if parameter.default else str | None
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[hint, made])
+
+
+def _parsed(parameter: inspect.Parameter, value: Any) -> Any:
+    """The value that a command gets for what the user gives."""
+    _, info = get_args(parameter.annotation)
+    parse = PARSERS.get(info.metavar)
+    return value if parse is None else value_of(info.param_decls[-1], value, parse)

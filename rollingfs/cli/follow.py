@@ -10,6 +10,7 @@ from functools import partial
 from types import FrameType
 
 from rollingfs.cli import output
+from rollingfs.cli.command import Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.cli.stopping import SIGNALS, handling
@@ -21,9 +22,9 @@ def follow_all(
     session: Session,
     texts: Sequence[str],
     tier: str | None,
-    block_bytes: str | None,
-    max_delay: str | None,
-    lag: str | None,
+    block_bytes: Size,
+    max_delay: Time,
+    lag: Time,
 ) -> None:
     """Follow segments of one store, and say how far each is whenever that changes."""
     fs, paths = session.places(texts)

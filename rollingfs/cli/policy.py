@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf
+from rollingfs.cli.command import Commands, PathOf, Size, Time
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
@@ -24,15 +24,15 @@ def policy(
     session: Session,
     path: PathOf,
     tier: str | None = None,
-    after_bytes: str | None = None,
-    after_age: str | None = None,
-    lag: str | None = None,
-    block_bytes: str | None = None,
-    max_delay: str | None = None,
+    after_bytes: Size = None,
+    after_age: Time = None,
+    lag: Time = None,
+    block_bytes: Size = None,
+    max_delay: Time = None,
     no_offload: bool = False,
-    max_bytes: str | None = None,
+    max_bytes: Size = None,
     max_age: str | None = None,
-    inline_bytes: str | None = None,
+    inline_bytes: Size = None,
     consolidate: bool | None = None,
     inherit: list[str] | None = None,
 ) -> None:
@@ -63,7 +63,7 @@ def policy(
         Remove the offload policy of this level.
     max_bytes : SIZE
         The largest chunk of the segment.
-    max_age : TIME
+    max_age : TIME|never
         The oldest inline tail of the segment, or 'never'.
     inline_bytes : SIZE
         The longest inline tail of the segment.
@@ -83,13 +83,7 @@ def policy(
     given = {name: value for name, value in fields.items() if value is not None}
     if given and no_offload:
         raise WrongUsage("--no-offload removes the policy: give no --tier and no other option of such a policy with it")
-    for option, text in (
-        ("--after-age", after_age),
-        ("--lag", lag),
-        ("--max-age", max_age),
-        ("--max-delay", max_delay),
-    ):
-        value_of(option, None if text == NEVER else text, parse_duration)
+    value_of("--max-age", None if max_age == NEVER else max_age, parse_duration)
     value_of("--max-bytes", max_bytes, partial(_rolling_with, "max_bytes"))
     value_of("--max-age", None if max_age == NEVER else max_age, partial(_rolling_with, "max_age"))
     value_of("--inline-bytes", inline_bytes, partial(_rolling_with, "inline_bytes"))

@@ -9,9 +9,8 @@ from functools import partial
 
 from rollingfs import parquet
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, FolderOf
-from rollingfs.cli.durations import parse_duration
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.command import Commands, FolderOf, Time
+from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.follow import tell
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import stopping
@@ -28,10 +27,10 @@ commands = Commands("Upkeep")
 def run(
     session: Session,
     root: FolderOf,
-    every: str = "30min",
+    every: Time = "30min",
     once: bool = False,
-    grace: str | None = None,
-    readers_grace: str = "10min",
+    grace: Time = None,
+    readers_grace: Time = "10min",
     follow: bool = False,
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
@@ -63,11 +62,8 @@ def run(
     follow
         Offload between the rounds too, block by block, as segments grow.
     """
-    every_s = value_of("--every", every, parse_duration)
-    if every_s <= 0:
-        raise WrongUsage(f"--every {every}: it must be more than 0")
-    grace_s = value_of("--grace", grace, parse_duration)
-    readers_grace_s = value_of("--readers-grace", readers_grace, parse_duration)
+    if every <= 0:
+        raise WrongUsage(f"--every {every:g}: it must be more than 0")
     place = session.place(root)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     if follow and once:
@@ -75,7 +71,7 @@ def run(
     steps = [step for step in STEPS if step != OFFLOAD or not follow]
     following = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else nullcontext()
     with stopping() as stop, following:
-        upkeep = Upkeep(place.core.client, steps, grace_s=grace_s, readers_grace_s=readers_grace_s, is_stopped=stop)
+        upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
         number, saved, began_s = 1, 0, time.monotonic()
         while True:
             session.code = errors.DONE
@@ -89,7 +85,7 @@ def run(
             if once or stop():
                 break
             number += 1
-            stop.wait(_pause_s(time.monotonic() - began_s, every_s))
+            stop.wait(_pause_s(time.monotonic() - began_s, every))
             if stop():
                 break
             began_s = time.monotonic()

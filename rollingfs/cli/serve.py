@@ -14,11 +14,9 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, FolderOf
-from rollingfs.cli.durations import parse_duration
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.command import Commands, FolderOf, Size, Time
+from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
-from rollingfs.policy import parse_bytes
 
 commands = Commands("Serve")
 
@@ -39,9 +37,9 @@ def serve(
     allow_host: list[str] | None = None,
     max_requests: Annotated[int, typer.Option(min=1)] = 256,
     max_tails: Annotated[int, typer.Option(min=0)] = 5000,
-    max_body: str | None = None,
-    stall: str = "30s",
-    grace: str = "30s",
+    max_body: Size = None,
+    stall: Time = "30s",
+    grace: Time = "30s",
     until_eof: bool = False,
 ) -> None:
     """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
@@ -89,13 +87,7 @@ def serve(
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
     _allow_files()
-    limits = Limits(
-        max_requests,
-        max_tails,
-        math.inf if max_body is None else value_of("--max-body", max_body, parse_bytes),
-        value_of("--stall", stall, parse_duration),
-        value_of("--grace", grace, parse_duration),
-    )
+    limits = Limits(max_requests, max_tails, math.inf if max_body is None else max_body, stall, grace)
     try:
         app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=(*hosts, *(allow_host or ())))
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands
+from rollingfs.cli.command import Commands, Size, Time
 from rollingfs.cli.durations import parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
@@ -33,7 +33,7 @@ def cut(session: Session, stream: StreamPath, at: str | None = None, align: Alig
 
     Parameters
     ----------
-    at : TIME
+    at : DATE
         Before what came after: seconds since 1970, or ISO 8601.
     kept
         The cuts that retention has kept, oldest first.
@@ -109,14 +109,14 @@ def _cut_text(given: str) -> str:
 def retain(
     session: Session,
     stream: StreamPath,
-    by_size: str | None = None,
-    by_time: str | None = None,
+    by_size: Size = None,
+    by_time: Time = None,
     max_: str | None = None,
-    max_size: str | None = None,
-    max_time: str | None = None,
-    min_size: str | None = None,
-    min_time: str | None = None,
-    every: str | None = None,
+    max_size: Size = None,
+    max_time: Time = None,
+    min_size: Size = None,
+    min_time: Time = None,
+    every: Time = None,
     align: Align = None,
     dry_run: bool = False,
     yes: bool = False,
@@ -200,11 +200,11 @@ def _report(session: Session, stream: str, path: str, did: Retained) -> None:
 
 
 def _policy(
-    by_size: str | None,
-    by_time: str | None,
+    by_size: Size,
+    by_time: Time,
     most: str | None,
-    limits: dict[str, str | None],
-    every: str | None,
+    limits: dict[str, Time],
+    every: Time,
     align: str | None,
 ) -> RetentionPolicy | None:
     if by_size is None and by_time is None:
@@ -222,10 +222,7 @@ def _policy(
     else:
         kept = {"min_age": by_time, "max_age": most}
     fields = kept | {name: given for name, given in limits.items() if given is not None}
-    times = {"--by-time": by_time, "--max": None if by_time is None else most, "--every": every}
-    times |= {"--min-time": limits["min_age"], "--max-time": limits["max_age"]}
-    for option, text in times.items():
-        value_of(option, text, parse_duration)
+    value_of("--max", None if by_time is None else most, parse_duration)
     try:
         return RetentionPolicy(**fields, every=every, align=_delimiter(align))
     except ValueError as error:

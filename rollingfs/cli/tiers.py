@@ -8,21 +8,17 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli.command import Commands, PathsOf
-from rollingfs.cli.durations import parse_duration
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.command import Commands, PathsOf, Size, Time
+from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
 from rollingfs.maintenance.offload import Offloaded
-from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT, parse_bytes
+from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.show.readable import count_text
 
 commands = Commands("Tiers")
 
-Lag = Annotated[
-    str, typer.Option(metavar="TIME", help="How long to keep old files, for readers that opened it before.")
-]
 Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks that end at or before this offset.")]
 
 
@@ -32,12 +28,12 @@ def offload(
     path: PathsOf,
     tier: str | None = None,
     upto: Upto = None,
-    after_bytes: str | None = None,
-    after_age: str | None = None,
-    lag: str | None = None,
+    after_bytes: Size = None,
+    after_age: Time = None,
+    lag: Time = None,
     follow: bool = False,
-    block: str | None = None,
-    max_delay: str | None = None,
+    block: Size = None,
+    max_delay: Time = None,
 ) -> None:
     """Move chunks of segments to another store; readers see no difference, and writers may go on.
 
@@ -66,11 +62,6 @@ def offload(
     max_delay : TIME
         With --follow: move older bytes even if they are fewer.
     """
-    value_of("--after-bytes", after_bytes, parse_bytes)
-    value_of("--after-age", after_age, parse_duration)
-    value_of("--lag", lag, parse_duration)
-    value_of("--block", block, parse_bytes)
-    value_of("--max-delay", max_delay, parse_duration)
     alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
@@ -91,7 +82,7 @@ def offload(
 
 
 @commands("onload")
-def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto = None, lag: Lag = "4h") -> None:
+def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto = None, lag: Time = "4h") -> None:
     """Move chunks of segments back from tiers.
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own.
@@ -100,8 +91,9 @@ def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto 
     ----------
     tier : ALIAS
         Only from this tier; by default from all.
+    lag : TIME
+        How long to keep old files, for readers that opened it before.
     """
-    value_of("--lag", lag, parse_duration)
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:

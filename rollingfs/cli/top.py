@@ -15,16 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, FolderOf
-from rollingfs.cli.durations import parse_duration
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.command import Commands, FolderOf, Size, Time
+from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
-from rollingfs.policy import parse_bytes
 from rollingfs.show.outlook_text import joins_mark, moves_mark, sizes_mark, sizes_text, upkeep_texts
 from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import count_text, size_text
@@ -80,11 +78,11 @@ _BY: dict[Sort, Callable[[SegmentState], Any]] = {
 def top(
     session: Session,
     root: FolderOf,
-    every: str = EVERY_DEFAULT,
+    every: Time = EVERY_DEFAULT,
     once: bool = False,
     sort: Sort = Sort.NAME,
-    after_bytes: str | None = None,
-    after_age: str | None = None,
+    after_bytes: Size = None,
+    after_age: Time = None,
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, what waits to be joined, offloaded or deleted, the last commit.
 
@@ -104,11 +102,8 @@ def top(
     after_age : TIME
         Lag is what is older.
     """
-    every_s = value_of("--every", every, parse_duration)
-    if every_s < EVERY_S_MIN:
-        raise WrongUsage(f"--every {every}: give at least {EVERY_S_MIN:g} s")
-    value_of("--after-bytes", after_bytes, parse_bytes)
-    value_of("--after-age", after_age, parse_duration)
+    if every < EVERY_S_MIN:
+        raise WrongUsage(f"--every {every:g}: give at least {EVERY_S_MIN:g} s")
     look = _Look(session.place(root), split(root)[0], sort, after_bytes, after_age)
     if session.json or once or not sys.stdout.isatty():
         states = look.states()
@@ -119,13 +114,13 @@ def top(
         if any(one.error for one in states):
             session.code = errors.DAMAGED
     else:
-        _watch(look, every_s)
+        _watch(look, every)
 
 
 class _Look:
     """One look after the other at the same folder."""
 
-    def __init__(self, place: Place, protocol: str, sort: Sort, after_bytes: str | None, after_age: str | None) -> None:
+    def __init__(self, place: Place, protocol: str, sort: Sort, after_bytes: Size, after_age: Time) -> None:
         self._place = place
         self.root: str = place.name
         self.prices = prices_of(protocol, place.path)

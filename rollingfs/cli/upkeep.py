@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf, PathsOf
-from rollingfs.cli.durations import parse_duration
-from rollingfs.cli.errors import value_of
+from rollingfs.cli.command import Commands, PathOf, PathsOf, Time
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
@@ -31,7 +29,7 @@ Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments
 
 
 @commands("consolidate")
-def consolidate(session: Session, path: PathsOf, grace: str = "10min") -> None:
+def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.
 
     With --json: name, replaced, written, joined_bytes and copied_bytes of each, on a line of its own.
@@ -41,12 +39,11 @@ def consolidate(session: Session, path: PathsOf, grace: str = "10min") -> None:
     grace : TIME
         How long to keep the old files for readers that opened it before.
     """
-    seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
     for text, place in session.each(path):
         segment = place.fs.segment(place.path)
         with session.progress(f"consolidating {text}", segment.size, of_bytes=True) as advance:
-            did = segment.consolidate(grace=seconds, progress=advance)
+            did = segment.consolidate(grace=grace, progress=advance)
         moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
         session.report(
             {"name": segment.path, **dataclasses.asdict(did)},
@@ -144,7 +141,7 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
 
 @commands("collect")
 def collect(
-    session: Session, path: PathsOf, recursive: Recursive = False, grace: str | None = None, dry_run: bool = False
+    session: Session, path: PathsOf, recursive: Recursive = False, grace: Time = None, dry_run: bool = False
 ) -> None:
     """Delete the files that nobody refers to any more.
 
@@ -157,11 +154,10 @@ def collect(
     dry_run
         Change nothing, say what would be deleted.
     """
-    seconds = value_of("--grace", grace, parse_duration)
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"collecting {text}"):
-            did = place.fs.collect(place.path, grace=seconds, dry_run=dry_run, recursive=recursive)
+            did = place.fs.collect(place.path, grace=grace, dry_run=dry_run, recursive=recursive)
         _report_collected(session, text, place.name, did, dry_run)
 
 

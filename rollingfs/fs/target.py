@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,11 +16,10 @@ from rollingfs.backend.objects.schemes import (
     AZURE_PROTOCOLS,
     FSSPEC_OPTIONS,
     GOOGLE_PROTOCOLS,
+    OBSTORE,
     S3_PROTOCOLS,
     goes_straight_to_azure,
-    is_of_adlfs,
-    is_of_gcsfs,
-    is_of_obstore,
+    is_of,
 )
 from rollingfs.fs.store_options import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
@@ -31,8 +28,6 @@ ALIASES = (S3_PROTOCOLS, AZURE_PROTOCOLS, GOOGLE_PROTOCOLS)
 """Protocols that are names of one store."""
 ANON = "anon"
 """pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
-
-logger = logging.getLogger("rollingfs")
 
 
 def open_target(
@@ -141,7 +136,7 @@ def require_client(protocol: str) -> None:
     ImportError
         It is not installed.
     """
-    if protocol in S3_PROTOCOLS and not is_of_obstore(fsspec.registry.get(protocol, AbstractFileSystem)):
+    if protocol in S3_PROTOCOLS and not is_of(OBSTORE, fsspec.registry.get(protocol, AbstractFileSystem)):
         require_s3fs()
     is_of_google = protocol in GOOGLE_PROTOCOLS and fsspec.registry.get(protocol) is None
     if is_of_google and importlib.util.find_spec("gcsfs") is None:
@@ -182,35 +177,16 @@ def adapt(
         from rollingfs.backend.memory import MemoryBackend
 
         return MemoryBackend(fs)
-    s3fs = sys.modules.get("s3fs")  # its filesystems exist only where it is imported
-    if s3fs is not None and isinstance(fs, s3fs.S3FileSystem):
-        from rollingfs.backend.objects.opening import open_s3
+    from rollingfs.backend.objects.opening import open_cloud
 
-        return open_s3(fs, max_concurrency)
-    backend = _adapt_cloud(fs, max_concurrency)
+    backend = open_cloud(fs, max_concurrency)
     if backend is not None:
         return backend
     from rollingfs.backend.generic import GenericBackend
 
-    backend = GenericBackend(fs, single_writer=single_writer)
-    if max_concurrency is not None:
-        backend.requests_max = max_concurrency
-    return backend
-
-
-def _adapt_cloud(fs: AbstractFileSystem, max_concurrency: int | None) -> Backend | None:
-    """The adapter for a filesystem of a cloud; None if it is of none, or has options that the adapter has not."""
-    if not (is_of_obstore(fs) or is_of_gcsfs(fs) or is_of_adlfs(fs)):
-        return None
-    from rollingfs.backend.objects.opening import open_adlfs, open_google, open_obstore
-
-    try:
-        if is_of_obstore(fs):
-            return open_obstore(fs, max_concurrency)
-        return (open_google if is_of_gcsfs(fs) else open_adlfs)(fs, max_concurrency)
-    except (ImportError, ValueError) as error:
-        logger.info("%s is used as a store without conditional writes: %s", type(fs).__name__, error)
-        return None
+    generic = GenericBackend(fs, single_writer=single_writer)
+    generic.requests_max = max_concurrency or generic.requests_max
+    return generic
 
 
 def make_policy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import errno
 import logging
+import sys
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,7 @@ from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, 
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects
 from rollingfs.backend.objects.opening import open_azure
+from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
@@ -386,7 +388,7 @@ class AzureBlobFileSystem(AbstractFileSystem):
 def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     option: dict[str, str], is_ours: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("rollingfs.fs.target.is_of_adlfs", lambda fs: isinstance(fs, AzureBlobFileSystem))
+    monkeypatch.setitem(sys.modules, ADLFS, sys.modules[__name__])
     with caplog.at_level(logging.INFO):
         found = adapt(AzureBlobFileSystem("acme", **option))
     assert isinstance(found, ObjectBackend) == is_ours

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
+import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import fsspec.asyn
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.azure.options import OPTIONS, Account, azure_options
-from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, FSSPEC_OPTIONS
+from rollingfs.backend.objects.schemes import ADLFS, AZURE_PROTOCOLS, FSSPEC_OPTIONS, GCSFS, OBSTORE, S3FS, is_of
 
 if TYPE_CHECKING:
     from rollingfs.backend.objects.backend import ObjectBackend
@@ -22,6 +23,8 @@ FOR_FSSPEC = FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_
 """Options of adlfs that say nothing of how requests are sent."""
 Loop = asyncio.AbstractEventLoop
 _NEEDED = ("obstore", "aiohttp")
+
+logger = logging.getLogger("rollingfs")
 
 
 def open_s3(fs: AbstractFileSystem, max_concurrency: int | None = None, *, use_obstore: bool = True) -> ObjectBackend:
@@ -149,3 +152,22 @@ def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> Ob
         raise ValueError(f"{', '.join(unknown)} of adlfs cannot be expressed")
     scheme = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
     return open_azure(scheme, options, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)
+
+
+def open_cloud(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend | None:
+    """The backend for a filesystem of a cloud; None if it is of none, or has options that its backend has not.
+
+    Raises
+    ------
+    ValueError
+        As `open_s3`.
+    """
+    if is_of(S3FS, type(fs)):
+        return open_s3(fs, max_concurrency)
+    for module, opened in ((OBSTORE, open_obstore), (GCSFS, open_google), (ADLFS, open_adlfs)):
+        if is_of(module, type(fs)):
+            try:
+                return opened(fs, max_concurrency)
+            except (ImportError, ValueError) as error:
+                logger.info("%s is used as a store without conditional writes: %s", type(fs).__name__, error)
+    return None

@@ -24,25 +24,16 @@ FSSPEC_OPTIONS = frozenset(
 """What fsspec itself gives to any filesystem."""
 
 
-def is_of_obstore(fs: AbstractFileSystem | type[AbstractFileSystem]) -> bool:
-    """Whether a filesystem, or a class of them, is obstore's own."""
-    return _is_a(fs, "obstore.fsspec", "FsspecStore")
+OBSTORE, S3FS, GCSFS, ADLFS = "obstore.fsspec", "s3fs.core", "gcsfs.core", "adlfs.spec"
+_CLASSES = {OBSTORE: "FsspecStore", S3FS: "S3FileSystem", GCSFS: "GCSFileSystem", ADLFS: "AzureBlobFileSystem"}
+"""The filesystems of clouds, by their modules."""
 
 
-def is_of_gcsfs(fs: AbstractFileSystem) -> bool:
-    """Whether a filesystem is gcsfs'."""
-    return _is_a(fs, "gcsfs.core", "GCSFileSystem")
-
-
-def is_of_adlfs(fs: AbstractFileSystem) -> bool:
-    """Whether a filesystem is adlfs'."""
-    return _is_a(fs, "adlfs.spec", "AzureBlobFileSystem")
-
-
-def _is_a(fs: AbstractFileSystem | type[AbstractFileSystem], module: str, name: str) -> bool:
+def is_of(module: str, cls: type[AbstractFileSystem]) -> bool:
+    """Whether a class is the filesystem of a module, or derived from it."""
     # not imported for the question: a filesystem exists only where its module is
-    kind = getattr(sys.modules.get(module), name, None)
-    return kind is not None and issubclass(fs if isinstance(fs, type) else type(fs), kind)
+    kind = getattr(sys.modules.get(module), _CLASSES[module], None)
+    return kind is not None and issubclass(cls, kind)
 
 
 def goes_straight_to_azure(protocol: str) -> bool:
@@ -50,4 +41,4 @@ def goes_straight_to_azure(protocol: str) -> bool:
     if protocol not in AZURE_PROTOCOLS:
         return False
     registered = fsspec.registry.get(protocol)
-    return registered is None or not is_of_obstore(registered)
+    return registered is None or not is_of(OBSTORE, registered)
