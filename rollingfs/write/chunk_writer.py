@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import threading
 import time
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.commit.chunk_files import Stored
@@ -53,12 +52,12 @@ class ChunkWriter:
         self.backend = backend
         self.segment = segment
         self.max_bytes = max_bytes
+        self.position = start
+        """Where the next byte is expected."""
         self.incarnation = incarnation
         self.last = last
         self.staged = staged
         self.clock = clock
-        self.size = 0
-        self._start = start
         self._full: list[_OpenChunk] = []
         self._finishing: deque[tuple[_OpenChunk, _Finishing]] = deque()
         self._open: _OpenChunk | None = None
@@ -70,7 +69,7 @@ class ChunkWriter:
             chunk = self._open or await self._begin()
             taken = view[: self.max_bytes - chunk.size]
             await chunk.write(taken)
-            self.size += len(taken)
+            self.position += len(taken)
             view = view[len(taken) :]
             if chunk.size == self.max_bytes:
                 await self._roll()
@@ -82,18 +81,23 @@ class ChunkWriter:
         return sum(chunk.upload.held_bytes for chunk in (*chunks, *([self._open] if self._open is not None else [])))
 
     async def finish(self) -> tuple[Stored, ...]:
-        """Make everything durable and return the chunks in order."""
+        """Make everything durable and return the chunks in order; what is written then begins others."""
         if self._open is not None:
             await self._roll()
         await self._settle(0, 0)
-        return tuple(chunk.stored(self.clock) for chunk in self._full)
+        stored = tuple(chunk.stored(self.clock) for chunk in self._full)
+        self._full = []
+        return stored
 
     async def abort(self) -> None:
         """Remove the files that were written; no header names them."""
         for _, finishing in self._finishing:
-            finishing.cancel()
+            finishing.cancel()  # a flush in a thread goes on
         for _, finishing in self._finishing:
-            await finishing.over()
+            if isinstance(finishing, asyncio.Future):
+                await asyncio.gather(finishing, return_exceptions=True)  # its error is the reason for the abort
+            else:
+                concurrent.futures.wait([finishing])
         self._finishing.clear()
         files, self._full = self._full, []
         begun = [*files, self._open] if self._open is not None else files
@@ -112,18 +116,15 @@ class ChunkWriter:
             self._open = None
 
     async def _begin(self) -> _OpenChunk:
-        name = names.new_staged_name() if self.staged else names.new_chunk_name(self._start + self.size)
+        name = names.new_staged_name() if self.staged else names.new_chunk_name(self.position)
         path = f"{names.chunks_folder(self.segment)}/{name}"
         stored_at = await self.backend.now(path) if self.staged else None
         began = Moment.now(self.clock)
-        upload = await self.backend.open_write(path, *self._metadata())
+        label = Label(self.incarnation, None if self.staged else self.position, last=self.last)
+        more: list[Any] = [None, label.metadata()] if self.backend.has_metadata else []
+        upload = await self.backend.open_write(path, *more)
         self._open = _OpenChunk(upload, path, began, self.staged, stored_at)
         return self._open
-
-    def _metadata(self) -> list[Any]:
-        """What `open_write` takes besides the path."""
-        label = Label(self.incarnation, None if self.staged else self._start + self.size, last=self.last)
-        return [None, label.metadata()] if self.backend.has_metadata else []
 
     async def _roll(self) -> None:
         chunk = self._open
@@ -132,9 +133,9 @@ class ChunkWriter:
         chunk.ended_ms = round(max(self.clock(), chunk.began.wall_s) * 1000)
         self._full.append(chunk)
         if self.backend.is_async:
-            self._finishing.append((chunk, _Task(chunk)))
+            self._finishing.append((chunk, asyncio.ensure_future(chunk.finish())))
         elif self.backend.finishes_aside:
-            self._finishing.append((chunk, _Thread(chunk)))
+            self._finishing.append((chunk, _in_thread(chunk)))
         else:
             await chunk.finish()
         await self._settle(FINISHING_MAX, FINISHING_BYTES_MAX)
@@ -142,8 +143,20 @@ class ChunkWriter:
     async def _settle(self, count_max: int, bytes_max: int) -> None:
         """Wait, oldest first, until no more than this many chunks and bytes are being finished."""
         while len(self._finishing) > count_max or sum(chunk.size for chunk, _ in self._finishing) > bytes_max:
-            await self._finishing[0][1].wait()
+            finishing = self._finishing[0][1]
+            await finishing if isinstance(finishing, asyncio.Future) else finishing.result()
             self._finishing.popleft()
+
+
+_Finishing = asyncio.Future[None] | concurrent.futures.Future[None]
+"""A chunk on its way to the store, beside its writer."""
+
+
+def _in_thread(chunk: _OpenChunk) -> concurrent.futures.Future[None]:
+    thread = concurrent.futures.ThreadPoolExecutor(1, "rollingfs-finish")
+    finishing = thread.submit(lambda: drive(chunk.finish()))
+    thread.shutdown(wait=False)
+    return finishing
 
 
 class _OpenChunk:
@@ -179,51 +192,3 @@ class _OpenChunk:
         if stored_at is not None:
             stored_at -= self.began.set_back_s(clock)  # otherwise a receipt would look younger than its file
         return Stored(self.path, self.size, self._crc, self.ended_ms, self.began, self.staged, stored_at)
-
-
-class _Finishing(Protocol):
-    """A chunk on its way to the store, beside its writer."""
-
-    async def wait(self) -> None:
-        """Wait for its end, and raise its error."""
-
-    def cancel(self) -> None:
-        """Stop it if that is possible."""
-
-    async def over(self) -> None:
-        """Wait for its end, with or without an error."""
-
-
-class _Task:
-    def __init__(self, chunk: _OpenChunk) -> None:
-        self._task = asyncio.ensure_future(chunk.finish())
-
-    async def wait(self) -> None:
-        await self._task
-
-    def cancel(self) -> None:
-        self._task.cancel()
-
-    async def over(self) -> None:
-        await asyncio.gather(self._task, return_exceptions=True)  # its error is the reason for the abort
-
-
-class _Thread:
-    def __init__(self, chunk: _OpenChunk) -> None:
-        self._done: concurrent.futures.Future[None] = concurrent.futures.Future()
-        threading.Thread(target=self._run, args=(chunk,), name="rollingfs-finish").start()
-
-    def _run(self, chunk: _OpenChunk) -> None:
-        try:
-            self._done.set_result(drive(chunk.finish()))
-        except BaseException as error:  # noqa: BLE001 - the writer raises it
-            self._done.set_exception(error)
-
-    async def wait(self) -> None:
-        self._done.result()
-
-    def cancel(self) -> None:
-        """Do nothing: a flush cannot be interrupted."""
-
-    async def over(self) -> None:
-        concurrent.futures.wait([self._done])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rollingfs.backend.contract import frozen
@@ -12,10 +12,6 @@ from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import TELLING, not_committed
-from rollingfs.format.header import Header
-from rollingfs.format.labels import Last
-from rollingfs.policy import RollingPolicy
-from rollingfs.runtime.values import value_class
 from rollingfs.write.budget import PART_BYTES, Share
 from rollingfs.write.chunk_writer import ChunkWriter
 
@@ -43,23 +39,6 @@ else:
 """Bytes-like, a binary file object, a receipt, or an iterable of bytes-like and receipts."""
 
 
-@value_class
-class Destination:
-    """How to write chunk files: rolled as this policy says, named after this offset, for this incarnation if known."""
-
-    policy: RollingPolicy
-    start: int = 0
-    incarnation: str | None = None
-    last: Last | None = None
-
-    @staticmethod
-    def of(header: Header | None, policy: RollingPolicy, appends: bool) -> Destination:
-        """For data behind what a segment holds, or for a new content; without a header, by this policy."""
-        if header is None or not appends:
-            return Destination(policy if header is None else header.policy)
-        return Destination(header.policy, header.length, header.segment, Last.of(header))
-
-
 class Intake:
     """Takes the data of one operation on one segment, in order and in bounded memory.
 
@@ -67,7 +46,7 @@ class Intake:
     ----------
     path
         The segment.
-    destination
+    new_writer
         Called once, before the first chunk file is written; it may refuse by raising.
     staged
         Write everything into chunk files, under the names of staged chunks.
@@ -81,46 +60,30 @@ class Intake:
     """
 
     def __init__(
-        self,
-        store: Store,
-        path: str,
-        destination: Callable[[], Awaitable[Destination]],
-        share: Share,
-        *,
-        staged: bool = False,
+        self, store: Store, path: str, new_writer: Callable[[], Awaitable[ChunkWriter]], share: Share, *, staged: bool
     ) -> None:
         self.path = path
         self.share = share
         self.size = 0
-        self._backend = store.backend
-        self._chunks = store.chunks
-        self._destination = destination
-        self._known: Destination | None = None
+        self.is_streaming = False
+        """Whether bytes are on their way to the store."""
+        self.uploads = Uploads(store.chunks, path)
+        self._is_async = store.backend.is_async
+        self._new_writer = new_writer
+        self._writer: ChunkWriter | None = None
+        self._begin = 0
+        """Where the first byte of all is expected."""
         self._small_max = 0 if staged else SMALL_BYTES_MAX
         self._staged = staged
         self._items: list[bytes | Stored] = []
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._writer: ChunkWriter | None = None
-        self.uploads = Uploads(store.chunks, path)
         self._receipts: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was taken, or all of it has been handed on."""
-        return not (self._items or self._pending or self._writer)
-
-    @property
-    def is_streaming(self) -> bool:
-        """Whether bytes are on their way to the store."""
-        return self._writer is not None
-
-    async def taking(self, data: Data | Intake) -> Intake:
-        """Return this intake once it has taken the data; or the data, if an intake has taken it already."""
-        if isinstance(data, Intake):
-            return data
-        await self.take(data)
-        return self
+        return not (self._items or self._pending or self.is_streaming)
 
     async def take(self, data: Data) -> None:
         """Take all of the data; if that fails, remove the uploaded files.
@@ -132,118 +95,88 @@ class Intake:
         ValueError
             A receipt is for another segment, or comes twice.
         """
-        try:
-            if (view := as_bytes(data)) is not None:
-                await self.put(view)
-            elif isinstance(data, Staged):
-                await self._receive(data)
-            else:
-                await self._take_pieces(pieces(data), isinstance(data, list | tuple))
-        except BaseException as error:
-            await self._give_up(error)
-            raise
+        await self._or_nothing(self._take(data))
 
-    async def _take_pieces(self, source: Iterator[memoryview | Staged | Stored], is_at_hand: bool) -> None:
-        batches = _batches(source)
+    async def _take(self, data: Data) -> None:
+        if (view := as_bytes(data)) is not None:
+            await self._put(view)
+            return
+        batches = _batches([data] if isinstance(data, Staged) else data)
         # the caller's own code may block, or call a filesystem that lives on this very loop
-        is_elsewhere = self._backend.is_async and not is_at_hand
-        while True:
-            batch = await asyncio.to_thread(next, batches, None) if is_elsewhere else next(batches, None)
-            if batch is None:
-                return
-            if isinstance(batch, Staged):
-                await self._receive(batch)
-            elif isinstance(batch, Stored):
-                await self._end_run()
-                self._items.append(batch)
-            else:
+        is_elsewhere = self._is_async and not isinstance(data, list | tuple | Staged)
+        while batch := await asyncio.to_thread(next, batches, None) if is_elsewhere else next(batches, None):
+            if isinstance(batch, list):
                 for view in batch:
-                    await self.put(view)
+                    await self._put(view)
+                continue
+            if isinstance(batch, Staged):
+                self._check_receipt(batch)
+                self.size += batch.size
+            await self._end_run()
+            self._items += batch.chunks if isinstance(batch, Staged) else [batch]
 
-    async def put(self, view: memoryview) -> None:
+    async def _put(self, view: memoryview) -> None:
         """Take some bytes; they may be reused by the caller after the call."""
-        for start in range(0, len(view), PART_BYTES) or [0]:
+        for start in range(0, len(view), PART_BYTES):
             part = view[start : start + PART_BYTES]
-            if part:
-                await self.share.take(len(part), self.spill)
-            is_small = self._pending_bytes + len(view) - start <= self._small_max
-            if self._writer is None and is_small:
-                self._keep(part)
-            else:
-                writer = self._writer or await self._begin()
-                await writer.write(part)
+            await self.share.take(len(part), self.spill)
+            if self.is_streaming or self._pending_bytes + len(view) - start > self._small_max:
+                writer = await self._stream(part)
                 self.share.set(writer.held_bytes)
+            else:
+                self._pending.append(frozen(part))
+                self._pending_bytes += len(part)
             self.size += len(part)
 
-    def _keep(self, view: memoryview) -> None:
-        if len(view):
-            self._pending.append(frozen(view))
-            self._pending_bytes += len(view)
-
-    async def _begin(self) -> ChunkWriter:
-        if self._known is None:
-            self._known = await self._destination()
-        start = self._known.start + self.size - self._pending_bytes
-        self._writer = ChunkWriter(
-            self._backend,
-            self.path,
-            self._known.policy.max_bytes,
-            start=start,
-            incarnation=self._known.incarnation,
-            last=self._known.last,
-            staged=self._staged,
-            clock=self._chunks.clock,
-        )
+    async def _stream(self, data: bytes | memoryview) -> ChunkWriter:
+        """Write what is pending into chunk files, and more data behind it."""
+        if self._writer is None:
+            self._writer = await self._new_writer()
+            self._begin = self._writer.position
+        if not self.is_streaming:
+            self._writer.position = self._begin + self.size - self._pending_bytes
+        self.is_streaming = True
         pending, self._pending, self._pending_bytes = self._pending, [], 0
-        for data in pending:
-            await self._writer.write(data)
+        for piece in (*pending, data):
+            await self._writer.write(piece)
         return self._writer
 
-    async def _receive(self, receipt: Staged) -> None:
+    def _check_receipt(self, receipt: Staged) -> None:
         if self._staged:
-            raise TypeError(f"{self.path}: a receipt is staged already; append it")
-        check_receipt(self.path, receipt)
+            raise TypeError("a receipt is staged already; append it")
+        if receipt.path != self.path:
+            raise ValueError(f"a receipt staged for {receipt.path} cannot be committed to {self.path}")
         if receipt.id in self._receipts:
             raise ValueError(f"{self.path}: one staged receipt comes twice in this call; its records would be doubled")
         self._receipts.add(receipt.id)
-        await self._end_run()
-        self._items += receipt.chunks
-        self.size += receipt.size
 
     async def _end_run(self) -> None:
         if self._pending:
             self._items.append(b"".join(self._pending))
             self._pending, self._pending_bytes = [], 0
-        if self._writer is not None:
+        if self._writer is not None and self.is_streaming:
             stored = await self._writer.finish()
             self.uploads.add(stored)
             self._items += stored
-            self._writer = None
+            self.is_streaming = False
 
     async def spill(self, data: bytes = b"") -> None:
         """Write what is held in memory as chunk files, and more data behind it; what comes next begins others.
 
         This asks for no room: it is how others get some.
         """
-        try:
-            if (self._pending or data) and self._writer is None:
-                await self._begin()
-            if self._writer is not None:
-                await self._writer.write(data)
-                self.size += len(data)
-            await self._end_run()
-        except BaseException as error:
-            await self._give_up(error)
-            raise
+        await self._or_nothing(self._spill(data))
+
+    async def _spill(self, data: bytes) -> None:
+        if self._pending or data or self.is_streaming:
+            await self._stream(data)
+            self.size += len(data)
+        await self._end_run()
         self.share.close()
 
     async def flush(self) -> None:
         """Make the taken data durable."""
-        try:
-            await self._end_run()
-        except BaseException as error:
-            await self._give_up(error)
-            raise
+        await self._or_nothing(self._end_run())
 
     async def finish(self) -> Sequence[bytes | Stored]:
         """Make everything durable and hand it on; the intake is empty then, and may take more."""
@@ -254,11 +187,10 @@ class Intake:
 
     async def abort(self) -> None:
         """Remove the uploaded files, and forget the taken data."""
-        writer, self._writer = self._writer, None
-        self._items, self._pending, self._pending_bytes = [], [], 0
+        self._items, self._pending, self._pending_bytes, self.is_streaming = [], [], 0, False
         self.share.close()
-        if writer is not None:
-            await writer.abort()
+        if self._writer is not None:
+            await self._writer.abort()
         await self.uploads.delete()
 
     async def abort_open(self) -> None:
@@ -266,16 +198,20 @@ class Intake:
         if self._writer is not None:
             await self._writer.abort_open()
 
-    async def _give_up(self, error: BaseException) -> None:
-        """Remove the uploaded files; replace an error that does not say what is true now."""
+    async def _or_nothing(self, call: Awaitable[None]) -> None:
+        """Await a call; if it fails, remove the uploaded files, and replace an error that does not say what is true."""
         try:
-            await self.abort()
-        except OSError as second:
-            error.add_note(f"{self.path}: removing the uploaded files failed as well, collect() will: {second}")
-        if isinstance(error, TypeError):
-            raise TypeError(f"{self.path}: {error}; nothing was written") from error
-        if isinstance(error, OSError) and not isinstance(error, TELLING):
-            raise not_committed(error, self.path) from error
+            await call
+        except BaseException as error:
+            try:
+                await self.abort()
+            except OSError as second:
+                error.add_note(f"{self.path}: removing the uploaded files failed as well, collect() will: {second}")
+            if isinstance(error, TypeError):
+                raise TypeError(f"{self.path}: {error}; nothing was written") from error
+            if isinstance(error, OSError) and not isinstance(error, TELLING):
+                raise not_committed(error, self.path) from error
+            raise
 
 
 def as_bytes(data: Any) -> memoryview | None:
@@ -307,80 +243,35 @@ def is_small(data: Any) -> bool:
     return view is not None and len(view) <= SMALL_BYTES_MAX
 
 
-def pieces(data: Data) -> Iterator[memoryview | Staged | Stored]:
+def _batches(data: Any) -> Iterator[list[memoryview] | Staged | Stored]:
     """What a file object or an iterable yields, checked.
+
+    Bytes are gathered up to `PIECE_BYTES`, so that not every small piece costs a hop to a thread.
 
     Raises
     ------
     TypeError
         It is neither, or yields text or something else.
     """
-    if hasattr(data, "read"):
-        return _read(data)
-    if not isinstance(data, Iterable):
-        raise TypeError(
-            f"cannot write {type(data).__name__}: give bytes, a binary file, a receipt or an iterable of them"
-        )
-    return _checked(data)
-
-
-def _read(file: Any) -> Iterator[memoryview]:
-    while True:
-        data = file.read(PIECE_BYTES)
-        view = as_bytes(data)
-        if view is None:
-            raise TypeError(f"a file to be written gave {type(data).__name__}; open it in binary mode")
-        if not view:
-            return
-        yield view
-
-
-def _checked(data: Iterable[Any]) -> Iterator[memoryview | Staged | Stored]:
-    for item in data:
-        if isinstance(item, Staged | Stored):
-            yield item
-            continue
-        view = as_bytes(item)
-        if view is None:
-            raise TypeError(f"cannot write {type(item).__name__} from an iterable: give bytes or receipts of stage()")
-        yield view
-
-
-def _batches(source: Iterator[memoryview | Staged | Stored]) -> Iterator[list[memoryview] | Staged | Stored]:
-    """Pieces gathered up to `PIECE_BYTES`, so that not every small one costs a hop to a thread."""
+    kind = f"cannot write {type(data).__name__}: give bytes, a binary file, a receipt or an iterable of them"
+    if not (is_file := hasattr(data, "read")) and not isinstance(data, Iterable):
+        raise TypeError(kind)
     batch: list[memoryview] = []
     size = 0
-    for piece in source:
-        if not isinstance(piece, memoryview):
-            if batch:
-                yield batch
-            batch, size = [], 0
-            yield piece
-            continue
-        # the caller may reuse a buffer before the batch is full, so it is copied
-        batch.append(piece if isinstance(piece.obj, bytes) else memoryview(bytes(piece)))
-        size += len(piece)
-        if size >= PIECE_BYTES:
+    for item in iter(partial(data.read, PIECE_BYTES), b"") if is_file else data:
+        view = None if isinstance(item, Staged | Stored) else as_bytes(item)
+        if view is not None:
+            # the caller may reuse a buffer before the batch is full, so it is copied
+            batch.append(view if isinstance(view.obj, bytes) else memoryview(bytes(view)))
+            size += len(view)
+        elif is_file:
+            raise TypeError(f"a file to be written gave {type(item).__name__}; open it in binary mode")
+        elif not isinstance(item, Staged | Stored):
+            raise TypeError(f"cannot write {type(item).__name__} from an iterable: give bytes or receipts of stage()")
+        if batch and (view is None or size >= PIECE_BYTES):
             yield batch
             batch, size = [], 0
+        if view is None:
+            yield item
     if batch:
         yield batch
-
-
-def check_receipt(path: str, receipt: Staged) -> None:
-    """Refuse a receipt for another segment.
-
-    Raises
-    ------
-    ValueError
-        It is one.
-    """
-    if receipt.path != path:
-        raise ValueError(f"a receipt staged for {receipt.path} cannot be committed to {path}")
-
-
-def new_receipt(path: str, chunks: Sequence[bytes | Stored]) -> Staged:
-    """The receipt for chunks that were staged."""
-    stored = tuple(chunk for chunk in chunks if isinstance(chunk, Stored))
-    assert len(stored) == len(chunks), "an intake that stages keeps nothing in memory"
-    return Staged(path, stored, uuid.uuid4().hex)

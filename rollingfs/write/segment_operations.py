@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -20,6 +21,7 @@ from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
+from rollingfs.format.labels import Last
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.read.contents import Contents
@@ -28,16 +30,18 @@ from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write import ingest
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
 from rollingfs.write.budget import Budget
+from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.gather import Appender
 from rollingfs.write.group import Append, Written
 from rollingfs.write.grow import as_items, grow
-from rollingfs.write.ingest import Data, Destination, Intake, new_receipt
+from rollingfs.write.ingest import Data, Intake
 from rollingfs.write.inherited import Inherited
 
 if TYPE_CHECKING:
     from rollingfs.write.delete import Deletes
 
 T = TypeVar("T")
+Items = Sequence[bytes | Stored]
 
 Check = Callable[[Header | None, FileInfo | None], None]
 """Raises, before an upload, if the operation cannot succeed on the present header or plain file."""
@@ -124,19 +128,12 @@ class Segments:
         """
         names.check_segment_name(path)
         transitions.check_attrs(attrs or {}, path)
-        intake = await self.replacement(path, guard, create_only=create_only).taking(data)
-        items, uploads = await intake.finish(), intake.uploads
-        call = self._overwrite(path, items, attrs or {}, guard, create_only, uploads)
-        return await self._settled(OVERWRITE, intake, call)
+        intake = self.replacement(path, guard, create_only=create_only)
+        commit = partial(self._overwrite, path, attrs or {}, guard, create_only)
+        return await self._taken(OVERWRITE, intake, data, commit)
 
     async def _overwrite(
-        self,
-        path: str,
-        data: Sequence[bytes | Stored],
-        attrs: Attrs,
-        guard: Guard,
-        create_only: bool,
-        uploads: Uploads | None,
+        self, path: str, attrs: Attrs, guard: Guard, create_only: bool, data: Items, uploads: Uploads | None
     ) -> Header:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             plain = None if base.live else await self.contents.room(path, base)
@@ -194,8 +191,7 @@ class Segments:
                     raise transitions.missing(path)
                 transitions.check_absent(guard, path)
 
-        more = partial(self._destination, path, check, appends=True)
-        return Intake(self.store, path, more, self.budget.share())
+        return self._intake(path, check, appends=True)
 
     def replacement(self, path: str, guard: Guard = NO_GUARD, *, create_only: bool = False) -> Intake:
         """An intake for data that replaces the content; it refuses as `addition` does."""
@@ -206,9 +202,13 @@ class Segments:
             if header is not None:
                 transitions.check(header, guard, path)
 
-        return Intake(self.store, path, partial(self._destination, path, check), self.budget.share())
+        return self._intake(path, check)
 
-    async def _destination(self, path: str, check: Check | None, appends: bool = False) -> Destination:
+    def _intake(self, path: str, check: Check | None, *, appends: bool = False, staged: bool = False) -> Intake:
+        new_writer = partial(self._new_writer, path, check, appends, staged)
+        return Intake(self.store, path, new_writer, self.budget.share(), staged=staged)
+
+    async def _new_writer(self, path: str, check: Check | None, appends: bool, staged: bool) -> ChunkWriter:
         """How large data is written: by the segment's own policy, or that of a new one if there is no segment."""
         await self.store.abilities(path)
         loaded = await self.store.headers.load(path)
@@ -216,7 +216,10 @@ class Segments:
         if check is not None and (header is None or header.phase is not Phase.MERGING):
             check(header, None if loaded.live else await self.contents.room(path, loaded))
         policy = await self.inherited.policy(path) if header is None else header.policy
-        return Destination.of(header, policy, appends)
+        more = partial(ChunkWriter, self.store.backend, path, policy.max_bytes, staged=staged, clock=self.store.clock)
+        if header is None or not appends:
+            return more()
+        return more(start=header.length, incarnation=header.segment, last=Last.of(header))
 
     async def stage(self, path: str, data: Data) -> Staged:
         """Upload chunks for a segment, which need not be there yet, without committing them.
@@ -227,9 +230,10 @@ class Segments:
             The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
         """
         names.check_segment_name(path)
-        intake = Intake(self.store, path, partial(self._destination, path, None), self.budget.share(), staged=True)
+        intake = self._intake(path, None, staged=True)
         await intake.take(data)
-        return new_receipt(path, await intake.finish())
+        stored = [chunk for chunk in await intake.finish() if isinstance(chunk, Stored)]  # it keeps none in memory
+        return Staged(path, tuple(stored), uuid.uuid4().hex)
 
     async def append(
         self,
@@ -272,21 +276,13 @@ class Segments:
         if attrs:
             transitions.check_attrs(attrs, path)
         if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
-            call = self._extend(path, [data], attrs or {}, guard, create)
+            call = self._extend(path, attrs or {}, guard, create, [data])
             return await self.store.meters.measure(APPEND, self.store.runtime.shield(call), len(data))
-        intake = await self.addition(path, guard, create=create).taking(data)
-        items, uploads = await intake.finish(), intake.uploads
-        call = self._extend(path, items, attrs or {}, guard, create, uploads)
-        return await self._settled(APPEND, intake, call)
+        commit = partial(self._extend, path, attrs or {}, guard, create)
+        return await self._taken(APPEND, self.addition(path, guard, create=create), data, commit)
 
     async def _extend(
-        self,
-        path: str,
-        data: Sequence[bytes | Stored],
-        attrs: Attrs,
-        guard: Guard,
-        create: bool,
-        uploads: Uploads | None = None,
+        self, path: str, attrs: Attrs, guard: Guard, create: bool, data: Items, uploads: Uploads | None = None
     ) -> Written:
         is_bound = False
         for _ in range(ADOPTIONS_MAX):
@@ -306,13 +302,21 @@ class Segments:
                     await self.contents.check_no_folder(path)
                     raise
             try:
-                header = await self._overwrite(path, data, attrs, guard, True, uploads)
+                header = await self._overwrite(path, attrs, guard, True, data, uploads)
             except FileExistsError:
                 continue  # another client has created it just now
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
 
-    async def _settled(self, verb: str, intake: Intake, call: Coroutine[Any, Any, T]) -> T:
+    async def _taken(
+        self, verb: str, intake: Intake, data: Data | Intake, commit: Callable[[Items, Uploads], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Commit data, once this intake has taken the data; or what another intake has taken."""
+        if isinstance(data, Intake):
+            intake = data
+        else:
+            await intake.take(data)
+        call = commit(await intake.finish(), intake.uploads)
         # not to be cancelled: an upload may be deleted only after the last attempt that could name it
         settled = self.store.runtime.shield(intake.uploads.settle(call))
         try:
@@ -373,17 +377,17 @@ class Segments:
         FileNotFoundError, SegmentSealedError, FencedError, BadOffsetError
             Nothing was written.
         """
-        intake = await self.addition(path, guard).taking(data)
-        items, uploads = await intake.finish(), intake.uploads
 
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            found = transitions.check(base.header, guard, path)
-            transitions.check_open(found, path)
-            return await grow(
-                await self._beheaded(path, found, found.length), await as_items(items, attempt.files), attempt.files
-            )
+        async def commit(items: Items, uploads: Uploads) -> Header:
+            async def step(base: Loaded, attempt: Attempt) -> Header | None:
+                found = transitions.check(base.header, guard, path)
+                transitions.check_open(found, path)
+                beheaded = await self._beheaded(path, found, found.length)
+                return await grow(beheaded, await as_items(items, attempt.files), attempt.files)
 
-        header = _header(await self._settled(OVERWRITE, intake, self._commit(path, step, guard, [uploads])))
+            return _header(await self._commit(path, step, guard, [uploads]))
+
+        header = await self._taken(OVERWRITE, self.addition(path, guard), data, commit)
         await try_drops(self.commits, path, header)
         return header
 
