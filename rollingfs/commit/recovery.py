@@ -134,8 +134,8 @@ class Merges:
 
         await self._commit(source, step)
 
-    async def finish(self, source: str, txn: str) -> None:
-        """Turn a source into a tombstone, after its transaction took place."""
+    async def finish(self, source: str, txn: str) -> Header | None:
+        """Turn a source into a tombstone, after its transaction took place; returns it, if the source still is one."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = base.header
@@ -146,8 +146,10 @@ class Merges:
             return with_hints(merging.bury(found, txn), hints, self.store.now_ms())
 
         header = (await self._commit(source, step)).header
-        if header is not None and header.merged == txn:
-            await delete_shadowed(self.store, source, header.adopted)
+        if header is None or header.merged != txn:
+            return None
+        await delete_shadowed(self.store, source, header.adopted)
+        return header
 
     # -- all marks of a target -------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ to the target; then they become tombstones (`moves`).
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import try_drops
-from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.shadowing import shadow
 from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, if_interrupted, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions, whole_files
@@ -27,7 +26,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.grow import grow
-from rollingfs.write.moves import MarkLostError, Moves, Source
+from rollingfs.write.moves import Marked, MarkLostError, Moves
 from rollingfs.write.parquet_footers import one_footer
 from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import move_whole
@@ -157,25 +156,46 @@ class Concats:
         meant: Mapping[str, str | None],
         as_parquet: bool,
     ) -> int:
-        async def move(deadline_s: float) -> int:
-            with if_interrupted(target, "not committed"):
-                found = await self._target(target, guard)
-            sources = [Source(path, str(uuid.uuid4()), target, meant.get(path)) for path in paths]
-            call = self._move_in(target, found.segment, sources, attrs, guard, as_parquet, deadline_s)
-            return await self.store.runtime.shield(call)  # marks must not be left to others
+        offset = -1
 
-        return await self.moves.until_marks_hold(target, move, "nothing was written")
+        async def joined(base: Loaded, attempt: Attempt, marked: Marked) -> Header:
+            nonlocal offset
+            if base.header is None or base.header.deleted or base.header.segment != marked.incarnation:
+                # a verb by path goes on with the segment that has this name now, but the marks name the other one
+                raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
+            found, marks = transitions.check(base.header, guard, target), [source.mark for source in marked.sources]
+            transitions.check_open(found, target)
+            merging.check_marks(found, marks)
+            frozen = await self.moves.frozen(base, marked)
+            offset = found.length
+            items = [item for path, header in zip(paths, frozen, strict=True) for item in _items(path, header, target)]
+            if as_parquet:
+                views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
+                footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
+                items += [footer] if footer else []
+            found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
+            grown = await grow(found, items, attempt.files, joint=True)
+            modified_ms = max((header.modified_ms for header in frozen), default=0)
+            grown = merging.with_merged(grown, marks, modified_ms)
+            grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), self.store.now_ms())
+            return transitions.with_attrs(grown, attrs, target)
 
-    async def _target(self, target: str, guard: Guard) -> Header:
-        """The target's header as last seen, if it allows a concat; otherwise a fresh one decides."""
-        seen = self.store.headers.seen(target)
-        if seen is not None:
-            try:
-                found = transitions.check(seen.header, guard, target)
-                transitions.check_open(found, target)
-                return found
-            except (RollingError, FileNotFoundError):
-                logger.debug("%s: looking at the target again", target)
+        incarnation = partial(self._target, target, guard)
+        await self.moves.move(target, paths, joined, sealed=True, incarnation=incarnation, meant=meant)
+        return offset
+
+    async def _target(self, target: str, guard: Guard) -> str:
+        """The incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides."""
+
+        def checked(loaded: Loaded) -> str:
+            found = transitions.check(loaded.header, guard, target)
+            transitions.check_open(found, target)
+            return found.segment
+
+        try:
+            return checked(self.store.headers.seen(target) or NOTHING)
+        except (RollingError, FileNotFoundError):
+            logger.debug("%s: looking at the target again", target)
         while True:
             loaded = await self.store.headers.load(target)
             if not loaded.live and await self.segments.adopt(target, guard.segment):
@@ -183,57 +203,9 @@ class Concats:
             if not loaded.live and guard.segment is None:
                 await self.segments.contents.check_no_folder(target)
             try:
-                found = transitions.check(loaded.header, guard, target)
+                return checked(loaded)
             except transitions.MergeFoundError as merge:
                 await self.commits.merges.resolve(target, merge.header)
-                continue
-            transitions.check_open(found, target)
-            return found
-
-    async def _move_in(
-        self,
-        target: str,
-        incarnation: str,
-        sources: Sequence[Source],
-        attrs: Mapping[str, str | None],
-        guard: Guard,
-        as_parquet: bool,
-        deadline_s: float,
-    ) -> int:
-        with if_interrupted(target, "not committed"):
-            marked = await self.moves.mark_all(sources, incarnation, deadline_s, sealed=True)
-        offset = -1
-        marks = [source.mark for source in sources]
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            nonlocal offset
-            done = base.header is not None and all(mark in base.header.merges for mark in marks)
-            if done and sources and base.live:
-                return None
-            merging.check_other(base.header, {source.txn for source in sources}, target)
-            if base.header is None or base.header.deleted or base.header.segment != incarnation:
-                # a verb by path goes on with the segment that has this name now, but the marks name the other one
-                raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
-            found = transitions.check(base.header, guard, target)
-            transitions.check_open(found, target)
-            merging.check_marks(found, marks)
-            frozen = await self.moves.frozen(base, marked)
-            offset = found.length
-            items = [item for source, header in zip(sources, frozen, strict=True) for item in _items(source, header)]
-            if as_parquet:
-                views = [Snapshot(source.path, header, None) for source, header in zip(sources, frozen, strict=True)]
-                footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
-                items += [footer] if footer else []
-            found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
-            grown = await grow(found, items, attempt.files, joint=True)
-            modified_ms = max((header.modified_ms for header in frozen), default=0)
-            joined = merging.with_merged(grown, marks, modified_ms)
-            left = zip((source.path for source in sources), frozen, strict=True)
-            joined = merging.with_waiting(joined, target, left, self.store.now_ms())
-            return transitions.with_attrs(joined, attrs, target)
-
-        await self.moves.commit_target(target, marked, step, deadline_s)
-        return offset
 
     # -- rename --------------------------------------------------------------------------------------------
 
@@ -258,11 +230,8 @@ class Concats:
             if await self.rename_alone({path: loaded}, {path: target}):
                 return
 
-        async def move(deadline_s: float) -> None:
-            source = Source(path, str(uuid.uuid4()), target)
-            await self.store.runtime.shield(self._rename(source, deadline_s))  # marks must not be left to others
-
-        await self.moves.until_marks_hold(path, move, "it is not renamed")
+        header = await self.moves.move(target, [path], self._renamed, sealed=False)
+        await try_drops(self.commits, target, header)
 
     async def rename_alone(self, seen: Mapping[str, Loaded], targets: Mapping[str, str]) -> set[str]:
         """Rename those of several segments that have only a header, where the store can; returns their old paths.
@@ -284,35 +253,24 @@ class Concats:
                 await self.store.backend.flush(names.header_path(one))
         return moved
 
-    async def _rename(self, source: Source, deadline_s: float) -> None:
-        incarnation = str(uuid.uuid4())
-        target = source.target
-        with if_interrupted(target, "not committed"):
-            marked = await self.moves.mark_all([source], incarnation, deadline_s, sealed=False)
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            if base.header is not None and source.mark in base.header.merges:
-                return None
-            merging.check_other(base.header, {source.txn}, target)
-            if base.live:
-                check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
-            (frozen,) = await self.moves.frozen(base, marked)
-            adopted = base.header.adopted if base.header else None
-            if not base.live:
-                adopted = shadow(await self.segments.contents.room(target, base)) or adopted
-            entries = placement.transplant(frozen.entries, frozen.start, source.path, target)
-            now_ms = self.store.now_ms()
-            renamed = merging.renamed(frozen, entries, base.header, source.mark, incarnation, adopted, now_ms)
-            hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
-            return merging.with_waiting(with_hints(renamed, hints, now_ms), target, [(source.path, frozen)], now_ms)
-
-        header = await self.moves.commit_target(target, marked, step, deadline_s)
-        await try_drops(self.commits, target, header)
+    async def _renamed(self, base: Loaded, attempt: Attempt, marked: Marked) -> Header:
+        (source,), now_ms = marked.sources, self.store.now_ms()
+        path, target = source.path, source.target
+        if base.live:
+            check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
+        (frozen,) = await self.moves.frozen(base, marked)
+        adopted = base.header.adopted if base.header else None
+        if not base.live:
+            adopted = shadow(await self.segments.contents.room(target, base)) or adopted
+        entries = placement.transplant(frozen.entries, frozen.start, path, target)
+        found = merging.renamed(frozen, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
+        hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
+        return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
 
 
-def _items(source: Source, frozen: Header) -> list[Item]:
+def _items(path: str, frozen: Header, target: str) -> list[Item]:
     """A source's retained bytes as items of the target."""
-    items: list[Item] = list(placement.transplant(frozen.entries, frozen.start, source.path, source.target))
+    items: list[Item] = list(placement.transplant(frozen.entries, frozen.start, path, target))
     return [*items, frozen.tail] if frozen.tail else items
 
 

@@ -191,17 +191,13 @@ class Deletes:
                     continue
                 self.commits.slots.remember(one.path, drops=one.drops, header=one.header)
                 await delete_shadowed(self.store, one.path, one.header.adopted)
-                await self._leave_nothing(one.path, one.header)
+                if not await self._hides(one):
+                    await remove_grave(self.store, one.path, one.header)
 
-    async def _leave_nothing(self, path: str, header: Header) -> None:
-        """Delete a tombstone whose work is done, where the store can."""
-        if not self.store.backend.removes_whole or any(drop.is_hint for drop in header.drops) or header.tiers:
-            return
-        if header.adopted is not None and await self.lookup.plain(path, Loaded(None, None)) is not None:
-            return
-        seen = self.store.headers.seen(path)
-        if seen is not None and seen.header == header:
-            await remove_grave(self.store, path, seen)
+    async def _hides(self, one: Buried) -> bool:
+        """Whether a tombstone still hides a plain file, where tombstones need not stay."""
+        is_asked = self.store.backend.removes_whole and one.header.adopted is not None
+        return is_asked and await self.lookup.plain(one.path, Loaded(None, None)) is not None
 
     async def all(self, calls: Iterable[Call]) -> None:
         """Bury many, several at once, and delete the files of each batch together.

@@ -2,7 +2,7 @@
 
 0. Pin the target's chunk folder for each source of another folder that allows the move: the evidence for others.
 1. Mark the sources, which freezes their maps, and pin the chunk folders that their entries name.
-2. Commit the target. The caller's step makes its header of what `frozen` knows of the sources.
+2. Commit the target. The caller makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
 
 The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
@@ -15,11 +15,11 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence, Set
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
-from typing import TypeVar
 
-from rollingfs.commit.attempt import Attempt, Step
+from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -36,8 +36,6 @@ from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import remove_grave
 
 logger = logging.getLogger("rollingfs")
-
-T = TypeVar("T")
 
 
 class MarkLostError(RollingError):
@@ -78,6 +76,12 @@ class Marked:
     """The token of the target's header before the first mark was sent, if the mover knew a header of it."""
     since: Moment
     """When the first file of evidence was about to be written."""
+    incarnation: str
+    """The incarnation of the target that the marks name."""
+
+
+Make = Callable[[Loaded, Attempt, Marked], Awaitable[Header]]
+"""Makes the header of the target from the one that is there and from the sources: see `Moves.frozen`."""
 
 
 class Moves:
@@ -89,26 +93,48 @@ class Moves:
         self.merges = commits.merges
         self.segments = segments
 
-    async def until_marks_hold(self, path: str, move: Callable[[float], Awaitable[T]], otherwise: str) -> T:
-        """Begin a move again, with new marks, until other clients leave them alone or the time is over.
+    async def move(
+        self,
+        target: str,
+        paths: Sequence[str],
+        make: Make,
+        *,
+        sealed: bool,
+        incarnation: Callable[[], Awaitable[str]] | None = None,
+        meant: Mapping[str, str | None] | None = None,
+    ) -> Header:
+        """Move segments into another; begin again until other clients leave the marks alone, or the time is over.
 
         Parameters
         ----------
-        move
-            Is told when it is to give up, by the monotonic clock.
-        otherwise
-            What is true after the last try.
+        sealed
+            Whether a source that is open is refused.
+        incarnation
+            Gives the incarnation of the target, by default a new one.
+        meant
+            The incarnations of sources, by path; of a source without one, any is taken.
         """
         deadline_s = self.commits.deadline_s()
         for attempt in itertools.count(1):
+            with if_interrupted(target, "not committed"):
+                found = str(uuid.uuid4()) if incarnation is None else await incarnation()
+            sources = [Source(path, str(uuid.uuid4()), target, (meant or {}).get(path)) for path in paths]
             try:
-                return await move(deadline_s)
+                # marks must not be left to others
+                return await self.store.runtime.shield(self._move(target, sources, found, make, deadline_s, sealed))
             except MarkLostError as lost:
                 if time.monotonic() >= deadline_s:
-                    raise CommitTimeoutError(f"{path}: {lost}; tried {attempt} times, {otherwise}") from lost
-                logger.info("%s: %s", path, lost)
+                    raise CommitTimeoutError(f"{target}: {lost}; tried {attempt} times, nothing was written") from lost
+                logger.info("%s: %s", target, lost)
                 await self.store.runtime.sleep(backoff_s(attempt))
         raise AssertionError("itertools.count ends")
+
+    async def _move(
+        self, target: str, sources: Sequence[Source], incarnation: str, make: Make, deadline_s: float, sealed: bool
+    ) -> Header:
+        with if_interrupted(target, "not committed"):
+            marked = await self.mark_all(sources, incarnation, deadline_s, sealed=sealed)
+        return await self.commit_target(target, marked, make, deadline_s)
 
     async def mark_all(self, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool) -> Marked:
         """Mark and pin all sources at once, or none.
@@ -130,12 +156,7 @@ class Moves:
         except (OSError, ValueError):
             await self._undo(sources)
             raise
-        return Marked(sources, headers, token_before, since)
-
-    async def _witness(self, source: Source, incarnation: str) -> None:
-        """Leave the evidence of a move in the target's folder, before the mark that others may find."""
-        if source.evidence is not None:
-            await self._write_pin(source, incarnation, names.chunks_folder(source.target))
+        return Marked(sources, headers, token_before, since, incarnation)
 
     async def _forget(self, sources: Sequence[Source]) -> bool:
         """Delete the evidence of moves that certainly took place, or certainly will not; else collection does."""
@@ -159,9 +180,10 @@ class Moves:
             merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
             await check_passes(self.store, source.path, found.adopted, attempt.operation.deadline_s)
-            if witnessed is None:  # not before: a source that is refused leaves no folder at the target
-                await self._witness(source, found.segment)
-            elif witnessed != found.segment:
+            if witnessed is None and source.evidence is not None:
+                # before the mark that others may find, but not before a check: a refused source leaves no folder there
+                await self._write_pin(source, found.segment, names.chunks_folder(source.target))
+            elif witnessed not in (None, found.segment):
                 raise MarkLostError(f"{source.path} was made anew by another client")
             witnessed = found.segment
             target = names.relative(names.parent(source.path), source.target)
@@ -234,12 +256,19 @@ class Moves:
             frozen.append(loaded.header)
         return frozen
 
-    async def commit_target(self, target: str, marked: Marked, step: Step, deadline_s: float) -> Header:
+    async def commit_target(self, target: str, marked: Marked, make: Make, deadline_s: float) -> Header:
         """Commit the target, then bury the sources; what certainly did not take place is undone.
 
         Neither the burial nor the undoing is bound by the deadline: a mark that stays makes others wait.
         """
-        sources = marked.sources
+        sources, marks = marked.sources, [source.mark for source in marked.sources]
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            if marks and base.header is not None and all(mark in base.header.merges for mark in marks):
+                return None
+            merging.check_other(base.header, {source.txn for source in sources}, target)
+            return await make(base, attempt, marked)
+
         try:
             committed = await self.commits.commit(target, step, slow=True, deadline_s=deadline_s)
         except AppendOutcomeUnknown:
@@ -252,7 +281,7 @@ class Moves:
             forget = [partial(self._forget, sources)] if any(source.evidence for source in sources) else []
             bury = [partial(self._bury, *one) for one in zip(sources, marked.headers, strict=True)]
             buried = await self.store.each([*bury, *forget])
-        done = [source.mark for source, is_buried in zip(sources, buried, strict=False) if is_buried]
+        done = [mark for mark, is_buried in zip(marks, buried, strict=False) if is_buried]
         self.commits.slots.remember(target, marks=done)
         assert committed.header is not None
         return committed.header
@@ -260,22 +289,13 @@ class Moves:
     async def _bury(self, source: Source, frozen: Header) -> bool:
         """Turn a source into a tombstone; if that fails, the next client that meets its mark does it."""
         try:
-            await self.merges.finish(source.path, source.txn)
-            if self.store.backend.removes_whole and not frozen.entries:
-                await self._leave_nothing(source)
+            grave = await self.merges.finish(source.path, source.txn)
+            if grave is not None and not (frozen.entries or grave.drops or grave.adopted):
+                await remove_grave(self.store, source.path, grave)
         except OSError as error:
             logger.info("%s: it became part of %s, and cannot be buried yet: %s", source.path, source.target, error)
             return False
         return True
-
-    async def _leave_nothing(self, source: Source) -> None:
-        """Delete the tombstone of a source that had no files, where the store can."""
-        grave = self.store.headers.seen(source.path)
-        if grave is None or grave.header is None or grave.header.merged != source.txn:
-            return
-        is_needed = grave.header.drops or grave.header.adopted or grave.header.tiers
-        if not is_needed:
-            await remove_grave(self.store, source.path, grave)
 
     async def _undo(self, sources: Sequence[Source]) -> None:
         """Take back the marks of transactions that certainly did not and will not take place."""

@@ -40,12 +40,16 @@ async def remove_whole(store: Store, seen: Mapping[str, Loaded]) -> set[str]:
     return await _taken(store, alone, store.backend.remove_whole)
 
 
-async def remove_grave(store: Store, path: str, grave: Loaded) -> None:
-    """Delete a tombstone whose work is done, if no file of the segment is left; the store can do that."""
-    is_needed = grave.header is None or not grave.header.deleted or grave.header.must_settle
-    if not is_needed and grave.token is not None:
+async def remove_grave(store: Store, path: str, grave: Header) -> None:
+    """Delete a tombstone that a commit has just made, if no file of the segment is left and the store can do that.
+
+    The caller has deleted, or found none of, what the tombstone itself may name.
+    """
+    seen = store.headers.seen(path)
+    is_needed = not grave.deleted or grave.must_settle or grave.tiers or any(drop.is_hint for drop in grave.drops)
+    if store.backend.removes_whole and not is_needed and seen is not None and seen.token and seen.header == grave:
         header = names.header_path(path)
-        if await _taken(store, {path: (header, grave.token)}, store.backend.remove_whole):
+        if await _taken(store, {path: (header, seen.token)}, store.backend.remove_whole):
             await store.backend.flush(header)
 
 

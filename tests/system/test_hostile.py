@@ -255,7 +255,7 @@ def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_
     store.fs.append(source, b" still")
     assert store.fs.cat_file(source) == b"mine still"
     with pytest.raises(MarkLostError):
-        drive(moves.frozen(drive(store.fs._client.headers.load(target)), Marked([move], [], None, Moment.now())))
+        drive(moves.frozen(drive(store.fs._client.headers.load(target)), Marked([move], [], None, Moment.now(), OTHER)))
 
 
 def test_a_move_between_folders_leaves_no_evidence_behind() -> None:
