@@ -12,10 +12,9 @@ from typing import Protocol, TypeVar
 
 from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Turns
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
-from rollingfs.commit.uploads import Uploads
+from rollingfs.commit.uploads import NewFiles, Uploads
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import invariants, names, records
 from rollingfs.format.asks import Ask, Carry
@@ -45,8 +44,6 @@ class Plain:
     """Its bytes; None if they are too many to ask for."""
     segment: str | None
     """The incarnation that it is bound to; None for any."""
-    begin: Callable[[Attempt], None]
-    """Called before anything is sent: from then on the attempt knows what may take place."""
 
 
 @value_class
@@ -200,6 +197,15 @@ class Attempt:
         others, record = self.adapted
         header, room = parse_more(base.header, base.room, others, self.path)
         return Loaded(header, base.token, room), records.fold(header, [record])
+
+    def result(self) -> Committed:
+        """What took place, once a look has shown that it did; others may have gone on from it before the look."""
+        if self.done is not None:
+            return self.done
+        assert self.sent.base is not None
+        assert self.sent.wanted is not None
+        base, wanted = self.made(self.sent.base, self.sent.wanted)
+        return Committed(base.header, wanted)
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""

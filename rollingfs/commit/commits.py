@@ -18,15 +18,14 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from rollingfs.commit.attempt import Attempt, Change, Step, check_time
-from rollingfs.commit.fairness import Slot, Slots, Turns
+from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
-from rollingfs.commit.new_files import NewFiles
 from rollingfs.commit.operation import Committed, Operation, Sent
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
-from rollingfs.commit.uploads import Uploads
+from rollingfs.commit.uploads import NewFiles, Uploads
 from rollingfs.errors import (
     TELLING,
     AppendOutcomeUnknown,
@@ -154,7 +153,7 @@ class Commits:
             raise CommitTimeoutError(f"{change.path}: {others}; nothing was written")
         if self.interval_s:
             await self.wait_for_store(slot, change.deadline_s)
-        return await self.commit_held(slot, change)
+        return await self.commit_held(slot, change, self.attempt(slot, change))
 
     async def wait_for_store(self, slot: Slot, deadline_s: float) -> None:
         """Wait until the store takes another commit of this client, unless that is too late, with the slot."""
@@ -162,7 +161,7 @@ class Commits:
         if pause_s > 0 and slot.free_s < deadline_s:
             await self.store.runtime.sleep(pause_s)
 
-    async def commit_held(self, slot: Slot, change: Change) -> Committed:
+    async def commit_held(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
         """Commit a change, by a caller that holds the slot, is not cancelled, and settles what is in the way.
 
         Raises
@@ -170,7 +169,6 @@ class Commits:
         MergeFoundError, MarksFullError
             The step asks for merges to be settled first.
         """
-        attempt = self._attempt(slot.turns, change, Moment(self.store.clock(), boot_s()))
         slot.turns.begin()
         try:
             try:
@@ -181,8 +179,7 @@ class Commits:
             finally:
                 if attempt.has_turns:
                     attempt.end_turn()
-                if attempt.files.own is not None:
-                    await attempt.files.own.discard()
+                await attempt.files.discard()
         except KeyboardInterrupt as interrupt:
             attempt.end_turn()  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt
@@ -224,16 +221,16 @@ class Commits:
             meters.count(COMMIT, began_ns)
         return committed
 
-    def _attempt(self, turns: Turns, change: Change, began: Moment) -> Attempt:
-        path, writer = change.path, self.slots.writer
+    def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
+        """What a commit of a change has sent so far: nothing."""
+        path, writer, began = change.path, self.slots.writer, began or Moment(self.store.clock(), boot_s())
         operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
         files = NewFiles(self.store, path, change.uploads)
-        attempt = Attempt(operation, self.store, files, turns, self.timeout_s, change.prompt)
+        attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
         attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
         attempt.anywhere = change.anywhere
         if self.sharing is not None and change.plain is not None:
             attempt.shared = self.sharing.of(attempt, change.plain)
-            change.plain.begin(attempt)
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
@@ -305,7 +302,7 @@ class Commits:
             return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
 
         change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
-        claim = self._attempt(slot.turns, change, attempt.operation.began)
+        claim = self.attempt(slot, change, attempt.operation.began)
         # the judge takes a line with a higher number as unknown
         attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
         try:
@@ -351,13 +348,9 @@ class Commits:
                 verdict, current = await lost.judge(error)
                 if verdict is Verdict.NOT_MINE:
                     return current
-                if verdict is Verdict.MINE and attempt.shared is not None:
-                    done = await attempt.shared.judge(current)
-                    return done or Committed(base.header, wanted)
                 if verdict is Verdict.MINE:
-                    # the result is what this commit made: others may have gone on from it before the look
-                    found, made = attempt.made(base, wanted)
-                    return Committed(found.header, made)
+                    done = None if attempt.shared is None else await attempt.shared.judge(current)
+                    return done or attempt.result()
             else:
                 if attempt.adapted is not None:
                     base, wanted = attempt.made(base, wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from rollingfs.backend.contract import Backend
@@ -24,12 +24,12 @@ async def finish_drops(commits: Commits, path: str, header: Header) -> None:
 
     The next commit clears the lines. Hints are left to the collection of the folders that they name.
     """
-    due, groups = await due_files(commits, path, header)
-    await delete_dropped(commits.store.backend, path, groups)
+    due, files = await due_files(commits, path, header)
+    await delete_dropped(commits.store.backend, path, files)
     commits.slots.remember(path, drops=due, header=header)
 
 
-async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[Drop], tuple[list[str], list[str]]]:
+async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[Drop], list[str]]:
     """The drop lines of a committed header that are due and not done, and the files that they name: `dropped_files`."""
     done, now_ms = commits.slots.of(path).done_drops, commits.store.now_ms()
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
@@ -39,8 +39,8 @@ async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[D
         raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
 
 
-async def delete_dropped(backend: Backend, what: str, groups: Iterable[Sequence[str]]) -> None:
-    """Delete the files that `what` has dropped, one group after the other.
+async def delete_dropped(backend: Backend, what: str, files: Sequence[str]) -> None:
+    """Delete the files that `what` has dropped; index pages go last, because they name chunks.
 
     Raises
     ------
@@ -48,8 +48,8 @@ async def delete_dropped(backend: Backend, what: str, groups: Iterable[Sequence[
         Some are still there; the commit stands, and collection finishes this.
     """
     try:
-        for group in groups:
-            if group:
+        for is_page in (False, True):
+            if group := [file for file in files if names.is_index(file) is is_page]:
                 await backend.delete(group)
     except OSError as error:
         why = error.strerror or error
@@ -66,14 +66,14 @@ async def try_drops(commits: Commits, path: str, header: Header) -> None:
         logger.info("%s: committed, but not all of the old files could be deleted yet: %s", path, error)
 
 
-async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> tuple[list[str], list[str]]:
-    """The files that drop lines name which are due: chunks, and index pages, which go last because they name chunks."""
+async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> list[str]:
+    """The files that drop lines name which are due: chunks, then index pages."""
     of_pages = [drop for drop in due if drop.is_page]
     lists = await pages.runtime.gather([partial(_listed, pages, path, drop) for drop in of_pages], PAGE_READS_MAX)
     listed = dict(zip(of_pages, lists, strict=True))
     chunks = [file for drop in due for file in dropped_chunks(path, drop, listed.get(drop, ()))]
     check_tiers(pages.backend, chunks)
-    return chunks, [names.resolve(path, drop.file) for drop in due if drop.whole]
+    return chunks + [names.resolve(path, drop.file) for drop in due if drop.whole]
 
 
 async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:

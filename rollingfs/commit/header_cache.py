@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.contract import Backend
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
@@ -66,12 +66,10 @@ class Headers:
     def __init__(self, backend: Backend, cache_s: float) -> None:
         self.backend = backend
         self.cache_s = cache_s
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._weight = 0
         self._count = 0
         self._lost = 0
         """A load that began before this event may bring an older header than the one that was removed."""
-        self._lock = threading.RLock()
+        self.after_fork()
 
     def begin(self) -> int:
         """The moment at which a load or a commit begins, for `keep`."""
@@ -168,7 +166,7 @@ class Headers:
 
     def after_fork(self) -> None:
         """In a child process: nothing is seen yet, and nobody holds the lock."""
-        self._entries = OrderedDict()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
         self._lock = threading.RLock()
 
@@ -184,22 +182,35 @@ class Headers:
             self._count = began = self._count + 1
             entry = self._entries.get(segment)
         seen = entry.loaded if entry else None
-        path = names.header_path(segment)
-        try:
-            if seen is not None and seen.token is not None:
-                blob = await self.backend.read_if_changed(path, seen.token)
-            else:
-                blob = await self.backend.read(path)
-            loaded = await self._parsed(path, blob, seen) if blob is not None else seen or NOTHING
-        except FileNotFoundError:
-            loaded = NOTHING
+        loaded = await self._read(segment, seen, seen.token if seen is not None else None) or seen or NOTHING
         self.keep(segment, loaded, began)
         return loaded
 
-    async def _parsed(self, path: str, blob: Blob, seen: Loaded | None) -> Loaded:
-        """The header that was read: whole, or as the records behind the one that was seen."""
-        if blob.is_rest and (seen is None or seen.header is None or not seen.room):
-            blob = await self.backend.read(path)
+    async def newer(self, segment: str, token: str) -> Loaded | None:
+        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds.
+
+        Raises
+        ------
+        CorruptHeaderError
+            It cannot be believed.
+        """
+        began, seen = self.begin(), self.seen(segment)
+        loaded = await self._read(segment, seen if seen is not None and seen.token == token else None, token)
+        if loaded is not None:
+            self.keep(segment, loaded, began)
+        return loaded
+
+    async def _read(self, segment: str, seen: Loaded | None, token: str | None) -> Loaded | None:
+        """The header, unless it has this token: whole, or as the records behind the one that was seen."""
+        path = names.header_path(segment)
+        try:
+            blob = await (self.backend.read(path) if token is None else self.backend.read_if_changed(path, token))
+            if blob is not None and blob.is_rest and (seen is None or seen.header is None or not seen.room):
+                blob = await self.backend.read(path)
+        except FileNotFoundError:
+            return NOTHING
+        if blob is None:
+            return None
         if blob.is_rest and seen is not None and seen.header is not None:
             more, room = parse_more(seen.header, seen.room, blob.data, path)
             return Loaded(more, blob.token, room)
@@ -216,25 +227,6 @@ class Headers:
         """
         header, room = parse_file(data, names.header_path(segment))
         loaded = Loaded(header, token, room)
-        self.keep(segment, loaded, began)
-        return loaded
-
-    async def newer(self, segment: str, token: str) -> Loaded | None:
-        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds.
-
-        Raises
-        ------
-        CorruptHeaderError
-            It cannot be believed.
-        """
-        began, path, seen = self.begin(), names.header_path(segment), self.seen(segment)
-        try:
-            blob = await self.backend.read_if_changed(path, token)
-            if blob is None:
-                return None
-            loaded = await self._parsed(path, blob, seen if seen is not None and seen.token == token else None)
-        except FileNotFoundError:
-            loaded = NOTHING
         self.keep(segment, loaded, began)
         return loaded
 

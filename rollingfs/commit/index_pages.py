@@ -22,8 +22,6 @@ from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
 PAGE_READS_MAX = 8
-_AHEAD = Chunk(0, 1, "ahead", None, 0)
-"""Stands for a chunk that is being written."""
 
 
 class PageGoneError(FileNotFoundError):
@@ -36,9 +34,7 @@ class Pages:
     def __init__(self, backend: Backend, runtime: Runtime) -> None:
         self.backend = backend
         self.runtime = runtime
-        self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
-        self._count = 0
-        self._lock = threading.RLock()
+        self.after_fork()
 
     async def chunks(self, segment: str, page: Page) -> tuple[Chunk, ...]:
         """A page's chunks as loose chunks of the header of `segment`.
@@ -78,7 +74,7 @@ class Pages:
 
     def after_fork(self) -> None:
         """In a child process: nothing is read yet, and nobody holds the lock."""
-        self._cache = OrderedDict()
+        self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
         self._count = 0
         self._lock = threading.RLock()
 
@@ -154,16 +150,6 @@ class Pages:
                 return shed_drops(header, over)
             header = await self._fold_once(segment, header, squeeze, memo, now_ms)
         return header
-
-    async def fold_ahead(
-        self, segment: str, entries: tuple[Entry, ...], added: int, memo: dict[tuple[Entry, ...], Page]
-    ) -> None:
-        """Write the pages that `fold` will need once `added` chunks stand behind `entries`: beside their upload."""
-        while (plan := placement.plan_fold((*entries, *[_AHEAD] * added))) and plan.last <= len(entries):
-            folded = entries[plan.first : plan.last]
-            if folded not in memo:
-                memo[folded] = await self.write(segment, await self.unfold(segment, folded))
-            entries = (*entries[: plan.first], memo[folded], *entries[plan.last :])
 
     async def _fold_once(
         self, segment: str, header: Header, plan: placement.Fold, memo: dict[tuple[Entry, ...], Page], now_ms: int

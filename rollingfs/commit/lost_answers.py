@@ -181,12 +181,7 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is not Verdict.MINE:
         raise unknown(attempt.path, f"{error!r} interrupted it") from error
     logger.info("%s: committed, although %r came after the request", attempt.path, error)
-    if attempt.done is not None:
-        return attempt.done
-    assert attempt.sent.base is not None
-    assert attempt.sent.wanted is not None
-    base, wanted = attempt.made(attempt.sent.base, attempt.sent.wanted)
-    return Committed(base.header, wanted)
+    return attempt.result()
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:

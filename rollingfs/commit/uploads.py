@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from rollingfs.commit.chunk_files import Chunks, Stored
+from rollingfs.commit.store import Store
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import names
+from rollingfs.format.header import Entry, Page
 
 logger = logging.getLogger("rollingfs")
 
@@ -35,9 +37,6 @@ class Uploads:
         self._chunks = chunks
         self._unnamed = list(stored)
         self._named: list[Stored] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._unnamed or self._named)
 
     def add(self, stored: Iterable[Stored]) -> None:
         """Take files that were just written."""
@@ -91,3 +90,67 @@ class Uploads:
         if may_go_on:
             self.leave()
         await self.discard()
+
+
+class NewFiles:
+    """Chunks and index pages that are written for one commit: all its attempts use them.
+
+    Parameters
+    ----------
+    path
+        The segment.
+    given
+        The files that the caller has written for this change.
+    """
+
+    def __init__(self, store: Store, path: str, given: Iterable[Uploads]) -> None:
+        self.store = store
+        self.path = path
+        self.pages: dict[tuple[Entry, ...], Page] = {}
+        """Index pages, by the entries that they stand for."""
+        self._written: dict[tuple[bytes, int], Stored] = {}
+        """Chunks, by their bytes and which of several equal ones they are."""
+        self._uploads = list(given)
+        self._own: Uploads | None = None
+        """Chunks that this commit has written; None while there are none."""
+        self._renewed: dict[Stored, Stored] = {}
+
+    def name(self, files: Container[str]) -> None:
+        """Note which files an attempt names, before it is sent."""
+        for uploads in self._uploads:
+            uploads.name(files)
+
+    def lose(self) -> None:
+        """Note that the newest attempt certainly did not take place and never will."""
+        for uploads in self._uploads:
+            uploads.lose()
+
+    async def discard(self) -> None:
+        """Delete the chunks of this commit that no attempt names which took place or may take place."""
+        if self._own is not None:
+            await self._own.discard()
+
+    async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]]) -> Stored:
+        """Write a file once for all attempts, but again when it has grown too old."""
+        found = self._written.get((data, nth))
+        stored = await write() if found is None else await self.store.chunks.young(found, None)
+        if stored is not found:
+            self._add(stored)
+        self._written[data, nth] = stored
+        return stored
+
+    async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
+        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
+        known = self._renewed.get(stored, stored)
+        renewed = await self.store.chunks.young(known, store_now)
+        if renewed is not known:
+            self._renewed[stored] = renewed
+            if not renewed.staged:  # only collection deletes staged files
+                self._add(renewed)
+        return renewed
+
+    def _add(self, stored: Stored) -> None:
+        if self._own is None:
+            self._own = Uploads(self.store.chunks, self.path)
+            self._uploads.append(self._own)
+        self._own.add([stored])

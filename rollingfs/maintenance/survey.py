@@ -216,8 +216,7 @@ class Surveyor:
 
     async def dropped(self, path: str, header: Header, now_ms: int) -> list[FileInfo]:
         """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
-        chunks, pages = await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)])
-        paths = {*chunks, *pages}
+        paths = set(await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)]))
         aliases = sorted({names.split_tier(file)[0] for file in paths})
         listed = await list_folder(self.backend, names.chunks_folder(path), aliases)
         return [info for info in listed if info.path in paths]

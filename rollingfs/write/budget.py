@@ -111,20 +111,18 @@ class Budget:
 
     def __init__(self, runtime: Runtime, bytes_max: int = WRITE_MEMORY_BYTES_DEFAULT) -> None:
         self.bytes_max = bytes_max
+        self._runtime = runtime
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a child process: nobody waits, nobody holds the lock, and the parent's files are the parent's."""
         self.used = 0
         self.freed: deque[int] = deque()
         """What shares have held that were let go."""
-        self._runtime = runtime
         self._waiting: deque[object] = deque()
         self._extra: weakref.ref[Share] | None = None
         """Who was given the part that is kept back."""
         self._files: weakref.WeakSet[Spillable] = weakref.WeakSet()
-        self._lock = threading.RLock()
-
-    def after_fork(self) -> None:
-        """In a child process: nobody waits, nobody holds the lock, and the parent's files are the parent's."""
-        self.used, self._extra = 0, None
-        self.freed, self._waiting, self._files = deque(), deque(), weakref.WeakSet()
         self._lock = threading.RLock()
 
     def share(self) -> Share:

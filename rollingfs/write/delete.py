@@ -38,10 +38,8 @@ class Buried:
     path: str
     before: Header
     header: Header
-    chunks: tuple[str, ...]
-    pages: tuple[str, ...]
-    """They go last, because they name chunks."""
-    drops: tuple[Drop, ...]
+    files: Sequence[str] = ()
+    drops: Sequence[Drop] = ()
     """The lines whose work is done then."""
     is_gone: bool = False
     """Whether nothing is left of it, without a tombstone; this is durable once its folder was flushed."""
@@ -119,7 +117,7 @@ class Deletes:
             return None  # a commit looks at the header again, and says what is wrong
         with if_interrupted(path, "unknown"):
             is_gone = await remove_whole(self.store, {path: seen})
-        return Buried(path, header, header, (), (), (), is_gone=True) if is_gone else None
+        return Buried(path, header, header, is_gone=True) if is_gone else None
 
     async def remove_alone(self, folder: str, seen: Mapping[str, Loaded]) -> set[str]:
         """Delete those segments of a tree that have only a header, where the store can; returns their paths."""
@@ -154,20 +152,8 @@ class Deletes:
         assert committed.base is not None
         assert committed.header is not None
         with if_interrupted(path, "committed"):
-            return await self._buried(path, committed.base, committed.header, own)
-
-    async def _buried(self, path: str, before: Header, header: Header, own: Iterable[str]) -> Buried:
-        due, (chunks, pages) = await due_files(self.commits, path, header)
-        files = list(dict.fromkeys([*own, *chunks, *pages]))
-        is_page = {file: names.is_index(file) for file in files}
-        return Buried(
-            path,
-            before,
-            header,
-            tuple(file for file in files if not is_page[file]),
-            tuple(file for file in files if is_page[file]),
-            tuple(due),
-        )
+            drops, files = await due_files(self.commits, path, committed.header)
+        return Buried(path, committed.base, committed.header, list(dict.fromkeys([*own, *files])), drops)
 
     async def clear(self, buried: Sequence[Buried]) -> None:
         """Delete the files of buried segments, all in as few requests as the store allows.
@@ -182,9 +168,7 @@ class Deletes:
         first = buried[0].path
         with if_interrupted(first, "committed"):
             what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
-            groups = [one.chunks for one in buried], [one.pages for one in buried]
-            joint = [[file for files in group for file in files] for group in groups]
-            await delete_dropped(self.store.backend, what, joint)
+            await delete_dropped(self.store.backend, what, [file for one in buried for file in one.files])
             await self._flush(one.path for one in buried if one.is_gone)
             for one in buried:
                 if one.is_gone:

@@ -40,15 +40,14 @@ class Appender:
         self._commits = commits
         self._runtime = commits.store.runtime
         self._shares = commits.sharing is not None
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a child process: nobody waits, and nobody holds the lock."""
         self._queues: dict[str, deque[Append]] = {}
         self._led: set[str] = set()
         """Segments for which a leader is at work."""
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
-        self._lock = threading.RLock()
-
-    def after_fork(self) -> None:
-        """In a child process: nobody waits, and nobody holds the lock."""
-        self._queues, self._led = {}, set()
         self._lock = threading.RLock()
 
     async def append(self, path: str, append: Append) -> Written:
@@ -150,7 +149,8 @@ class Appender:
             plain, deadline_s, uploads = group.plain if self._shares else None, leader.deadline_s, group.uploads
             large, prompt, anywhere = group.is_large, group.is_prompt, group.size if group.is_plain else None
             change = Change(path, group.step, deadline_s, large, None, uploads, False, prompt, plain, anywhere)
-            committed = await self._commits.commit_held(slot, change)
+            group.attempt = self._commits.attempt(slot, change)
+            committed = await self._commits.commit_held(slot, change, group.attempt)
             self._finish(path, group, group.succeeded(committed))
         except transitions.MergeFoundError:
             self._finish(path, group, {})

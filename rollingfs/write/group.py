@@ -114,7 +114,8 @@ class Group:
         self.is_plain = True
         """Whether no append has a condition or attributes."""
         self.outcomes: Mapping[Append, Outcome] | None = None
-        self._attempt: Attempt | None = None
+        self.attempt: Attempt | None = None
+        """What its commit has sent."""
         self._offsets: dict[Append, int] = {}
         self._refused: dict[Append, Exception] = {}
         self._base: Header | None = None
@@ -142,15 +143,12 @@ class Group:
         items = [item for append in self.members for item in append.data]
         data = b"".join(item for item in items if isinstance(item, bytes))
         is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
-        return Plain(data if is_small else None, self.members[0].guard.segment, self._begin)
-
-    def _begin(self, attempt: Attempt) -> None:
-        self._attempt = attempt
+        return Plain(data if is_small else None, self.members[0].guard.segment)
 
     @property
     def is_open(self) -> bool:
         """Whether an attempt or an ask was sent that took place, or may have."""
-        return self._attempt is not None and self._attempt.is_out
+        return self.attempt is not None and self.attempt.is_out
 
     def _carried(self, committed: Committed) -> Mapping[Append, Outcome]:
         """The outcomes of a group whose bytes another writer's commit has carried."""
@@ -188,14 +186,8 @@ class Group:
             waiting |= {append for append in self.members if append.deadline_s > now_s}
             waiting.discard(self.leader)
         elif isinstance(error, AppendInterrupted) and error.outcome == "committed":
-            assert self._attempt is not None
-            done, sent = self._attempt.done, self._attempt.sent
-            if done is not None and done.offset is not None:
-                return self._carried(done)
-            assert sent.base is not None
-            assert sent.wanted is not None
-            base, wanted = self._attempt.made(sent.base, sent.wanted)
-            return self.succeeded(Committed(base.header, wanted))
+            assert self.attempt is not None
+            return self.succeeded(self.attempt.result())
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return {}
@@ -206,7 +198,6 @@ class Group:
         """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
-        self._attempt = attempt
         self._offsets, self._refused = {}, {}
         self._base, offset = header, header.length if header else 0
         for append in self.members:

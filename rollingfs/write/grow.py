@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.new_files import NewFiles
+from rollingfs.commit.uploads import NewFiles
 from rollingfs.format import placement, transitions
-from rollingfs.format.header import Chunk, Entry, Header, Page
+from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.format.labels import Last
 from rollingfs.format.placement import Item, Spill
 
@@ -70,21 +70,17 @@ def is_aged(header: Header, now_ms: int) -> bool:
 
 
 async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles) -> list[Chunk]:
-    """Write each spill as a chunk of its own, several at a time; beside them the index pages that they make due."""
+    """Write each spill as a chunk of its own, several at a time."""
     seen: Counter[bytes] = Counter()
     start, incarnation = header.tail_start, _incarnation(header, files)
     last = Last.of(header) if incarnation is not None else None
-    calls: list[Callable[[], Awaitable[Chunk | None]]] = []
+    calls: list[Callable[[], Awaitable[Chunk]]] = []
     for item in placed:
         if isinstance(item, Spill):
             seen[item.data] += 1
             calls.append(partial(_written, item.data, seen[item.data], start, files, incarnation, last))
         start += len(item.data) if isinstance(item, Spill) else item.length
-    if not any(isinstance(item, Page) for item in placed):
-        fold_ahead = files.store.pages.fold_ahead
-        calls.append(partial(fold_ahead, files.path, header.entries, len(placed), files.pages))
-    written = await files.store.runtime.gather(calls, UPLOADS_MAX)
-    return [chunk for chunk in written if chunk is not None]
+    return await files.store.runtime.gather(calls, UPLOADS_MAX)
 
 
 async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
@@ -97,7 +93,7 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
         groups[-1].append(data)
     for nth, group in enumerate(groups):
         data = b"".join(group)
-        stored = await _once(data, -nth - 1, partial(files.store.chunks.write_shared, files.path, data), files)
+        stored = await files.once(data, -nth - 1, partial(files.store.chunks.write_shared, files.path, data))
         whole, offset = stored.chunk(files.path, 0), 0
         for piece in group:
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
@@ -121,11 +117,4 @@ async def _written(
     truncation of one would delete the other's bytes.
     """
     write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
-    return (await _once(data, nth, write, files)).chunk(files.path, start)
-
-
-async def _once(data: bytes, nth: int, write: Callable[[], Awaitable[Stored]], files: NewFiles) -> Stored:
-    """Write a file once for all attempts of a commit, but again when it has grown too old."""
-    stored = files.written.get((data, nth))
-    stored = await write() if stored is None else await files.store.chunks.young(stored, None)
-    return files.keep((data, nth), stored)
+    return (await files.once(data, nth, write)).chunk(files.path, start)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
+COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
 PARTS = (*(f"commit/{name}" for name in COMMIT), "runtime/concurrency", "write/gather", "write/group", "write/grow")
 CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
 DISK = (

@@ -16,7 +16,7 @@ from tests.support.schedules import at_line
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
-COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
+COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
 ROOM = tuple(f"commit/sharing/{name}" for name in ("share", "others", "outcome", "files"))
 PARTS = (
     *(f"commit/{name}" for name in COMMIT),

@@ -29,7 +29,7 @@ from tests.support.site import Site
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
-COMMIT = ("commits", "operation", "attempt", "new_files", "lost_answers", "fairness", "store", "uploads")
+COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
 APPENDING = (
     "rollingfs/write/gather.py",
     "rollingfs/write/group.py",

@@ -357,5 +357,5 @@ def test_a_tombstone_that_decides_a_move_is_not_removed(tmp_path, line):
     mark = MergeOutcome(str(uuid.uuid4()), "other")
     header = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, **{line: (mark,)})
     drive(client.store.backend.create(names.header_path(path), format_header(header)))
-    drive(remove_grave(client.store, path, drive(client.store.headers.load(path))))
+    drive(remove_grave(client.store, path, drive(client.store.headers.load(path)).header))
     assert os.path.exists(names.header_path(path))

@@ -5,7 +5,7 @@ that this attempt carries, or the result of an append that another writer has ca
 of a `Share` are used: `before` an attempt, `beside` a PUT, and `judge` a header. Specified under "Asks" in
 ``docs/protocol.md``.
 
-`share` has the three calls. `outcome` says what became of an append, and withdraws its ask. `others` decides when a
+`share` has the three calls; it says what became of an append, and withdraws its ask. `others` decides when a
 writer asks, reads, lists and competes: speed and fairness only. `files` writes and reads the files of asks.
 Must not be here: which asks a header admits, and what a header says of an operation; that is in `rollingfs.format`.
 """
