@@ -179,7 +179,8 @@ class Commits:
             finally:
                 if attempt.has_turns:
                     attempt.end_turn()
-                await attempt.files.discard()
+                if attempt.files.own is not None:
+                    await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
             attempt.end_turn()  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt

@@ -112,11 +112,6 @@ class Turns:
         """A pause, in seconds, before the look whether the writer that has claimed a turn is done."""
         return min(BACKOFF_S_MAX, max(CLAIMED_PAUSE_S_MIN, self._cycle_s))
 
-    @property
-    def away_s(self) -> float:
-        """The average time from one of this writer's commits to its next operation; 0 if it is not known."""
-        return self._away_s or 0.0
-
     def begin(self) -> None:
         """Note that an operation begins, which may wait for turns."""
         if self._done_version:
@@ -150,21 +145,18 @@ class Turns:
         if is_same:
             self._others_per_s /= 2
         else:
-            self._race_goes_on()
+            self.meet()
         if now is not None and self._same_looks >= SAME_LOOKS_MAX:
             self._quiet_version = now.version  # the writers before this one have stopped
 
     def meet(self) -> None:
-        """Note that others want to commit."""
-        self._race_goes_on()
+        """Note that others want to commit: the race goes on."""
+        self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 
     @property
     def is_racing(self) -> bool:
         """Whether others commit just now."""
         return time.monotonic() < self._race_until_s
-
-    def _race_goes_on(self) -> None:
-        self._race_until_s = time.monotonic() + RACE_TURNS * self._cycle_s
 
     def before_me(self, header: Header | None) -> int:
         """The number of active writers that have waited longer than this one since their last commit."""
@@ -216,7 +208,7 @@ class Turns:
 
     def pause_s(self, header: Header | None, losses: int) -> float:
         """A pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
-        self._race_goes_on()
+        self.meet()
         others = self.before_me(header)
         turn_s = self._turn_s(header, others) if header is not None and others else 0.0
         if turn_s > 0:

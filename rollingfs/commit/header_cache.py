@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
@@ -170,8 +170,8 @@ class Headers:
         self._weight = 0
         self._lock = threading.RLock()
 
-    async def load(self, segment: str) -> Loaded:
-        """The header as it is now: one request, conditional on the token last seen.
+    async def load(self, segment: str, token: str | None = None) -> Loaded:
+        """The header as it is now: one request, conditional on the token last seen, or on the one that is given.
 
         Raises
         ------
@@ -182,35 +182,30 @@ class Headers:
             self._count = began = self._count + 1
             entry = self._entries.get(segment)
         seen = entry.loaded if entry else None
-        loaded = await self._read(segment, seen, seen.token if seen is not None else None) or seen or NOTHING
-        self.keep(segment, loaded, began)
-        return loaded
-
-    async def newer(self, segment: str, token: str) -> Loaded | None:
-        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds.
-
-        Raises
-        ------
-        CorruptHeaderError
-            It cannot be believed.
-        """
-        began, seen = self.begin(), self.seen(segment)
-        loaded = await self._read(segment, seen if seen is not None and seen.token == token else None, token)
-        if loaded is not None:
+        if token is not None and (seen is None or seen.token != token):
+            seen = Loaded(None, token)
+        path = names.header_path(segment)
+        try:
+            if seen is not None and seen.token is not None:
+                blob = await self.backend.read_if_changed(path, seen.token)
+            else:
+                blob = await self.backend.read(path)
+            loaded = await self._parsed(path, blob, seen) if blob is not None else seen or NOTHING
+        except FileNotFoundError:
+            loaded = NOTHING
+        if loaded is not seen or token is None:
             self.keep(segment, loaded, began)
         return loaded
 
-    async def _read(self, segment: str, seen: Loaded | None, token: str | None) -> Loaded | None:
-        """The header, unless it has this token: whole, or as the records behind the one that was seen."""
-        path = names.header_path(segment)
-        try:
-            blob = await (self.backend.read(path) if token is None else self.backend.read_if_changed(path, token))
-            if blob is not None and blob.is_rest and (seen is None or seen.header is None or not seen.room):
-                blob = await self.backend.read(path)
-        except FileNotFoundError:
-            return NOTHING
-        if blob is None:
-            return None
+    async def newer(self, segment: str, token: str) -> Loaded | None:
+        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds."""
+        loaded = await self.load(segment, token)
+        return None if loaded.token == token else loaded
+
+    async def _parsed(self, path: str, blob: Blob, seen: Loaded | None) -> Loaded:
+        """The header that was read: whole, or as the records behind the one that was seen."""
+        if blob.is_rest and (seen is None or seen.header is None or not seen.room):
+            blob = await self.backend.read(path)
         if blob.is_rest and seen is not None and seen.header is not None:
             more, room = parse_more(seen.header, seen.room, blob.data, path)
             return Loaded(more, blob.token, room)

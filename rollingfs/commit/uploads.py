@@ -111,7 +111,7 @@ class NewFiles:
         self._written: dict[tuple[bytes, int], Stored] = {}
         """Chunks, by their bytes and which of several equal ones they are."""
         self._uploads = list(given)
-        self._own: Uploads | None = None
+        self.own: Uploads | None = None
         """Chunks that this commit has written; None while there are none."""
         self._renewed: dict[Stored, Stored] = {}
 
@@ -124,11 +124,6 @@ class NewFiles:
         """Note that the newest attempt certainly did not take place and never will."""
         for uploads in self._uploads:
             uploads.lose()
-
-    async def discard(self) -> None:
-        """Delete the chunks of this commit that no attempt names which took place or may take place."""
-        if self._own is not None:
-            await self._own.discard()
 
     async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]]) -> Stored:
         """Write a file once for all attempts, but again when it has grown too old."""
@@ -150,7 +145,7 @@ class NewFiles:
         return renewed
 
     def _add(self, stored: Stored) -> None:
-        if self._own is None:
-            self._own = Uploads(self.store.chunks, self.path)
-            self._uploads.append(self._own)
-        self._own.add([stored])
+        if self.own is None:
+            self.own = Uploads(self.store.chunks, self.path)
+            self._uploads.append(self.own)
+        self.own.add([stored])

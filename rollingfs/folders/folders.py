@@ -20,6 +20,7 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import kept_path, removed_path
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.whole import take_all
 
 if TYPE_CHECKING:
     from rollingfs.write.delete import Buried
@@ -221,7 +222,7 @@ class Folders:
         for link in [link for scan in scans.values() for link in scan.links]:
             await self._take_link(link)  # first, so that nothing is deleted through one
         seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
-        gone = await self.client.segments.deletes.remove_alone(path, seen)
+        gone = await take_all(self.client.store, path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await self.client.segments.deletes.all(calls)
@@ -337,7 +338,7 @@ class Folders:
             # a segment that has a folder's name goes first: it would be refused once that folder holds something
             await concats.rename(file, targets.pop(file))
         seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
-        moved = await concats.rename_alone(seen, targets)
+        moved = await take_all(self.client.store, target, seen, targets)
         await self.client.store.each([partial(concats.rename, *one) for one in targets.items() if one[0] not in moved])
         for folder in scans:
             if names.listing_path(folder) in scans[folder].views:

@@ -128,29 +128,25 @@ class Adoption:
             await self._check_unchanged(path, plain)
             return None
         await self.store.abilities(path)
-        began = Moment.now(self.store.clock)
+        began, backend = Moment.now(self.store.clock), self.store.backend
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
         try:
-            await self._copy(path, plain, target)
+            if backend.can_copy:
+                await backend.copy(path, target, plain.token)
+            else:
+                await self.store.chunks.copy_through(path, target)
+            try:
+                # the store compares the token alone, and a file of the same bytes that came since is another file
+                await self._check_unchanged(path, plain)
+            except (ConflictError, FileNotFoundError):
+                await backend.delete([target])
+                raise
         except (RollingError, FileNotFoundError):
             raise
         except OSError as error:
             why = f"the plain file could not be made a segment's, so nothing was written: {error.strerror or error}"
             raise OSError(error.errno or errno.EIO, why, path) from error
         return Stored(target, plain.size, None, modified_ms(plain), began)
-
-    async def _copy(self, path: str, plain: FileInfo, target: str) -> None:
-        backend = self.store.backend
-        if backend.can_copy:
-            await backend.copy(path, target, plain.token)
-        else:
-            await self.store.chunks.copy_through(path, target)
-        try:
-            # the store compares the token alone, and a file of the same bytes that came since is another file
-            await self._check_unchanged(path, plain)
-        except (ConflictError, FileNotFoundError):
-            await backend.delete([target])
-            raise
 
     async def _check_unchanged(self, path: str, plain: FileInfo) -> None:
         if shadow(await self.store.backend.stat(path)) != shadow(plain):

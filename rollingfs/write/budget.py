@@ -175,25 +175,24 @@ class Budget:
             if self._waiting[0] is not ticket:
                 await spill()  # a caller that waits behind another holds nothing that the other could wait for
             began_s = time.monotonic()
-            while not await self._is_granted(ticket, share, size, spill):
-                if time.monotonic() - began_s > PATIENCE_S and self._waiting[0] is ticket:
-                    text = "all %d bytes of max_write_memory wait for something: one writer goes on with %d more"
-                    logger.warning(text, self.bytes_max, size)
-                    self.change(share, share.count + size)
-                    return
+            while True:
+                if self._waiting[0] is ticket:
+                    if self.grant(share, size, is_first=True):
+                        return
+                    if await self._spill_largest(share.count, spill):
+                        continue
+                    if self._grant_extra(share, size):
+                        return
+                    if time.monotonic() - began_s > PATIENCE_S:
+                        text = "all %d bytes of max_write_memory wait for something: one writer goes on with %d more"
+                        logger.warning(text, self.bytes_max, size)
+                        self.change(share, share.count + size)
+                        return
                 await self._runtime.sleep(STEP_S)
         finally:
             # without the lock: Ctrl-C while this waits for it would leave the ticket, and nobody behind it would go on
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
-
-    async def _is_granted(self, ticket: object, share: Share, size: int, spill: Callable[[], Awaitable[None]]) -> bool:
-        while self._waiting[0] is ticket:
-            if self.grant(share, size, is_first=True):
-                return True
-            if not await self._spill_largest(share.count, spill):
-                return self._grant_extra(share, size)
-        return False
 
     async def _spill_largest(self, own: int, spill: Callable[[], Awaitable[None]]) -> bool:
         """Have the largest pending bytes written; False if nobody has any that can be written now."""

@@ -17,7 +17,7 @@ from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.shadowing import shadow
-from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, if_interrupted, interrupted
+from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions, whole_files
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import MARKS_MAX, Header
@@ -29,7 +29,7 @@ from rollingfs.write.grow import grow
 from rollingfs.write.moves import Marked, MarkLostError, Moves
 from rollingfs.write.parquet_footers import one_footer
 from rollingfs.write.segment_operations import Segments
-from rollingfs.write.whole import move_whole
+from rollingfs.write.whole import take_all
 
 logger = logging.getLogger("rollingfs")
 
@@ -227,31 +227,11 @@ class Concats:
             return
         if self.store.backend.removes_whole:
             loaded = await self.store.headers.load(path)
-            if await self.rename_alone({path: loaded}, {path: target}):
+            if await take_all(self.store, target, {path: loaded}, {path: target}):
                 return
 
         header = await self.moves.move(target, [path], self._renamed, sealed=False)
         await try_drops(self.commits, target, header)
-
-    async def rename_alone(self, seen: Mapping[str, Loaded], targets: Mapping[str, str]) -> set[str]:
-        """Rename those of several segments that have only a header, where the store can; returns their old paths.
-
-        Parameters
-        ----------
-        seen
-            The headers, by path.
-        targets
-            The new names, by path. Nothing is replaced.
-        """
-        moved = set(seen)  # after an error nobody knows which
-        try:
-            with if_interrupted(next(iter(targets.values()), ""), "unknown"):
-                moved = await move_whole(self.store, seen, targets)
-        finally:
-            names_of = [*(targets[path] for path in moved), *moved]
-            for one in {names.parent(path): path for path in names_of}.values():
-                await self.store.backend.flush(names.header_path(one))
-        return moved
 
     async def _renamed(self, base: Loaded, attempt: Attempt, marked: Marked) -> Header:
         (source,), now_ms = marked.sources, self.store.now_ms()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.values import value_class
 from rollingfs.write.adopt import Adoption
-from rollingfs.write.whole import remove_grave, remove_whole
+from rollingfs.write.whole import flush_folders, remove_grave, take_whole
 
 logger = logging.getLogger("rollingfs")
 
@@ -86,9 +86,7 @@ class Deletes:
         seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
         if seen is not None and seen.live:
             try:
-                if (gone := await self._removed(path, guard, seen)) is not None:
-                    return gone
-                return await self._bury(path, guard, seen)
+                return await self._removed(path, guard, seen) or await self._bury(path, guard, seen)
             except FileNotFoundError:
                 pass  # it is gone since: what is there now decides
             except AppendOutcomeUnknown:
@@ -96,8 +94,6 @@ class Deletes:
                     raise
                 # the very file is gone, so no tombstone on it can come any more
         loaded = await self.store.headers.load(path)
-        if (gone := await self._removed(path, guard, loaded)) is not None:
-            return gone
         if not loaded.live and (guard.segment is None or guard.is_plain):
             with if_interrupted(path, "unknown"):  # the file may be gone, or a segment may have taken its place
                 is_removed = await self.adoption.remove(path, guard.segment)
@@ -105,7 +101,7 @@ class Deletes:
                 return None
             if guard.segment is None and loaded.header is not None and await self._finish(path, loaded.header):
                 return None
-        return await self._bury(path, guard, None)
+        return await self._removed(path, guard, loaded) or await self._bury(path, guard, None)
 
     async def _removed(self, path: str, guard: Guard, seen: Loaded) -> Buried | None:
         """Delete a segment that has only a header, where the store can; None if it cannot."""
@@ -116,22 +112,8 @@ class Deletes:
         except OSError:
             return None  # a commit looks at the header again, and says what is wrong
         with if_interrupted(path, "unknown"):
-            is_gone = await remove_whole(self.store, {path: seen})
+            is_gone = await take_whole(self.store, {path: seen})
         return Buried(path, header, header, is_gone=True) if is_gone else None
-
-    async def remove_alone(self, folder: str, seen: Mapping[str, Loaded]) -> set[str]:
-        """Delete those segments of a tree that have only a header, where the store can; returns their paths."""
-        gone = set(seen)  # after an error nobody knows which
-        try:
-            with if_interrupted(folder, "unknown"):
-                gone = await remove_whole(self.store, seen)
-        finally:
-            await self._flush(gone)
-        return gone
-
-    async def _flush(self, gone: Iterable[str]) -> None:
-        for one in {names.parent(path): path for path in gone}.values():
-            await self.store.backend.flush(names.header_path(one))
 
     async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
         own: list[str] = []
@@ -169,7 +151,7 @@ class Deletes:
         with if_interrupted(first, "committed"):
             what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
             await delete_dropped(self.store.backend, what, [file for one in buried for file in one.files])
-            await self._flush(one.path for one in buried if one.is_gone)
+            await flush_folders(self.store, [one.path for one in buried if one.is_gone])
             for one in buried:
                 if one.is_gone:
                     continue

@@ -19,7 +19,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.values import value_class
-from rollingfs.write.grow import as_items, grow, size_of
+from rollingfs.write.grow import as_items, grow
 
 
 @value_class
@@ -55,6 +55,10 @@ class Append:
         """Wake its thread, now or when that waits the next time."""
         if self.gate.locked():
             self.gate.release()
+
+    @property
+    def size(self) -> int:
+        return sum(len(item) if isinstance(item, bytes) else item.size for item in self.data)
 
     @property
     def inline_size(self) -> int:
@@ -116,10 +120,7 @@ class Group:
         self.outcomes: Mapping[Append, Outcome] | None = None
         self.attempt: Attempt | None = None
         """What its commit has sent."""
-        self._offsets: dict[Append, int] = {}
         self._refused: dict[Append, Exception] = {}
-        self._base: Header | None = None
-        """The base that the offsets are meant for."""
 
     def add(self, append: Append) -> None:
         """Take an append in, which still is in the queue."""
@@ -150,28 +151,19 @@ class Group:
         """Whether an attempt or an ask was sent that took place, or may have."""
         return self.attempt is not None and self.attempt.is_out
 
-    def _carried(self, committed: Committed) -> Mapping[Append, Outcome]:
-        """The outcomes of a group whose bytes another writer's commit has carried."""
-        outcomes: dict[Append, Outcome] = {}
-        offset, header = committed.offset, committed.header
-        assert offset is not None
-        assert header is not None
-        for append in self.members:
-            outcomes[append] = Written(offset, header)
-            offset += append.inline_size
-        return outcomes
-
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that took place, or that had nothing to do."""
-        if committed.offset is not None:
-            return self._carried(committed)
-        outcomes: dict[Append, Outcome] = dict(self._refused)
-        moved = 0
-        if committed.base is not None and self._base is not None and committed.base is not self._base:
-            moved = committed.base.length - self._base.length  # others' records, which came before
-        for append, offset in self._offsets.items():
-            assert committed.header is not None
-            outcomes[append] = Written(offset + moved, committed.header)
+        offset = committed.offset
+        refused = self._refused if offset is None else {}  # another writer's commit carries the bytes of all
+        outcomes: dict[Append, Outcome] = dict(refused)
+        if offset is None and committed.base is not None:
+            offset = committed.base.length
+        for append in self.members:
+            if append not in refused:
+                assert offset is not None
+                assert committed.header is not None
+                outcomes[append] = Written(offset, committed.header)
+                offset += append.size if len(self.members) > 1 else 0
         return outcomes
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
@@ -179,7 +171,8 @@ class Group:
 
         No refusal counts: it rests on what was not committed, or on a header that was not made durable since.
         """
-        waiting = set(self._refused) if self._offsets else set()  # they are judged again, without the others
+        # some are judged again, without the others
+        waiting = set(self._refused) if len(self._refused) < len(self.members) else set()
         if isinstance(error, CommitTimeoutError):
             # nothing was written, and those that came later have time left
             now_s = time.monotonic()
@@ -198,8 +191,7 @@ class Group:
         """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
-        self._offsets, self._refused = {}, {}
-        self._base, offset = header, header.length if header else 0
+        self._refused, offset = {}, header.length if header else 0
         for append in self.members:
             try:
                 admitted = transitions.check(header, append.guard, self.path, length=offset)
@@ -216,13 +208,10 @@ class Group:
                 attempt.anywhere = None  # a refusal holds for this base
                 continue
             header = admitted
-            self._offsets[append] = offset
             if len(self.members) > 1 or attempt.shared is not None:
-                offset += sum(map(size_of, added))
+                offset += append.size
             items += added
-        if not self._offsets or header is None:
-            return None
-        if not items and header is base.header:
+        if len(self._refused) == len(self.members) or header is None or not (items or header is not base.header):
             return None
         if attempt.shared is not None and base.header is not None:
             chosen = asks.select(base.header, attempt.others, attempt.operation.writer)

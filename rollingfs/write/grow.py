@@ -18,11 +18,6 @@ UPLOADS_MAX = 8
 """Maximum chunks of one commit that are written at once."""
 
 
-def size_of(item: Item) -> int:
-    """Bytes of an item."""
-    return len(item) if isinstance(item, bytes) else item.length
-
-
 async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
     """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
     items: list[Item] = []

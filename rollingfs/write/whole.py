@@ -6,11 +6,12 @@ also says what is still to be deleted or settled, so a segment keeps it while an
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.store import Store
+from rollingfs.errors import if_interrupted
 from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 
@@ -34,10 +35,42 @@ def is_alone(header: Header) -> bool:
     )
 
 
-async def remove_whole(store: Store, seen: Mapping[str, Loaded]) -> set[str]:
-    """Delete those of several segments that are alone; returns their paths. Flush their folders then."""
-    alone = {path: (names.header_path(path), token) for path, token in _alone(store, seen)}
-    return await _taken(store, alone, store.backend.remove_whole)
+async def take_whole(store: Store, seen: Mapping[str, Loaded], targets: Mapping[str, str] | None = None) -> set[str]:
+    """Delete those of several segments that are alone, or move them to names where nothing is; returns their paths.
+
+    It is durable once `flush_folders` has been called.
+    """
+    alone = {
+        path: (names.header_path(path), loaded.token)
+        for path, loaded in (seen.items() if store.backend.removes_whole else ())
+        if loaded.live and loaded.header is not None and loaded.token is not None and is_alone(loaded.header)
+    }
+    if targets is None:
+        return await _taken(store, alone, store.backend.remove_whole)
+    moves = {path: (header, token, names.header_path(targets[path])) for path, (header, token) in alone.items()}
+    taken = await _taken(store, moves, store.backend.move_whole)
+    for path in taken:
+        store.headers.forget(targets[path])
+    return taken
+
+
+async def take_all(
+    store: Store, what: str, seen: Mapping[str, Loaded], targets: Mapping[str, str] | None = None
+) -> set[str]:
+    """`take_whole` for the segments of the tree `what`, made durable."""
+    taken = set(seen)  # after an error nobody knows which
+    try:
+        with if_interrupted(what, "unknown"):
+            taken = await take_whole(store, seen, targets)
+    finally:
+        await flush_folders(store, [*(targets[path] for path in taken if targets is not None), *taken])
+    return taken
+
+
+async def flush_folders(store: Store, paths: Iterable[str]) -> None:
+    """Make durable what was done to the headers of segments."""
+    for one in {names.parent(path): path for path in paths}.values():
+        await store.backend.flush(names.header_path(one))
 
 
 async def remove_grave(store: Store, path: str, grave: Header) -> None:
@@ -51,26 +84,6 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
         header = names.header_path(path)
         if await _taken(store, {path: (header, seen.token)}, store.backend.remove_whole):
             await store.backend.flush(header)
-
-
-async def move_whole(store: Store, seen: Mapping[str, Loaded], targets: Mapping[str, str]) -> set[str]:
-    """Move those of several segments that are alone to names where nothing is; returns their old paths.
-
-    Flush all folders then.
-    """
-    alone = {
-        path: (names.header_path(path), token, names.header_path(targets[path])) for path, token in _alone(store, seen)
-    }
-    taken = await _taken(store, alone, store.backend.move_whole)
-    for path in taken:
-        store.headers.forget(targets[path])
-    return taken
-
-
-def _alone(store: Store, seen: Mapping[str, Loaded]) -> Iterator[tuple[str, str]]:
-    for path, loaded in seen.items() if store.backend.removes_whole else ():
-        if loaded.live and loaded.header is not None and loaded.token is not None and is_alone(loaded.header):
-            yield path, loaded.token
 
 
 async def _taken(

@@ -22,7 +22,7 @@ from rollingfs.commit.operation import Committed
 from rollingfs.commit.sharing.files import AskFiles
 from rollingfs.commit.sharing.others import LOSSES_MAX, PASSED_VERSIONS_MAX, Others
 from rollingfs.commit.store import Store
-from rollingfs.errors import ConflictError
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError
 from rollingfs.format import asks, names, transitions
 from rollingfs.format.asks import Ask
 from rollingfs.format.codec import format_header
@@ -251,25 +251,31 @@ class Share:
         AppendOutcomeUnknown
             Nobody knows.
         """
-        attempt = self._attempt
-        numbers: set[int] = set()
+        attempt, numbers = self._attempt, set[int]()
         for _ in range(WITHDRAWALS_MAX):
             try:
                 current = await self._soon(attempt.store.headers.load_durable(attempt.path))
-                verdict = self._final(current, numbers)
-                if verdict is None:
-                    numbers.add(number := next(self._numbers))
-                    await self._withdraw(current, number)
-                    verdict = Verdict.NOT_MINE
+                mine = current.header.commit_of(attempt.operation.writer) if current.header is not None else None
+                # each withdrawal replaced a header that was judged
+                is_withdrawn = mine is not None and mine.number in numbers
+                verdict = Verdict.NOT_MINE if is_withdrawn else attempt.judge(current)
+                if verdict is Verdict.MINE:
+                    return self._took_place(current)
+                if verdict is Verdict.UNKNOWN:
+                    break
+                if not is_withdrawn:
+                    may_land = attempt.sent.is_open and verdict is Verdict.SAME
+                    attempt.sent = attempt.sent.cleaned(current)
+                    if may_land or attempt.sent.asked is not None:
+                        numbers.add(number := next(self._numbers))
+                        await self._withdraw(current, number)
+            except AppendOutcomeUnknown:
+                raise
             except Exception as error:  # noqa: BLE001 - whatever comes, another look says what is true now
                 logger.info("%s: an append is not withdrawn yet: %r", attempt.path, error)
                 continue
-            if verdict is Verdict.MINE:
-                return self._took_place(current)
-            if verdict is Verdict.NOT_MINE:
-                attempt.sent = replace(attempt.sent, asked=None, is_open=False)
-                return None
-            break
+            attempt.sent = replace(attempt.sent, asked=None, is_open=False)
+            return None
         raise unknown(attempt.path, "another client may still commit it")
 
     def _took_place(self, current: Loaded) -> Committed:
@@ -298,19 +304,6 @@ class Share:
             raise unknown(attempt.path, "it took place, but nothing says where its bytes begin")
         attempt.sent = replace(sent, asked=None)
         return attempt.done
-
-    def _final(self, current: Loaded, withdrawals: set[int]) -> Verdict | None:
-        """What a header says for good; None if the append may still take place."""
-        attempt = self._attempt
-        mine = current.header.commit_of(attempt.operation.writer) if current.header is not None else None
-        if mine is not None and mine.number in withdrawals:
-            return Verdict.NOT_MINE  # each withdrawal replaced a header that was judged
-        verdict = attempt.judge(current)
-        if verdict in (Verdict.MINE, Verdict.UNKNOWN):
-            return verdict
-        is_dead = not attempt.sent.is_open or verdict is Verdict.NOT_MINE
-        attempt.sent = attempt.sent.cleaned(current)
-        return Verdict.NOT_MINE if attempt.sent.asked is None and is_dead else None
 
     async def _withdraw(self, current: Loaded, number: int) -> None:
         """Commit no bytes, under a higher number, on a header that was judged: then the ask is too old for ever."""
