@@ -74,22 +74,19 @@ class Appender:
                 await self._runtime.wait(append.gate, WAKE_S_MAX)
             outcome = append.outcome if waits else None
             while outcome is None:
-                await self._lead(path, slot, append)
+                try:
+                    await slot.lock.run(partial(self._commit_group, path, slot, append))
+                except transitions.MergeFoundError as found:
+                    await self._commits.settle(path, found, append.deadline_s)
+                finally:
+                    with self._lock:
+                        self._call_next(path)
                 outcome = append.outcome
             if isinstance(outcome, Written):
                 return outcome
             raise outcome
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(path, append, error)
-
-    async def _lead(self, path: str, slot: Slot, append: Append) -> None:
-        try:
-            await slot.lock.run(partial(self._commit_group, path, slot, append))
-        except transitions.MergeFoundError as found:
-            await self._commits.settle(path, found, append.deadline_s)
-        finally:
-            with self._lock:
-                self._call_next(path)
 
     def _leave(self, path: str, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; takes it out of the queue.
