@@ -133,5 +133,4 @@ class Client:
         """In a child process: another writer, no connection and no lock of the parent's."""
         self.store.after_fork()
         self.commits.after_fork()
-        self.segments.appender.after_fork()
         self.segments.budget.after_fork()

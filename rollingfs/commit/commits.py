@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
-from rollingfs.commit.attempt import Attempt, Change, Step, check_time
+from rollingfs.commit.attempt import Attempt, Change, Plain, Shared, Step, check_time
 from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -43,9 +42,6 @@ from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.format.verdict import Verdict
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
-
-if TYPE_CHECKING:
-    from rollingfs.commit.sharing import Sharing
 
 logger = logging.getLogger("rollingfs")
 
@@ -75,18 +71,16 @@ class Commits:
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.interval_s = store.backend.commit_interval_s
-        self.sharing: Sharing | None = None
+        self.share: Callable[[Slot, Attempt, Plain, Iterator[int]], Shared] | None = None
         if share_commits and store.backend.takes_asks:
-            from rollingfs.commit.sharing import Sharing
+            from rollingfs.commit.sharing.share import share
 
-            self.sharing = Sharing(store, self.slots.writer)
+            self.share = share
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
         """In a child process: another writer, who holds no lock, and knows nothing of others."""
         self.slots.after_fork()
-        if self.sharing is not None:
-            self.sharing.after_fork()
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -230,8 +224,8 @@ class Commits:
         attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
         attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
         attempt.anywhere = change.anywhere
-        if self.sharing is not None and change.plain is not None:
-            attempt.shared = self.sharing.of(attempt, change.plain)
+        if self.share is not None and change.plain is not None:
+            attempt.shared = self.share(slot, attempt, change.plain, writer.numbers)
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:

@@ -27,9 +27,10 @@ import threading
 import time
 import uuid
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.format.drops import clear_drops
@@ -248,9 +249,16 @@ class Writer:
 class Slot:
     """One segment as this client writes it: at most one commit is in flight."""
 
-    def __init__(self, lock: Lock, turns: Turns) -> None:
+    def __init__(self, path: str, lock: Lock, turns: Turns) -> None:
+        self.path = path
         self.lock = lock
         self.turns = turns
+        self.queue: deque[Any] = deque()
+        """The appends that wait for it; whoever changes this has the lock of all slots."""
+        self.is_led = False
+        """Whether one of them leads the others."""
+        self.others: Any = None
+        """What is known of the writers that share commits."""
         self.free_s = 0.0
         """When a store that limits the writes of one file takes the next commit, by the monotonic clock."""
         self.done_drops: set[Drop] = set()
@@ -277,7 +285,8 @@ class Slots:
         self._slots: OrderedDict[str, Slot] = OrderedDict()
         self._in_use: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
         """Also those that are forgotten while a commit has them: a segment has one slot at any time."""
-        self._lock = threading.RLock()
+        # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
+        self.lock = threading.RLock()
 
     def after_fork(self) -> None:
         """In a child process: another writer, and locks that nobody holds."""
@@ -286,12 +295,12 @@ class Slots:
 
     def of(self, path: str) -> Slot:
         """The one slot of a segment in this client."""
-        with self._lock:
+        with self.lock:
             slot = self._slots.get(path)
             if slot is not None:
                 self._slots.move_to_end(path)
                 return slot
-            slot = self._in_use.get(path) or Slot(self._runtime.lock(path), Turns(self.writer.id))
+            slot = self._in_use.get(path) or Slot(path, self._runtime.lock(path), Turns(self.writer.id))
             self._slots[path] = self._in_use[path] = slot
             if len(self._slots) > SLOTS_MAX:
                 self._slots.popitem(last=False)
@@ -308,7 +317,7 @@ class Slots:
             Forget drops of before that this header does not have.
         """
         slot = self.of(path)
-        with self._lock:
+        with self.lock:
             if header is not None:
                 slot.done_drops.intersection_update(header.drops)
             slot.done_drops.update(drops)
@@ -316,6 +325,6 @@ class Slots:
 
     def committed(self, slot: Slot, header: Header) -> None:
         """Forget the lines that a commit has cleared."""
-        with self._lock:
+        with self.lock:
             slot.done_drops.intersection_update(header.drops)
             slot.settled.intersection_update({*header.merges, *header.aborts})

@@ -7,9 +7,7 @@ often be faster than those whose outcome is known, and they would append again o
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
@@ -39,16 +37,8 @@ class Appender:
     def __init__(self, commits: Commits) -> None:
         self._commits = commits
         self._runtime = commits.store.runtime
-        self._shares = commits.sharing is not None
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """In a child process: nobody waits, and nobody holds the lock."""
-        self._queues: dict[str, deque[Append]] = {}
-        self._led: set[str] = set()
-        """Segments for which a leader is at work."""
-        # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
-        self._lock = threading.RLock()
+        self._slots = commits.slots
+        self._shares = commits.share is not None
 
     async def append(self, path: str, append: Append) -> Written:
         """Commit an append, alone or with others. The caller shields this from cancellation.
@@ -61,13 +51,13 @@ class Appender:
             Its guard, or the segment's state, forbids it; nothing was written.
         """
         append.deadline_s = time.monotonic() + self._commits.timeout_s
-        slot = self._commits.slots.of(path)
+        slot = self._slots.of(path)
         try:
-            with self._lock:
-                self._queues.setdefault(path, deque()).append(append)
+            with self._slots.lock:
+                slot.queue.append(append)
                 # a thread that is in the middle of a commit is told by the slot what it must not do
-                waits = path in self._led and not (self._runtime.is_async or keeper().is_holding)
-                self._led.add(path)
+                waits = slot.is_led and not (self._runtime.is_async or keeper().is_holding)
+                slot.is_led = True
                 if waits:
                     append.gate.acquire()
             if waits:
@@ -75,20 +65,20 @@ class Appender:
             outcome = append.outcome if waits else None
             while outcome is None:
                 try:
-                    await slot.lock.run(partial(self._commit_group, path, slot, append))
+                    await slot.lock.run(partial(self._commit_group, slot, append))
                 except transitions.MergeFoundError as found:
                     await self._commits.settle(path, found, append.deadline_s)
                 finally:
-                    with self._lock:
-                        self._call_next(path)
+                    with self._slots.lock:
+                        _call_next(slot)
                 outcome = append.outcome
             if isinstance(outcome, Written):
                 return outcome
             raise outcome
         except BaseException as error:  # noqa: BLE001 - judged there
-            return self._leave(path, append, error)
+            return self._leave(slot, append, error)
 
-    def _leave(self, path: str, append: Append, error: BaseException) -> Written:
+    def _leave(self, slot: Slot, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; takes it out of the queue.
 
         Raises
@@ -96,71 +86,58 @@ class Appender:
         BaseException
             The error itself, or what it means for the append.
         """
-        with self._lock:
-            queue = self._queues.get(path, deque())
-            if append in queue:
-                queue.remove(append)
+        with self._slots.lock:
+            if append in slot.queue:
+                slot.queue.remove(append)
             is_waiting, outcome = append.is_waiting, append.outcome
-            if not queue:
-                self._queues.pop(path, None)
-            self._call_next(path)
+            _call_next(slot)
         if isinstance(error, KeyboardInterrupt):
-            raise interrupted(path, _verdict(outcome, is_waiting)) from error
+            raise interrupted(slot.path, _verdict(outcome, is_waiting)) from error
         if isinstance(outcome, Written):
             return outcome
         if outcome is not None or (is_waiting and isinstance(error, Exception)):
             raise outcome or error
-        raise unknown(path, error) from error
+        raise unknown(slot.path, error) from error
 
-    def _call_next(self, path: str) -> None:
-        """Let the first that waits lead; the caller, who has the lock, leads no more."""
-        if queue := self._queues.get(path):
-            queue[0].let_on()
-        else:
-            self._led.discard(path)
-
-    async def _linger(self, path: str, slot: Slot) -> None:
+    async def _linger(self, slot: Slot) -> None:
         """Wait for as many appends as there were last time; otherwise threads split into two groups that take turns."""
         linger_s = slot.turns.commit_s * LINGER_SHARE
         until_s = time.monotonic() + linger_s
-        while self._waiting(path) < slot.turns.together and time.monotonic() < until_s:
+        while len(slot.queue) < slot.turns.together and time.monotonic() < until_s:
             await self._runtime.sleep(linger_s * LINGER_STEP_SHARE)
 
-    def _waiting(self, path: str) -> int:
-        return len(self._queues.get(path, ()))
-
-    async def _commit_group(self, path: str, slot: Slot, leader: Append) -> None:
+    async def _commit_group(self, slot: Slot, leader: Append) -> None:
         """Commit for all that wait, unless another leader has committed the leader's append meanwhile."""
         if leader.group is not None:
-            self._recover(path, leader)
+            self._recover(slot, leader)
             if leader.outcome is not None:
                 return
         if self._commits.interval_s:
             await self._commits.wait_for_store(slot, leader.deadline_s)
         if slot.turns.together > 1:
-            await self._linger(path, slot)
-        group = Group(path, leader)
+            await self._linger(slot)
+        group = Group(slot.path, leader)
         committed: Committed | None = None
         try:
-            self._take(path, slot, group)
+            self._take(slot, group)
             plain, deadline_s, uploads = group.plain if self._shares else None, leader.deadline_s, group.uploads
             large, prompt, anywhere = group.is_large, group.is_prompt, group.size if group.is_plain else None
-            change = Change(path, group.step, deadline_s, large, None, uploads, False, prompt, plain, anywhere)
+            change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, plain, anywhere)
             group.attempt = self._commits.attempt(slot, change)
             committed = await self._commits.commit_held(slot, change, group.attempt)
-            self._finish(path, group, group.succeeded(committed))
+            self._finish(slot, group, group.succeeded(committed))
         except transitions.MergeFoundError:
-            self._finish(path, group, {})
+            self._finish(slot, group, {})
             raise
         except BaseException as error:
             outcomes = group.failed(error) if committed is None else group.succeeded(committed)
-            self._finish(path, group, outcomes)
+            self._finish(slot, group, outcomes)
             if not group.members or not isinstance(error, Exception):
                 raise
         finally:
-            slot.turns.together = len(group.members) + len(self._queues.get(path, ()))
+            slot.turns.together = len(group.members) + len(slot.queue)
 
-    def _take(self, path: str, slot: Slot, group: Group) -> None:
+    def _take(self, slot: Slot, group: Group) -> None:
         """Move appends from the queue into a group.
 
         A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
@@ -168,8 +145,8 @@ class Appender:
         """
         size, shares = 0, self._shares
         size_max = ASK_BYTES_MAX if shares and slot.turns.is_racing else GROUP_BYTES_MAX
-        with self._lock:
-            queue = self._queues.get(path, deque())
+        with self._slots.lock:
+            queue = slot.queue
             while queue and len(group.members) < GROUP_APPENDS_MAX:
                 append = queue[0]
                 if append.group is None or append.outcome is None:
@@ -181,32 +158,36 @@ class Appender:
                         break
                     group.add(append)
                 queue.popleft()
-            if not queue:
-                self._queues.pop(path, None)
 
-    def _finish(self, path: str, group: Group, outcomes: Mapping[Append, Outcome]) -> None:
+    def _finish(self, slot: Slot, group: Group, outcomes: Mapping[Append, Outcome]) -> None:
         """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
-        with self._lock:
+        with self._slots.lock:
             group.outcomes = outcomes
             for append in outcomes:
                 if append is not group.leader:  # its thread is here
                     append.let_on()
             if len(outcomes) == len(group.members):
                 return
+            there = set(slot.queue)
             waiting = [one for one in group.members if one.group is group and one not in outcomes]
-            if waiting:
-                queue = self._queues.setdefault(path, deque())
-                there = set(queue)
-                queue.extendleft(one for one in reversed(waiting) if one not in there)
+            slot.queue.extendleft(one for one in reversed(waiting) if one not in there)
 
-    def _recover(self, path: str, append: Append) -> None:
+    def _recover(self, slot: Slot, append: Append) -> None:
         """Repair an append after its last leader broke off. The caller holds the slot, so no leader is at work."""
         group = append.group
         if group is not None and group.outcomes is None:
-            self._finish(path, group, group.failed(unknown(path, None)) if group.is_open else {})
-        with self._lock:
-            if append.outcome is None and append not in self._queues.get(path, ()):
-                self._queues.setdefault(path, deque()).appendleft(append)
+            self._finish(slot, group, group.failed(unknown(slot.path, None)) if group.is_open else {})
+        with self._slots.lock:
+            if append.outcome is None and append not in slot.queue:
+                slot.queue.appendleft(append)
+
+
+def _call_next(slot: Slot) -> None:
+    """Let the first that waits lead; the caller, who has the lock, leads no more."""
+    if slot.queue:
+        slot.queue[0].let_on()
+    else:
+        slot.is_led = False
 
 
 def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:

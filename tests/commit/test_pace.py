@@ -113,7 +113,7 @@ def test_a_commit_that_did_not_take_place_does_not_count(site: Site, clock: Cloc
 def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site.append(b"0")
     before = replaces(site)
-    appender, all_wait = site.client.segments.appender, threading.Event()
+    slot, all_wait = site.client.commits.slots.of(site.path), threading.Event()
 
     async def sleep(runtime: object, seconds: float) -> None:
         assert all_wait.wait(WAIT_S)  # the interval passes when all are in the queue
@@ -122,7 +122,7 @@ def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, mon
     monkeypatch.setattr(SyncRuntime, "sleep", sleep)
     with ThreadPoolExecutor(THREADS) as threads:
         appends = [threads.submit(site.append, b"%d" % number) for number in range(THREADS)]
-        while appender._waiting(site.path) < THREADS:
+        while len(slot.queue) < THREADS:
             time.sleep(POLL_S)
         all_wait.set()
         offsets = sorted(append.result(WAIT_S) for append in appends)

@@ -129,7 +129,7 @@ def test_others_of_a_group_whose_leader_is_interrupted_get_their_true_offsets(
     two.append(log, b"second ")
     extend, offsets = kind.extend, {}
     follower = threading.Thread(target=lambda: offsets.update(follower=one.append(log, b"follower ")))
-    waiting = one._client.segments.appender
+    waiting = one._client.commits.slots.of(log)
 
     async def lost(self: Any, path: str, data: bytes, *args: Any) -> Any:
         monkeypatch.setattr(kind, "extend", extend)
@@ -138,15 +138,15 @@ def test_others_of_a_group_whose_leader_is_interrupted_get_their_true_offsets(
 
     def linger(*args: Any) -> Any:
         follower.start()
-        while not waiting._waiting(log) >= 2:
+        while not len(waiting.queue) >= 2:
             pass
         return _nothing()
 
     async def _nothing() -> None:
         pass
 
-    monkeypatch.setattr(waiting, "_linger", linger)
-    waiting._commits.slots.of(log).turns.together = 2
+    monkeypatch.setattr(one._client.segments.appender, "_linger", linger)
+    waiting.turns.together = 2
     monkeypatch.setattr(kind, "extend", lost)
     with pytest.raises(AppendInterrupted):
         one.append(log, b"leader ")

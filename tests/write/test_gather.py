@@ -267,7 +267,7 @@ def test_ctrl_c_in_an_upload_leaves_nothing(site):
 
 def test_ctrl_c_in_the_leader_of_a_group_lets_the_others_be_done_once(site):
     def hold():
-        while len(site.client.segments.appender._queues.get(site.path, ())) < 3:
+        while len(site.client.commits.slots.of(site.path).queue) < 3:
             threading.Event().wait(0.001)
         site.backend.plan("replace", HEADER, after=interrupt)
 
@@ -302,12 +302,12 @@ def in_threads(*calls):
 
 def gathered(site, *calls):
     """Calls that all wait while another append is being sent, and so become one group."""
-    queues = site.client.segments.appender._queues
+    queue = site.client.commits.slots.of(site.path).queue
     started = threading.Event()
 
     def hold():
         started.set()
-        while len(queues.get(site.path, ())) < len(calls):
+        while len(queue) < len(calls):
             threading.Event().wait(0.001)
 
     site.backend.plan("replace", HEADER, before=hold)
@@ -351,10 +351,10 @@ def _aged(chunk):
 def test_all_of_a_group_learn_that_the_outcome_is_unknown(site):
     site.client.commits.timeout_s = 0.3
     calls = [partial(site.append, b"%d" % index) for index in range(3)]
-    queues = site.client.segments.appender._queues
+    queue = site.client.commits.slots.of(site.path).queue
 
     def hold():
-        while len(queues.get(site.path, ())) < 3:
+        while len(queue) < 3:
             threading.Event().wait(0.001)
         site.backend.plan("replace", HEADER, before=silence(site))
 

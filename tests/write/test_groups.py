@@ -58,10 +58,10 @@ class Follower(Caller):
         self.queued, self.may_go_on = threading.Event(), threading.Event()
 
     def _append(self, site, data, options):
-        appender = site.client.segments.appender
+        slots = site.client.commits.slots
 
         def is_queued():
-            return site.path in appender._queues and not appender._lock._is_owned()
+            return slots.of(site.path).queue and not slots.lock._is_owned()
 
         def pause():
             self.queued.set()
@@ -167,7 +167,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
     def break_off():
         raise KeyboardInterrupt
 
-    appender = site.client.segments.appender
+    slots = site.client.commits.slots
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
         holding, may_end = threading.Event(), threading.Event()
@@ -182,7 +182,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
         assert holding.wait(WAIT_S)
         releaser = threading.Timer(BLOCKED_S, may_end.set)
         releaser.start()  # the follower may have come to wait for the slot by then
-        outcome, met = lead(site, nth, break_off, others, when=lambda: site.path in appender._queues)
+        outcome, met = lead(site, nth, break_off, others, when=lambda: slots.of(site.path).queue)
         may_end.set()
         leader.join(WAIT_S)
         content = site.content()
@@ -214,12 +214,12 @@ def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commi
     before = Caller(partial(site.append, b"", attrs={"x": "1"}))
     before.start()
     assert holding.wait(WAIT_S)
-    queue = site.client.segments.appender._queues
+    queue = site.client.commits.slots.of(site.path).queue
     threads = []
     for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
         threads.append(Caller(call))
         threads[-1].start()
-        while len(queue.get(site.path, ())) < len(threads):
+        while len(queue) < len(threads):
             time.sleep(0.001)
     for _ in range(2 if fails else 0):
         site.backend.plan("replace", HEADER, before=refused)

@@ -46,11 +46,11 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 
 def join(site: Site, data: bytes) -> Caller:
     """A thread that appends, and that is in the queue."""
-    appender, before = site.client.segments.appender, 0
-    before = len(appender._queues.get(site.path, ()))
+    queue = site.client.commits.slots.of(site.path).queue
+    before = len(queue)
     caller = Caller(lambda: site.append(data))
     caller.start()
-    while len(appender._queues.get(site.path, ())) == before:
+    while len(queue) == before:
         threading.Event().wait(0.001)
     return caller
 

@@ -7,21 +7,18 @@ No error leaves while the ask may still be carried: it is withdrawn first. Speci
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Plain, check_time, unknown
-from rollingfs.commit.fairness import SLOTS_MAX, Writer
+from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
 from rollingfs.commit.sharing.files import AskFiles
 from rollingfs.commit.sharing.others import LOSSES_MAX, PASSED_VERSIONS_MAX, Others
-from rollingfs.commit.store import Store
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError
 from rollingfs.format import asks, names, transitions
 from rollingfs.format.asks import Ask
@@ -321,27 +318,16 @@ class Share:
         return await self._runtime.limit(call, max(self._attempt.share_s(), LAST_LOOK_S))
 
 
-class Sharing:
-    """What a client that shares commits remembers of each segment."""
+def share(slot: Slot, attempt: Attempt, plain: Plain, numbers: Iterator[int]) -> Share:
+    """The share of one plain append; its caller holds the segment's slot.
 
-    def __init__(self, store: Store, writer: Writer) -> None:
-        self._store = store
-        self._writer = writer
-        self.after_fork()
-
-    def after_fork(self) -> None:
-        """In a child process: another writer, which has seen nothing."""
-        self._segments: OrderedDict[str, tuple[Others, AskFiles]] = OrderedDict()
-        self._lock = threading.RLock()
-
-    def of(self, attempt: Attempt, plain: Plain) -> Share:
-        """The share of one plain append; its caller holds the segment's slot."""
-        path, store = attempt.path, self._store
-        with self._lock:
-            known = self._segments.get(path)
-            if known is None or known[0].turns is not attempt.turns:
-                known = self._segments[path] = Others(attempt.turns), AskFiles(store.backend, store.runtime, path)
-            self._segments.move_to_end(path)
-            if len(self._segments) > SLOTS_MAX:
-                self._segments.popitem(last=False)
-        return Share(attempt, plain, *known, self._writer.numbers)
+    Parameters
+    ----------
+    numbers
+        Gives new operation numbers of this writer.
+    """
+    if slot.others is None:
+        store = attempt.store
+        slot.others = Others(attempt.turns), AskFiles(store.backend, store.runtime, attempt.path)
+    others, files = slot.others
+    return Share(attempt, plain, others, files, numbers)
