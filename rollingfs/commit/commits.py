@@ -73,9 +73,9 @@ class Commits:
         self.interval_s = store.backend.commit_interval_s
         self.share: Callable[[Slot, Attempt, Plain, Iterator[int]], Shared] | None = None
         if share_commits and store.backend.takes_asks:
-            from rollingfs.commit.sharing.share import share
+            from rollingfs.commit.sharing import share_of
 
-            self.share = share
+            self.share = share_of
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:

@@ -10,4 +10,4 @@ writer asks, reads, lists and competes: speed and fairness only. `files` writes 
 Must not be here: which asks a header admits, and what a header says of an operation; that is in `rollingfs.format`.
 """
 
-from rollingfs.commit.sharing.share import share as share
+from rollingfs.commit.sharing.share import share_of as share_of

@@ -318,7 +318,7 @@ class Share:
         return await self._runtime.limit(call, max(self._attempt.share_s(), LAST_LOOK_S))
 
 
-def share(slot: Slot, attempt: Attempt, plain: Plain, numbers: Iterator[int]) -> Share:
+def share_of(slot: Slot, attempt: Attempt, plain: Plain, numbers: Iterator[int]) -> Share:
     """The share of one plain append; its caller holds the segment's slot.
 
     Parameters
