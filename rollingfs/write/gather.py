@@ -64,19 +64,22 @@ class Appender:
                 await self._runtime.wait(append.gate, WAKE_S_MAX)
             outcome = append.outcome if waits else None
             while outcome is None:
-                try:
-                    await slot.lock.run(partial(self._commit_group, slot, append))
-                except transitions.MergeFoundError as found:
-                    await self._commits.settle(path, found, append.deadline_s)
-                finally:
-                    with self._slots.lock:
-                        _call_next(slot)
+                await self._lead(slot, append)
                 outcome = append.outcome
             if isinstance(outcome, Written):
                 return outcome
             raise outcome
         except BaseException as error:  # noqa: BLE001 - judged there
             return self._leave(slot, append, error)
+
+    async def _lead(self, slot: Slot, append: Append) -> None:
+        try:
+            await slot.lock.run(partial(self._commit_group, slot, append))
+        except transitions.MergeFoundError as found:
+            await self._commits.settle(slot.path, found, append.deadline_s)
+        finally:
+            with self._slots.lock:
+                _call_next(slot)
 
     def _leave(self, slot: Slot, append: Append, error: BaseException) -> Written:
         """What is known of an append whose caller breaks off; takes it out of the queue.
