@@ -142,21 +142,16 @@ class Pages:
         room
             The bytes by which the commit may yet lengthen the text.
         """
-        while plan := placement.plan_fold(header.entries):
-            header = await self._fold_once(segment, header, plan, memo, now_ms)
-        while (over := len(format_text(header)) + room - TEXT_BYTES_MAX) > 0:
-            squeeze = placement.plan_squeeze(header.entries)
-            if squeeze is None:
-                return shed_drops(header, over)
-            header = await self._fold_once(segment, header, squeeze, memo, now_ms)
-        return header
-
-    async def _fold_once(
-        self, segment: str, header: Header, plan: placement.Fold, memo: dict[tuple[Entry, ...], Page], now_ms: int
-    ) -> Header:
-        folded = header.entries[plan.first : plan.last]
-        if folded not in memo:
-            memo[folded] = await self.write(segment, await self.unfold(segment, folded))
-        entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
-        drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
-        return replace(header, entries=entries, drops=merge_drops(header.drops, drops))
+        while True:
+            plan, over = placement.plan_fold(header.entries), 0
+            if plan is None:
+                over = len(format_text(header)) + room - TEXT_BYTES_MAX
+                plan = placement.plan_squeeze(header.entries) if over > 0 else None
+            if plan is None:
+                return shed_drops(header, over) if over > 0 else header
+            folded = header.entries[plan.first : plan.last]
+            if folded not in memo:
+                memo[folded] = await self.write(segment, await self.unfold(segment, folded))
+            entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
+            drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
+            header = replace(header, entries=entries, drops=merge_drops(header.drops, drops))

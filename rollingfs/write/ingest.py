@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import frozen
 from rollingfs.commit.chunk_files import Staged, Stored
@@ -22,6 +22,10 @@ PIECE_BYTES = 4 * 1024 * 1024
 
 _NATIVE_FORMATS = frozenset("bBc?hHiIlLqQnNefdP")
 """Formats that `memoryview.cast` accepts: no foreign byte order, no records."""
+
+
+T = TypeVar("T")
+Items = Sequence[bytes | Stored]
 
 
 class BinaryFile(Protocol):
@@ -68,7 +72,7 @@ class Intake:
         self.is_streaming = False
         """Whether bytes are on their way to the store."""
         self.uploads = Uploads(store.chunks, path)
-        self._is_async = store.backend.is_async
+        self._store = store
         self._new_writer = new_writer
         self._writer: ChunkWriter | None = None
         self._begin = 0
@@ -103,7 +107,7 @@ class Intake:
             return
         batches = _batches([data] if isinstance(data, Staged) else data)
         # the caller's own code may block, or call a filesystem that lives on this very loop
-        is_elsewhere = self._is_async and not isinstance(data, list | tuple | Staged)
+        is_elsewhere = self._store.backend.is_async and not isinstance(data, list | tuple | Staged)
         while batch := await asyncio.to_thread(next, batches, None) if is_elsewhere else next(batches, None):
             if isinstance(batch, list):
                 for view in batch:
@@ -178,7 +182,22 @@ class Intake:
         """Make the taken data durable."""
         await self._or_nothing(self._end_run())
 
-    async def finish(self) -> Sequence[bytes | Stored]:
+    async def commit(
+        self, verb: str, data: Data | Intake, commit: Callable[[Items, Uploads], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Commit data, once this intake has taken the data; or what another intake has taken."""
+        intake = data if isinstance(data, Intake) else self
+        if not isinstance(data, Intake):
+            await self.take(data)
+        call = commit(await intake.finish(), intake.uploads)
+        # not to be cancelled: an upload may be deleted only after the last attempt that could name it
+        settled = self._store.runtime.shield(intake.uploads.settle(call))
+        try:
+            return await self._store.meters.measure(verb, settled, intake.size)
+        finally:
+            intake.share.close()
+
+    async def finish(self) -> Items:
         """Make everything durable and hand it on; the intake is empty then, and may take more."""
         await self.flush()
         items, self._items = self._items, []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
@@ -34,14 +34,11 @@ from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.gather import Appender
 from rollingfs.write.group import Append, Written
 from rollingfs.write.grow import as_items, grow
-from rollingfs.write.ingest import Data, Intake
+from rollingfs.write.ingest import Data, Intake, Items
 from rollingfs.write.inherited import Inherited
 
 if TYPE_CHECKING:
     from rollingfs.write.delete import Deletes
-
-T = TypeVar("T")
-Items = Sequence[bytes | Stored]
 
 Check = Callable[[Header | None, FileInfo | None], None]
 """Raises, before an upload, if the operation cannot succeed on the present header or plain file."""
@@ -60,6 +57,7 @@ class Segments:
         self.policy = policy
         self.inherited = Inherited(commits.store, policy)
         self.adoption = Adoption(commits, lookup, self.inherited)
+        self.adopt = self.adoption.adopt
         self.lookup = lookup
         self.contents = contents
 
@@ -69,12 +67,6 @@ class Segments:
         from rollingfs.write.delete import Deletes
 
         return Deletes(self.commits, self.lookup, self.adoption)
-
-    async def adopt(self, path: str, incarnation: str | None = None) -> bool:
-        """Give a plain file (of this incarnation) a header; False if there is neither such a file nor a segment."""
-        return await self.adoption.adopt(path, incarnation)
-
-    # -- existence -----------------------------------------------------------------------------------------
 
     async def create(self, path: str, policy: RollingPolicy | None = None) -> Header:
         """Make an empty segment.
@@ -130,7 +122,7 @@ class Segments:
         transitions.check_attrs(attrs or {}, path)
         intake = self.replacement(path, guard, create_only=create_only)
         commit = partial(self._overwrite, path, attrs or {}, guard, create_only)
-        return await self._taken(OVERWRITE, intake, data, commit)
+        return await intake.commit(OVERWRITE, data, commit)
 
     async def _overwrite(
         self, path: str, attrs: Attrs, guard: Guard, create_only: bool, data: Items, uploads: Uploads | None
@@ -177,8 +169,6 @@ class Segments:
         buried = await self.deletes.bury(path, guard)
         await self.deletes.clear([] if buried is None else [buried])
         return None if buried is None else buried.before
-
-    # -- content -------------------------------------------------------------------------------------------
 
     def addition(self, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
         """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
@@ -236,12 +226,7 @@ class Segments:
         return Staged(path, tuple(stored), uuid.uuid4().hex)
 
     async def append(
-        self,
-        path: str,
-        data: Data | Intake,
-        *,
-        attrs: Attrs | None = None,
-        guard: Guard = NO_GUARD,
+        self, path: str, data: Data | Intake, *, attrs: Attrs | None = None, guard: Guard = NO_GUARD
     ) -> int:
         """Append data, in one commit; returns the offset at which it begins.
 
@@ -279,7 +264,7 @@ class Segments:
             call = self._extend(path, attrs or {}, guard, create, [data])
             return await self.store.meters.measure(APPEND, self.store.runtime.shield(call), len(data))
         commit = partial(self._extend, path, attrs or {}, guard, create)
-        return await self._taken(APPEND, self.addition(path, guard, create=create), data, commit)
+        return await self.addition(path, guard, create=create).commit(APPEND, data, commit)
 
     async def _extend(
         self, path: str, attrs: Attrs, guard: Guard, create: bool, data: Items, uploads: Uploads | None = None
@@ -307,22 +292,6 @@ class Segments:
                 continue  # another client has created it just now
             return Written(header.start, header)
         raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
-
-    async def _taken(
-        self, verb: str, intake: Intake, data: Data | Intake, commit: Callable[[Items, Uploads], Coroutine[Any, Any, T]]
-    ) -> T:
-        """Commit data, once this intake has taken the data; or what another intake has taken."""
-        if isinstance(data, Intake):
-            intake = data
-        else:
-            await intake.take(data)
-        call = commit(await intake.finish(), intake.uploads)
-        # not to be cancelled: an upload may be deleted only after the last attempt that could name it
-        settled = self.store.runtime.shield(intake.uploads.settle(call))
-        try:
-            return await self.store.meters.measure(verb, settled, intake.size)
-        finally:
-            intake.share.close()
 
     async def change(self, path: str, rule: Callable[[Header], Header], guard: Guard = NO_GUARD) -> Header:
         """Commit what a rule makes of a live header, unless that is the header itself.
@@ -387,7 +356,7 @@ class Segments:
 
             return _header(await self._commit(path, step, guard, [uploads]))
 
-        header = await self._taken(OVERWRITE, self.addition(path, guard), data, commit)
+        header = await self.addition(path, guard).commit(OVERWRITE, data, commit)
         await try_drops(self.commits, path, header)
         return header
 

@@ -63,10 +63,8 @@ class AskFiles:
 
     async def read(
         self, writers: Collection[str], wait_s: float = REQUEST_S_MAX, *, skipped: Collection[str] = ()
-    ) -> bool:
-        """Look at the asks of these writers, all at once; those that cannot be read are left out.
-
-        False if not all have answered in time.
+    ) -> None:
+        """Look at the asks of these writers, all at once; those that cannot be read in time are left out.
 
         Parameters
         ----------
@@ -84,8 +82,6 @@ class AskFiles:
             await self._runtime.limit(self._runtime.gather(calls, limit), min(wait_s, REQUEST_S_MAX))
         except (OSError, TimeoutError) as error:
             logger.info("%s: not all asks of others could be read: %r", self._path, error)
-            return False
-        return True
 
     async def _read_one(self, writer: str) -> None:
         path, known = ask_path(self._path, writer), self._found.get(writer)

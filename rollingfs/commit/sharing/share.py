@@ -181,19 +181,20 @@ class Share:
 
     async def _look(self, known: Header | None = None) -> Loaded:
         """The header as it is now; with a header, the asks of the writers that it names are read at the same time."""
-        found: list[Loaded] = []
 
-        async def look() -> None:
+        async def look() -> Loaded:
             began_s = time.monotonic()
-            found.append(await self._attempt.load())
+            found = await self._attempt.load()
             self._others.looked(time.monotonic() - began_s)
+            return found
 
-        calls: list[Callable[[], Awaitable[object]]] = [look]
+        calls: list[Callable[[], Awaitable[Loaded | None]]] = [look]
         if known is not None:
             calls.append(partial(self._read, known))
-        await self._runtime.gather(calls, len(calls))
+        found = (await self._runtime.gather(calls, len(calls)))[0]
+        assert found is not None
         self._attempt.fresh = True
-        return found[0]
+        return found
 
     # -- who carries ---------------------------------------------------------------------------------------------
 
