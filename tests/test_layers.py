@@ -180,5 +180,5 @@ def test_other_modules_use_three_calls_of_the_room_where_commits_are_shared() ->
                 imports |= {(str(module.relative_to(ROLLINGFS)), node.module, alias.name) for alias in node.names}
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(".shared"):
                 calls.add(node.attr)
-    assert imports == {("commit/commits.py", ROOM, "Sharing")}
+    assert imports == {("commit/commits.py", ROOM, "share_of")}
     assert calls == CALLS
