@@ -95,7 +95,7 @@ VERBS = {
     "offload": Verb(offload, lambda world: tiers(world) <= {"cold"}),
     "offload blocks": Verb(lambda world: offload(world, 60, 100.0), lambda world: tiers(world) <= {"cold"}),
     "onload": Verb(onload, lambda world: tiers(world) <= {""}, fill_cold),
-    "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 2),
+    "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 3),
     "erase": Verb(erase, is_erased, cut=CUT),
     "erase in a tier": Verb(erase, is_erased, fill_cold, CUT),
     "roll": Verb(roll, lambda world: world.header(A).tail == b""),
@@ -155,13 +155,10 @@ def calls_of(verb: Verb) -> Sequence[int]:
 
 
 def holding(store: Store, secret: bytes) -> set[str]:
-    """The files in which any of these bytes is; text and pages have others."""
-    found = set()
-    for path, data in store.snapshot().items():
-        content = data.partition(b"\n\n")[2] if path.endswith("$header") else data
-        if "/index-" not in path and "/pin-" not in path and set(content) & set(secret):
-            found.add(path)
-    return found
+    """The files in which any of these bytes is; of those that a text may have, it leaves out the end of a line."""
+    wanted = set(secret) - set(b"\n")
+    files = {path: data for path, data in store.snapshot().items() if "/index-" not in path and "/pin-" not in path}
+    return {path for path, data in files.items() if set(data) & wanted}
 
 
 def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True) -> None:
@@ -181,7 +178,9 @@ def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True
     named = {names.locate(A, chunk.file, chunk.tier) for chunk in chunks}
     named |= {names.resolve(A, page.file) for page in header.entries if isinstance(page, Page)}
     folders = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
-    assert {file for file in store.files() if file.startswith(folders) and "/pin-" not in file} == named
+    assert {file for file in store.files() if file.startswith(folders) and "/pin-" not in file} == {
+        file for file in named if file.startswith(folders)
+    }
     if verb.cut:
         assert not holding(store, WHOLE[: verb.cut])
 
