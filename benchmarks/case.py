@@ -120,6 +120,16 @@ Medians = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
+class Lowered:
+    """What a goal was before it was made easier."""
+
+    bound: str
+    on: str
+    """The date, as in `2026-11-22`."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Goal:
     """A bound for a number made of the medians."""
 
@@ -127,6 +137,7 @@ class Goal:
     value: Callable[[Medians], float]
     at_most: float | None = None
     at_least: float | None = None
+    lowered: Lowered | None = None
 
     def is_met(self, value: float) -> bool:
         if self.at_most is not None:

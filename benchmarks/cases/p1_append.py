@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.case import Case, Goal, Job, Lowered, figure, ratio
 from benchmarks.clients import BUCKET, delta_options, obs, rolling, s3
 from benchmarks.content import check, content
 from rollingfs.policy import INLINE_BYTES_DEFAULT
@@ -187,7 +187,14 @@ CASES = (
             Goal("latency / s3fs pipe_file", ratio("unit_s", "rollingfs append", "s3fs pipe_file"), at_most=0.65),
             Goal("requests each", figure("requests", "rollingfs append"), at_most=1.02),
             Goal("s3fs ab / latency", ratio("unit_s", "s3fs ab", "rollingfs append"), at_least=4.5),
-            Goal("delta-rs / latency", ratio("unit_s", "delta-rs append", "rollingfs append"), at_least=6),
+            Goal(
+                "delta-rs / latency",
+                ratio("unit_s", "delta-rs append", "rollingfs append"),
+                at_least=6,
+                lowered=Lowered(
+                    "≥ 9", "2026-11-22", "a ninth of delta-rs's 117 ms is 13 ms, and a bare PUT of 4 KiB takes 16 ms"
+                ),
+            ),
         ),
         shown=("unit_s", "p99_s", "requests", "cpu_unit_s", "memory_bytes"),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.case import Case, Goal, Job, figure, ratio
+from benchmarks.case import Case, Goal, Job, Lowered, figure, ratio
 from benchmarks.clients import BUCKET, rolling, s3
 from benchmarks.content import check, content
 
@@ -56,7 +56,16 @@ CASES = (
         {"rollingfs concat": ours_concat, "UploadPartCopy": s3fs_merge},
         (
             Goal("requests a source", figure("requests", "rollingfs concat"), at_most=3.1),
-            Goal("UploadPartCopy / ours", ratio("wall_s", "UploadPartCopy", "rollingfs concat"), at_least=6),
+            Goal(
+                "UploadPartCopy / ours",
+                ratio("wall_s", "UploadPartCopy", "rollingfs concat"),
+                at_least=6,
+                lowered=Lowered(
+                    "≥ 20",
+                    "2026-11-22",
+                    "MinIO copies parts on its disk at the speed of memory; our requests alone take obstore 0.5 s",
+                ),
+            ),
         ),
     ),
 )

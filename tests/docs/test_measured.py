@@ -2,7 +2,8 @@
 
 A page says which case, and which of its columns, between `<!-- measured P1: unit ms, requests -->` and `<!-- end -->`;
 `<!-- measured P1 at 60 ms -->` quotes the results at that latency. Between `<!-- missed -->` and `<!-- end -->` stands
-each missed goal, and beside each figure the reason, which a person writes.
+each missed goal, and beside each figure the reason, which a person writes. Between `<!-- lowered -->` and
+`<!-- end -->` stands each goal that the code made easier.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cases import ALL
 from tests.support.servers import require_module
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 QUOTED = re.compile(r"(<!-- measured (\w+)(?: at (\d+) ms)?(?:: ([^>]+))? -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 MISSED = re.compile(r"(<!-- missed -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+LOWERED = re.compile(r"(<!-- lowered -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PAGES = [path for path in sorted(ROOT.glob("docs/**/*.md")) if QUOTED.search(path.read_text(encoding="utf-8"))]
 
 
@@ -52,9 +55,21 @@ def missed(written: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def lowered() -> str:
+    """The goals that were made easier, with what they were."""
+    lines = ["| case | ratio or bound | goal | before | since | reason |", "|---|---|---|---|---|---|"]
+    for case in ALL:
+        for goal in case.goals:
+            if goal.lowered is not None:
+                old = goal.lowered
+                lines.append(f"| {case.id} | {goal.text} | {goal.bound} | {old.bound} | {old.on} | {old.reason} |")
+    return "\n".join(lines) + "\n"
+
+
 def quote(text: str) -> str:
     """A page with the figures of the stored results."""
     text = QUOTED.sub(lambda match: match[1] + table(match[2], match[3], match[4]) + match[6], text)
+    text = LOWERED.sub(lambda match: match[1] + lowered() + match[3], text)
     return MISSED.sub(lambda match: match[1] + missed(match[2]) + match[3], text)
 
 
@@ -94,6 +109,17 @@ def test_the_stored_tables_are_those_of_the_stored_results(stem: str) -> None:
     fields = json.loads((RESULTS / f"{stem}.json").read_text(encoding="utf-8"))
     assert (RESULTS / f"{stem}.md").read_text(encoding="utf-8") == markdown(fields)
     assert fields["latency_ms"] == (60 if stem.endswith("60ms") else 12)
+
+
+def test_the_stored_goals_are_those_of_the_code() -> None:
+    works = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))["works"]
+    stored = {name: [(goal["goal"], goal["bound"]) for goal in work["goals"]] for name, work in works.items()}
+    assert stored == {case.id: [(goal.text, goal.bound) for goal in case.goals] for case in ALL}
+
+
+def test_the_tables_of_performance_are_of_one_commit() -> None:
+    works = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))["works"]
+    assert len({work["commit"] for work in works.values()}) == 1
 
 
 if __name__ == "__main__":
