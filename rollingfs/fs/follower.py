@@ -67,7 +67,7 @@ class Follower:
     deletion_lag
         For how long the old files stay, as in `offload`; by default what the policy says, or 4 hours.
     max_memory
-        Bytes (or text) that the moves under way may hold together: one move for each 64 MiB, and at least one. Other
+        Bytes (or text) that the moves under way may hold together: one move for each 96 MiB, and at least one. Other
         blocks wait in the hot store, and are read from there later.
     on_change
         Called with a path and its status when a block has moved, or when the error is another than before.

@@ -41,8 +41,9 @@ from rollingfs.runtime.clock import Moment
 logger = logging.getLogger("rollingfs")
 
 RUNS_AT_ONCE_MAX = 2
-REWRITE_BYTES_MAX = RUNS_AT_ONCE_MAX * 2 * READ_BYTES_MAX
-"""What one rewrite may hold: of each run under way, bytes that were read and others that are sent."""
+"""One run is read back, or joined by the store, while the bytes of another pass through this client."""
+REWRITE_BYTES_MAX = 6 * READ_BYTES_MAX
+"""What one rewrite may hold: on S3 four parts that are sent, one that waits, and the next bytes that were read."""
 READ_BACK_BYTES, READ_BACKS_AT_ONCE_MAX = 4 * 1024 * 1024, 4
 """A new file is read back over several connections, each of which gives some 85 MB/s, in the memory of its write."""
 TRIES_MAX = 3
@@ -81,6 +82,7 @@ class Rewriter:
         self.segment = segment
         self.damaged: list[CorruptChunkError] = []
         """Why runs stay as they are; the others are rewritten. Else each round would write those in vain."""
+        self._passing = self.store.runtime.lock(f"{path}: bytes of a rewrite")
         self._swapper = partial(Swapper, commits, path, segment, lag_s, protects=protects, rewrites=counts)
 
     async def rewrite(self, header: Header, runs: Sequence[Run], steps: Steps) -> list[Swap]:
@@ -191,7 +193,10 @@ class Rewriter:
                 await self.backend.copy(self._file(run[0]), stored.file, None, label.metadata())
                 steps.add(stored.size)
             else:
-                await self._assemble(header, run, stored.file, label, steps)
+                plan = self._plan(run, stored.file)
+                assemble = partial(self._assemble, header, plan, stored.file, label, steps)
+                passes = any(piece.chunk is None for piece in plan)
+                await (self._passing.run(assemble) if passes else assemble())
         except (RollingError, FileNotFoundError):
             raise
         except OSError:
@@ -200,11 +205,11 @@ class Rewriter:
         stored = replace(stored, crc32c=crc)
         return replace(stored, pieces=fold(pieces)) if isinstance(stored, TierStored) else stored
 
-    async def _assemble(self, header: Header, run: Sequence[Chunk], target: str, label: Label, steps: Steps) -> None:
+    async def _assemble(self, header: Header, plan: Sequence[Piece], target: str, label: Label, steps: Steps) -> None:
         view, checks = Snapshot(self.path, header, None), PieceChecks()
         upload: Upload = await self.backend.open_write(target, None, label.metadata())
         try:
-            for piece in self._plan(run, target):
+            for piece in plan:
                 if piece.chunk is None:
                     await pass_through(self.fetcher, view, piece.start, piece.end, upload, checks, steps)
                     continue
