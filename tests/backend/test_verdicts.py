@@ -446,7 +446,7 @@ def test_clients_of_s3_share_a_verdict_by_the_file(moto: dict[str, Any], tmp_pat
     assert [creates("a"), creates("b")] == [101, 1]
     forget_verdicts()
     assert creates("c") == 1
-    key = f"ObjectBackend {moto['endpoint_url']}/{bucket}"
+    key = f"S3Backend {moto['endpoint_url']}/{bucket}"
     assert list(json.loads((tmp_path / CACHE_NAME).read_text())["stores"]) == [key]
     (tmp_path / CACHE_NAME).unlink()
     forget_verdicts()

@@ -68,7 +68,7 @@ def test_every_public_method_has_a_docstring_and_names_its_parameters(face: type
 
 def test_the_test_above_sees_the_methods() -> None:
     seen = {name for face in FACES for name, _ in public(face)}
-    assert {"append", "cat_ranges", "open", "consolidate", "retain", "retention", "position", "length"} <= seen
+    assert {"append", "cat_ranges", "open", "consolidate", "retain", "retention", "length"} <= seen
 
 
 def test_the_class_shows_its_parameters_not_those_of_its_metaclass() -> None:

@@ -15,7 +15,7 @@ from rollingfs.logging import RollingHandler
 
 
 def shares(fs: RollingFileSystem) -> bool:
-    return fs._client.commits.sharing is not None
+    return fs._client.commits.share is not None
 
 
 def test_it_is_off_unless_the_user_chooses_it() -> None:
