@@ -202,6 +202,10 @@ def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monk
     assert backend.count("delete") == 1
     assert run(backend, patiently(backend, 3600.0)) == Abilities(delete_if=True)
     assert backend.count("delete") == 8
+    backend.plan("create", before=raises(OSError(errno.EPROTO, "no trust")), times=None, probes=True)
+    with pytest.raises(OSError, match="no trust"):  # what no wait can mend is told at once
+        run(backend, patiently(backend, 3600.0))
+    assert backend.count("delete") == 9
 
 
 def test_a_store_that_does_not_implement_conditions_is_refused() -> None:

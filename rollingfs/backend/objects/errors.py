@@ -72,9 +72,12 @@ class Refusal(Exception):
 
 
 class LastingError(Exception):
-    """A request failed, and the same request would fail again: something on this machine is missing or wrong."""
+    """A request failed, and the same request would fail again: something on this machine is missing or wrong.
 
-    def __init__(self, text: str, number: int = errno.EIO) -> None:
+    Its number is not `EIO`, that of an outage, which callers ride out.
+    """
+
+    def __init__(self, text: str, number: int = errno.EPROTO) -> None:
         super().__init__(text)
         self.number = number
 

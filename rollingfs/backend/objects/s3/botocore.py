@@ -72,7 +72,7 @@ def from_botocore(error: Exception) -> Exception:
         return ConnectionError(text)
     if isinstance(error, said.NoCredentialsError | said.PartialCredentialsError):
         return LastingError(f"{text}; {CREDENTIALS_HINT}", errno.EACCES)
-    return LastingError(text, errno.EINVAL if isinstance(error, said.ParamValidationError) else errno.EIO)
+    return LastingError(text, errno.EINVAL if isinstance(error, said.ParamValidationError) else errno.EPROTO)
 
 
 class BotocoreObjects:
