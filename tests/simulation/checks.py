@@ -109,6 +109,8 @@ def check_step(world: World, doing: Doing, before: State, after: State) -> None:
         lost = len(old.data) - (0 if new is None else len(new.data))
         if policy is None or not lost:
             continue
+        if old.segment is None and world.ledger(folder).retention is None:
+            raise Violation(f"{path} is a plain file, and a folder above speaks of segments: {doing}")
         left = sum(len(seg.data) for one, seg in after.items() if names.parent(one) == folder)
         if left < (policy.min_bytes or 0):
             raise Violation(f"{folder} has {left} bytes left, by {policy}: {doing}")
@@ -147,7 +149,10 @@ def check_retained(world: World, did: Retained, doing: Doing) -> None:
     """The report says how much the run has dropped, and what is left."""
     _check_dropped(did, doing)
     state, folder = world.history.state, doing.call.path
-    size = sum(len(seg.data) for path, seg in state.items() if names.parent(path) == folder)
+    found = [seg for path, seg in state.items() if names.parent(path) == folder]
+    if world.ledger(folder).retention is None and not did.dry_run:  # that of a folder above leaves plain files alone
+        found = [seg for seg in found if seg.segment is not None]
+    size = sum(len(seg.data) for seg in found)
     if doing.is_alone and not doing.is_faulty and not did.failed and did.size != size:
         raise Violation(f"{folder} has {size} bytes left: {doing}, {did}")
 

@@ -17,7 +17,7 @@ from tests.support.schedules import at_line
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
-ROOM = tuple(f"commit/sharing/{name}" for name in ("share", "others", "outcome", "files"))
+ROOM = tuple(f"commit/sharing/{name}" for name in ("share", "others", "files"))
 PARTS = (
     *(f"commit/{name}" for name in COMMIT),
     *ROOM,
