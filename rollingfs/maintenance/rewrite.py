@@ -41,7 +41,7 @@ from rollingfs.runtime.clock import Moment
 logger = logging.getLogger("rollingfs")
 
 RUNS_AT_ONCE_MAX = 2
-"""One run is read back, or joined by the store, while the bytes of another pass through this client."""
+"""One run is finished and read back, or joined by the store, while the bytes of another pass through this client."""
 REWRITE_BYTES_MAX = 6 * READ_BYTES_MAX
 """What one rewrite may hold: on S3 four parts that are sent, one that waits, and the next bytes that were read."""
 READ_BACK_BYTES, READ_BACKS_AT_ONCE_MAX = 4 * 1024 * 1024, 4
@@ -193,10 +193,7 @@ class Rewriter:
                 await self.backend.copy(self._file(run[0]), stored.file, None, label.metadata())
                 steps.add(stored.size)
             else:
-                plan = self._plan(run, stored.file)
-                assemble = partial(self._assemble, header, plan, stored.file, label, steps)
-                passes = any(piece.chunk is None for piece in plan)
-                await (self._passing.run(assemble) if passes else assemble())
+                await self._assemble(header, run, stored.file, label, steps)
         except (RollingError, FileNotFoundError):
             raise
         except OSError:
@@ -205,13 +202,14 @@ class Rewriter:
         stored = replace(stored, crc32c=crc)
         return replace(stored, pieces=fold(pieces)) if isinstance(stored, TierStored) else stored
 
-    async def _assemble(self, header: Header, plan: Sequence[Piece], target: str, label: Label, steps: Steps) -> None:
+    async def _assemble(self, header: Header, run: Sequence[Chunk], target: str, label: Label, steps: Steps) -> None:
         view, checks = Snapshot(self.path, header, None), PieceChecks()
         upload: Upload = await self.backend.open_write(target, None, label.metadata())
         try:
-            for piece in plan:
+            for piece in self._plan(run, target):
                 if piece.chunk is None:
-                    await pass_through(self.fetcher, view, piece.start, piece.end, upload, checks, steps)
+                    call = partial(pass_through, self.fetcher, view, piece.start, piece.end, upload, checks, steps)
+                    await self._passing.run(call)
                     continue
                 first = piece.chunk.offset + piece.start - piece.chunk.start
                 await upload.copy(Part(self._file(piece.chunk), first, first + piece.size))
