@@ -272,7 +272,7 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write the file of an ask, over the one of its name, in one step for readers. For stores with `takes_asks`."""
+        """Write a small file, of an ask or a pin, over any of its name. A reader finds all of it or nothing."""
         await self.write(path, [data])
 
     @abc.abstractmethod

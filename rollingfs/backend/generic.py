@@ -172,6 +172,9 @@ class GenericBackend(Backend):
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         self._put(path, b"".join(data))
 
+    async def put(self, path: str, data: Buffer) -> None:
+        self._put(path, bytes(data), in_one_step=True)
+
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:
             self.make_parents(path)
@@ -259,9 +262,10 @@ class GenericBackend(Backend):
             token += hashlib.blake2b(data, digest_size=_TOKEN_BYTES).hexdigest()
         return Blob(data, token, _modified_s(info))
 
-    def _put(self, path: str, content: bytes) -> str:
+    def _put(self, path: str, content: bytes, *, in_one_step: bool = False) -> str:
         self.make_parents(path)
-        if not (path.endswith(names.HEADER_SUFFIX) and self._can_move and self._put_beside(path, content)):
+        in_one_step = in_one_step or path.endswith(names.HEADER_SUFFIX)
+        if not (in_one_step and self._can_move and self._put_beside(path, content)):
             self.fs.pipe_file(path, content)
         info = self._file_info(path)
         return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)

@@ -21,6 +21,13 @@ class Writing(Subject):
         run(backend, backend.write(f"{folder}/new/file", [b"ab", bytearray(b"cd"), b"", memoryview(b"xefx")[1:3]]))
         assert self.raw_read(f"{folder}/new/file") == b"abcdef"
 
+    def test_put_takes_the_place_of_a_file(self, backend: Backend, folder: str) -> None:
+        for data in (b"the first, longer", b"the second"):
+            run(backend, backend.put(f"{folder}/log$chunks/pin", data))
+            assert self.raw_read(f"{folder}/log$chunks/pin") == data
+        listing = run(backend, backend.list(f"{folder}/log$chunks"))
+        assert [info.path for info in listing.entries] == [f"{folder}/log$chunks/pin"]
+
     @pytest.mark.parametrize(("count", "end"), [(UPLOAD_PIECES, b"end"), (UPLOAD_PIECES - 1, b"")])  # whole parts
     def test_an_upload_is_whole_when_it_is_finished(
         self, backend: Backend, folder: str, count: int, end: bytes

@@ -11,7 +11,6 @@ Whoever meets a mark that a crash has left finishes or undoes the move (`rolling
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import time
@@ -220,15 +219,11 @@ class Moves:
             folders = await self.store.pages.folders(source.path, retained)
         except PageGoneError as error:
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
-        await self.store.each([partial(self._pin_folder, source, header.segment, folder) for folder in sorted(folders)])
-
-    async def _pin_folder(self, source: Source, incarnation: str, folder: str) -> None:
-        with contextlib.suppress(FileExistsError):  # the evidence is there: the entry names the target's folder
-            await self._write_pin(source, incarnation, folder)
+        await self.store.each([partial(self._write_pin, source, header.segment, folder) for folder in sorted(folders)])
 
     async def _write_pin(self, source: Source, incarnation: str, folder: str) -> None:
         pin = Pin(source.txn, source.path, source.target, incarnation)
-        await self.store.backend.write(pin_path(folder, source.txn), [format_pin(pin, folder)])
+        await self.store.backend.put(pin_path(folder, source.txn), format_pin(pin, folder))
 
     async def frozen(self, target: Loaded, marked: Marked) -> Sequence[Header]:
         """The sources' headers, for a commit that replaces this header of the target; all must still be marked.

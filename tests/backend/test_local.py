@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Backend, Link
+from rollingfs import RollingFileSystem
+from rollingfs.backend.contract import Backend, Buffer, Link
 from rollingfs.backend.local import backend as local
 from rollingfs.backend.local import disk, record_lock
 from rollingfs.backend.local.backend import LocalBackend
@@ -211,6 +213,24 @@ def test_a_full_disk_leaves_no_half_written_chunk(
         with pytest.raises(OSError, match="No space left"):
             run(backend, backend.write(path, [bytes(12_000)]))
     assert not os.path.exists(path)
+
+
+def test_a_pin_is_not_seen_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs = RollingFileSystem("file", inline_bytes=0)
+    fs.pipe_file(f"{tmp_path}/source", b"of a chunk")
+    fs.seal(f"{tmp_path}/source")
+    fs.touch(f"{tmp_path}/target")
+    real_write, seen = disk.write_all, []
+
+    def look(descriptor: int, data: Sequence[Buffer]) -> None:
+        if bytes(data[0]).startswith(b"rollingfs-pin"):
+            seen.append(list(tmp_path.glob("source$chunks/pin-*")))  # a collection would fail to read it
+        real_write(descriptor, data)
+
+    monkeypatch.setattr(disk, "write_all", look)
+    fs.concat(f"{tmp_path}/target", [f"{tmp_path}/source"])
+    assert seen == [[]]
+    assert fs.cat_file(f"{tmp_path}/target") == b"of a chunk"
 
 
 def test_short_writes_are_continued(backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def of_pin(source):
 def test_all_requests_of_a_phase_are_under_way_at_once(site):
     site.concat()
     assert site.backend.at_once_max["replace"] == COUNT
-    assert site.backend.at_once_max["write"] == COUNT
+    assert site.backend.at_once_max["put"] == COUNT
     assert len(site.backend.calls) == 3 * COUNT + 2, "the target's tail becomes a chunk"
     assert site.content() == b"t" + JOINED
     assert site.phases() == {Phase.DELETED}
@@ -104,7 +104,7 @@ def test_no_more_requests_are_under_way_than_the_store_takes(site):
 
 
 def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
-    site.backend.plan("write", before=lambda: drive(Client(site.store).segments.append(TARGET, b"!")))
+    site.backend.plan("put", before=lambda: drive(Client(site.store).segments.append(TARGET, b"!")))
     site.concat()
     assert site.backend.count("read_if_changed") >= COUNT
     assert site.content() == b"t!" + JOINED
@@ -123,7 +123,7 @@ def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_se
             drive(other.segments.append(TARGET, b"+"))
             assert not site.header(TARGET).aborts
 
-    site.backend.plan("write", of_pin(victim), after=undo)
+    site.backend.plan("put", of_pin(victim), after=undo)
     with pytest.raises(FileNotFoundError, match=victim):
         site.concat()
     assert site.content() == (b"t+" if is_settled else b"t")
@@ -144,7 +144,7 @@ def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_wel
 
 @pytest.mark.parametrize("nth", [0, 20, 39])
 def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
-    site.backend.plan("write", of_pin(SOURCES[nth]), before=fail)
+    site.backend.plan("put", of_pin(SOURCES[nth]), before=fail)
     with pytest.raises(OSError, match="the connection broke"):
         site.concat()
     assert site.phases() == {Phase.SEALED}

@@ -274,6 +274,13 @@ class LocalBackend(Backend):
             disk.write_all(descriptor, data)
         self._flush_folder_of(path)
 
+    async def put(self, path: str, data: Buffer) -> None:
+        temporary = names.temporary_path(path)
+        with disk.new_file(temporary, self.sync) as descriptor:
+            disk.write_all(descriptor, [data])
+        os.replace(temporary, path)
+        self._flush_folder_of(path)
+
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         if over is None:
             return LocalUpload(path, self.sync)
