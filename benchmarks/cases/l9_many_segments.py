@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,9 @@ from benchmarks.fabricate import at_once
 from rollingfs import RetentionPolicy
 from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept
 
@@ -48,13 +52,30 @@ def status(job: Job) -> None:
     assert sum(info["size"] for info in found.values()) == TEN_BYTES * job.given["count"]
 
 
-def retention(job: Job) -> None:
+def retention(older: int, job: Job) -> None:
+    """A run that takes a cut, where the ledger has older ones, each of which names all segments."""
+    other = rolling(job, direct=True)
+    other.stream(FOLDER).retain()
+
+    def change(ledger: Ledger) -> Ledger:
+        last = ledger.cuts[-1]
+        return replace(ledger, cuts=tuple(_before(last, nth) for nth in range(older, 0, -1)))
+
+    Bridge(other._backend).run(Ledgers(other._client).update(FOLDER, change))
     fs = rolling(job)
     fs.pipe_file(f"{BUCKET}/other", b"")  # the first write of a process tries what the store can do
     stream = fs.stream(FOLDER)
-    with job.measured():
+    with job.measured() as sample:
         found = stream.retain()
     assert not found.failed
+    sample.extra["cuts"] = float(len(stream.cuts()))
+    assert len(stream.cuts()) == older + 1
+
+
+def _before(cut: StreamCut, nth: int) -> StreamCut:
+    """A cut from before another one; none has the offsets of its neighbours, or retention would drop it."""
+    offsets = {name: offset - nth for name, offset in cut.items()}
+    return StreamCut(offsets, cut.at - nth, cut.size - nth * len(cut), cut.incarnations)
 
 
 def listing(job: Job) -> None:
@@ -90,7 +111,13 @@ def _beyond(contestant: str) -> Goal:
 
 
 LISTING = "obstore, the listing alone"
-BY_ROWS = {"cut": cut, "status": status, "retention": retention}
+BY_ROWS = {
+    "cut": cut,
+    "status": status,
+    "retention": partial(retention, 0),
+    "retention, one older cut": partial(retention, 1),
+    "retention, two older cuts": partial(retention, 2),
+}
 IDLE_ROUND = "round over 10,000 idle ones"
 
 CASES = (
