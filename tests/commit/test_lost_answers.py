@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, FencedError
+from rollingfs import AppendOutcomeUnknown, ConflictError, FencedError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit import attempt
@@ -233,10 +233,13 @@ def test_where_a_conflict_is_final_nothing_is_unknown_however_many_have_committe
     assert site.append(b"mine") == COMMITS_MAX + 6
 
 
-def test_where_a_conflict_may_be_of_an_own_request_sent_twice_it_is_unknown_when_no_trace_is_left(site: Site) -> None:
+@pytest.mark.parametrize("answer", [fail, raises(ConflictError("it has changed"))], ids=["lost", "conflict"])
+def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Callable[[], Any]) -> None:
+    """A conflict may answer a request that the store received twice, and took the first time."""
+
     def many_after_it() -> None:
         others_append(site)
-        fail()
+        answer()
 
     assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", after=many_after_it)
