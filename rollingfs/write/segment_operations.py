@@ -106,6 +106,8 @@ class Segments:
         ----------
         data
             What `Intake.take` takes, or an intake that has taken it (see `replacement`).
+        attrs
+            All attributes of the new incarnation; a function makes them of those that it replaces.
 
         Raises
         ------
@@ -144,7 +146,8 @@ class Segments:
                 hints = await self.store.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.store.now_ms())
             items = await as_items(data, attempt.files)
-            return transitions.with_attrs(await grow(header, items, attempt.files), attrs, path)
+            given = attrs(base.header.attrs if base.live else {}, 0) if callable(attrs) else attrs
+            return transitions.with_attrs(await grow(header, items, attempt.files), given, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
         header = _header(await self.commits.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))

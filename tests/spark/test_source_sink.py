@@ -70,19 +70,19 @@ class Sink:
     def source(self) -> RollingDataSource:
         return RollingDataSource(dict(self.options))
 
-    def run_tasks(self, writer: Any, batch: int | None, tasks: Sequence[Any]) -> list[Receipt]:
+    def run_tasks(self, writer: Any, batch: int | None, tasks: Sequence[Any], query: str = QUERY) -> list[Receipt]:
         receipts = []
         for nth, rows in enumerate(tasks):
-            with Task(nth, QUERY, batch).running():
+            with Task(nth, query, batch).running():
                 receipt = self.pickled(writer).write(iter([record_batch(self.schema, rows)]))
                 receipts.append(self.pickled(receipt))
         return receipts
 
-    def stream(self, batch: int, *tasks: Any) -> None:
-        """A batch of the stream, as Spark runs it; each task has rows."""
-        planned = self.source.streamWriter(self.schema, False)
-        receipts = self.run_tasks(planned, batch, tasks)
-        self.pickled(self.source).streamWriter(self.schema, False).commit(receipts, batch)
+    def stream(self, batch: int, *tasks: Any, query: str = QUERY, overwrite: bool = False) -> None:
+        """A batch of the stream, as Spark runs it; each task has rows. In complete mode it overwrites."""
+        planned = self.source.streamWriter(self.schema, overwrite)
+        receipts = self.run_tasks(planned, batch, tasks, query)
+        self.pickled(self.source).streamWriter(self.schema, overwrite).commit(receipts, batch)
 
     def write(self, *tasks: Any, overwrite: bool = False) -> None:
         """A batch write."""
@@ -628,6 +628,49 @@ def test_an_overwrite_of_a_transaction_takes_effect_once(sink):
     sink.options["txnVersion"] = "4"
     sink.write(["b"], overwrite=True)
     assert sink.lines() == ["b"]
+
+
+@pytest.mark.parametrize("format_", ["text", "parquet"])
+@pytest.mark.parametrize("overwriter", ["write", "transaction", "stream"])
+def test_a_batch_that_another_job_has_overwritten_does_not_come_again(store, monkeypatch, overwriter, format_):
+    sink = Sink(monkeypatch, store, format=format_)
+    sink.fs.overwrite("log/t", b"", attrs={"of": "the content"})
+    sink.stream(0, ["a"])
+    sink.stream(1, ["b"])  # the driver dies before Spark notes that the batch is done
+    of_job = {"txnAppId": "job", "txnVersion": "7"} if overwriter == "transaction" else {}
+    other = Sink(monkeypatch, sink.fs._backend, format=format_, **of_job)
+    if overwriter == "stream":
+        other.stream(0, ["new"], query="complete", overwrite=True)
+    else:
+        other.write(["new"], overwrite=True)
+    known = {"stream": {"spark/complete": "0"}, "transaction": {"spark/job": "7"}}
+    assert sink.fs.segment("log/t").attrs == {f"spark/{QUERY}": "1", **known.get(overwriter, {})}
+    sink.stream(1, ["b"])
+    sink.stream(2, ["c"])
+    with sink.fs.open("log/t", "rb") as file:
+        rows = pq.read_table(file)["value"].to_pylist() if format_ == "parquet" else file.read().decode().split()
+    assert rows == ["new", "c"]
+
+
+def test_an_overwrite_keeps_a_batch_that_comes_between_its_plan_and_its_commit(sink):
+    sink.stream(0, ["a"])
+    overwriter = sink.source.writer(VALUE, True)
+    receipts = sink.run_tasks(overwriter, None, [["new"]])
+    sink.stream(1, ["b"])
+    sink.stream(0, ["late"], query="another")
+    overwriter.commit(receipts)
+    sink.stream(1, ["b"])
+    sink.stream(0, ["late"], query="another")
+    assert sink.lines() == ["new"]
+
+
+def test_complete_mode_refuses_a_target_that_is_full_of_attributes_and_an_overwrite_without_one_does_not(sink):
+    full = {f"spark/{nth}": "0" for nth in range(ATTRS_MAX)}
+    sink.fs.overwrite("log/t", b"old\n", attrs=full)
+    with pytest.raises(ValueError, match=r"no room for attribute spark/3f.*nothing was written"):
+        sink.stream(0, ["a"], overwrite=True)
+    sink.write(["a"], overwrite=True)
+    assert (sink.lines(), sink.fs.segment("log/t").attrs) == (["a"], full)
 
 
 def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):

@@ -53,3 +53,24 @@ def test_they_are_checked_at_the_commit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing was written"):
         core(fs).run(core(fs).client.segments.extend(path, b"x", attrs=lambda present, offset: {"k": "v" * 5000}))
     assert fs.size(path) == 0
+
+
+def test_an_overwrite_computes_them_of_those_that_it_replaces(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    path = f"{tmp_path}/a"
+    seen: list[Mapping[str, str]] = []
+
+    def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
+        seen.append(present)
+        return {"kept": present.get("kept", "none"), "offset": str(offset)}
+
+    def overwrite() -> Mapping[str, str]:
+        core(fs).run(core(fs).client.segments.overwrite(path, b"x", attrs=attrs))
+        return fs.segment(path).attrs
+
+    assert overwrite() == {"kept": "none", "offset": "0"}
+    fs.append(path, b"y", attrs={"kept": "later", "other": "1"})
+    assert overwrite() == {"kept": "later", "offset": "0"}
+    fs.rm(path)
+    assert overwrite() == {"kept": "none", "offset": "0"}
+    assert seen == [{}, {"kept": "later", "offset": "0", "other": "1"}, {}]

@@ -17,7 +17,7 @@ from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, routing
 from rollingfs.spark.source.sink.commits import Marker
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.segment_commit import ATTRIBUTE_PREFIX, SegmentCommit
 from rollingfs.spark.source.sink.task_writer import Receipt, TaskWriter, Written, by_segment, received
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class JobCommit:
     def last_marker(self, number: int) -> Marker | None:
         """The marker of a batch whose tasks told no query: that of the one query that has written the target."""
         view = self.segment(None).view()
-        keys = [] if view is None else [key for key in view.attrs if key.startswith(commits.ATTRIBUTE_PREFIX)]
+        keys = [] if view is None else [key for key in view.attrs if key.startswith(ATTRIBUTE_PREFIX)]
         return Marker(keys[0], number) if len(keys) == 1 else None
 
     def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
@@ -155,8 +155,8 @@ class RollingWriter(DataSourceArrowWriter):
     def check_target(self) -> None:
         """Refuse a target to which the commit would fail, before any task begins; see `JobCommit.check_target`."""
         header = self._job.check_target(may_be_sealed=self._marker is not None)
-        if header is not None and self._marker is not None and not self._job.overwrite:
-            self._marker.check(header.attrs, header.sealed, self._job.url)
+        if header is not None and self._marker is not None:
+            self._marker.check(header.attrs, header.sealed and not self._job.overwrite, self._job.url)
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:

@@ -21,11 +21,10 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.segment_commit import ATTRIBUTE_PREFIX, SegmentCommit
 
 logger = logging.getLogger("pyspark_rollingfs")
 
-ATTRIBUTE_PREFIX = "spark/"
 TRIES_MAX = 16
 COMMITS_MAX = 16
 """Maximum segments that one write checks, or commits to, at once."""
@@ -137,7 +136,7 @@ def _check(part: SegmentCommit, look: Snapshot | None, marker: Marker | None, *,
         part.check(look)
         if part.options.format == PARQUET:
             part.grown(look)
-    if marker is not None and not part.overwrite:
+    if marker is not None:
         marker.check(attrs_of(look), False, part.path)
 
 
@@ -179,7 +178,7 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
         if marker.is_in(attrs):
             logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
             return
-        if failure is not None and not part.overwrite:
+        if failure is not None:
             marker.check(attrs, False, part.path)
         try:
             part.commit({marker.key: str(marker.number)}, {marker.key: attrs.get(marker.key)})

@@ -23,6 +23,10 @@ from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink.task_writer import Written, segment_path
 
 
+ATTRIBUTE_PREFIX = "spark/"
+"""With this begin the attributes by which a segment knows which batches of which query it has."""
+
+
 class SegmentCommit:
     """Commits to one segment, on the driver.
 
@@ -129,8 +133,13 @@ class SegmentCommit:
 
     def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
         segment_verbs = core(self.fs).client.segments
+
+        def with_batches(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
+            # a batch of another query that is overwritten has taken place: it must not come again
+            return {key: present[key] for key in present if key.startswith(ATTRIBUTE_PREFIX)} | dict(attrs)
+
         if self.overwrite:
-            call: Any = segment_verbs.overwrite(self.path, data, attrs=attrs, guard=guard)
+            call: Any = segment_verbs.overwrite(self.path, data, attrs=with_batches, guard=guard)
         else:
             # the same commit makes the segment if it is missing
             call = segment_verbs.extend(self.path, data, attrs=attrs, guard=guard, create=True)

@@ -44,8 +44,8 @@ class RollingStreamWriter(StreamArrowWriter):
             knows the batch, which may be in the target already.
         """
         header = self._job.check_target(may_be_sealed=True)
-        if header is not None and not self._job.overwrite:
-            self._attrs, self._is_sealed = dict(header.attrs), header.sealed
+        if header is not None:
+            self._attrs, self._is_sealed = dict(header.attrs), header.sealed and not self._job.overwrite
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
