@@ -22,7 +22,6 @@ from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink.task_writer import Written, segment_path
 
-
 ATTRIBUTE_PREFIX = "spark/"
 """With this begin the attributes by which a segment knows which batches of which query it has."""
 
