@@ -137,10 +137,10 @@ def test_the_messages_of_any_number_of_tasks_stay_within_the_bytes_of_a_batch(ta
     assert shares == sorted(shares, reverse=True)
 
 
-def test_by_default_96_tasks_may_send_64_kib_and_288_may_send_8():
-    shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(673)]
-    assert (shares[95], shares[96], shares[287], shares[288]) == (64 * KIB, 8 * KIB, 8 * KIB, KIB)
-    assert (shares[671], shares[672]) == (KIB, 128)
+def test_by_default_64_tasks_may_send_64_kib_128_may_send_16_and_512_may_send_1():
+    shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(512)]
+    assert (shares[63], shares[127], shares[511]) == (64 * KIB, 16 * KIB, KIB)
+    assert 62 * KIB < shares[64] < 64 * KIB
 
 
 def test_the_parquet_file_of_a_text_of_1_kib_fits_the_message_of_each_of_200_tasks():
@@ -233,11 +233,11 @@ def test_few_bytes_between_staged_ones_share_one_file(sink, store):
     assert sink.lines() == [row for [row] in tasks]
 
 
-def test_eight_mib_of_messages_become_one_chunk(sink):
+def test_four_mib_of_messages_become_one_chunk(sink):
     sink.options["maxBytes"] = "64MiB"
-    tasks = [["x" * (64 * KIB - 1)] for _ in range(96)]
+    tasks = [["x" * (64 * KIB - 1)] for _ in range(64)]
     sink.stream(0, *tasks)
-    assert sink.fs.info("log/t")["length"] == 96 * 64 * KIB
+    assert sink.fs.info("log/t")["length"] == 64 * 64 * KIB
     assert len(chunk_files(sink)) == 1
 
 

@@ -127,8 +127,7 @@ class JobCommit:
 
     def last_marker(self, number: int) -> Marker | None:
         """The marker of a batch whose tasks told no query: that of the one query that has written the target."""
-        view = self.segment(None).view()
-        keys = [] if view is None else [key for key in view.attrs if key.startswith(ATTRIBUTE_PREFIX)]
+        keys = [key for key in commits.attrs_of(self.segment(None).view()) if key.startswith(ATTRIBUTE_PREFIX)]
         return Marker(keys[0], number) if len(keys) == 1 else None
 
     def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
