@@ -16,22 +16,15 @@ from rollingfs.spark.gateway import gateway_url
 Builder = TypeVar("Builder")
 
 
-def _s3a_set(hadoop: str, sdk: str, accelerator: str | None) -> tuple[str, ...]:
-    parts = ("s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
-    more = (
-        []
-        if accelerator is None
-        else [f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{accelerator}"]
-    )
-    return (
-        f"org.apache.hadoop:hadoop-aws:{hadoop}",
-        *(f"software.amazon.awssdk:{part}:{sdk}" for part in parts),
-        *more,
-    )
+def _s3a_set(hadoop: str, sdk: str, *accelerator: str) -> tuple[str, ...]:
+    parts = [f"software.amazon.awssdk:{part}:{sdk}" for part in _SDK_PARTS]
+    more = [f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{one}" for one in accelerator]
+    return (f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts, *more)
 
 
+_SDK_PARTS = ("s3-transfer-manager", "sts", "netty-nio-client", "apache-client")
 S3A_SETS = {
-    "3.4.1": _s3a_set("3.4.1", "2.25.0", None),  # Maven has not all parts of 2.24.6, with which it was built
+    "3.4.1": _s3a_set("3.4.1", "2.25.0"),  # Maven has not all parts of 2.24.6, with which it was built
     "3.4.2": _s3a_set("3.4.2", "2.29.52", "1.2.1"),
     "3.5.0": _s3a_set("3.5.0", "2.35.4", "1.3.1"),
 }
@@ -55,17 +48,19 @@ _NAMES = {
     "profile": "auth.profile.name",
     "requester_pays": "requester.pays.enabled",
     "use_ssl": "connection.ssl.enabled",
+    "client_kwargs.endpoint_url": "endpoint",
+    "client_kwargs.region_name": "endpoint.region",
+    "config_kwargs.max_pool_connections": "connection.maximum",
+    "config_kwargs.s3.addressing_style": "path.style.access",
+    "s3_additional_kwargs.ServerSideEncryption": "encryption.algorithm",
+    "s3_additional_kwargs.SSEKMSKeyId": "encryption.key",
+    "s3_additional_kwargs.StorageClass": "create.storage.class",
 }
-_NESTED = {
-    ("client_kwargs", "endpoint_url"): "endpoint",
-    ("client_kwargs", "region_name"): "endpoint.region",
-    ("config_kwargs", "max_pool_connections"): "connection.maximum",
-    ("s3_additional_kwargs", "ServerSideEncryption"): "encryption.algorithm",
-    ("s3_additional_kwargs", "SSEKMSKeyId"): "encryption.key",
-    ("s3_additional_kwargs", "StorageClass"): "create.storage.class",
+"""By option of s3fs, with a dot where it is nested."""
+_VALUES = {
+    "path.style.access": {"path": True, "virtual": False, "auto": None},
+    "encryption.algorithm": {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"},
 }
-_STYLES = {"path": True, "virtual": False}
-_ENCRYPTIONS = {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"}
 
 
 def configure(
@@ -112,7 +107,7 @@ def configure(
         where = gateway_url(gateway if isinstance(gateway, str) else "/", storage_options)
         settings = {"spark.hadoop.fs.defaultFS": where, VECTORED: known.get(VECTORED, "false")}
         return _set(builder, settings)
-    settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
+    settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])} | tier_options(tiers or {})
     for scheme in (*jar.SCHEMES, *jar.MORE_SCHEMES):
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
         settings[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] = jar.ABSTRACT_FILE_SYSTEM
@@ -122,7 +117,6 @@ def configure(
             packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
             settings["spark.jars.packages"] = _joined(packages, s3a_packages())
             settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
-    settings |= tier_options(tiers or {})
     return _set(builder, settings)
 
 
@@ -185,11 +179,19 @@ def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     if options.pop("anon", False):
         found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "AnonymousAWSCredentialsProvider"
-    for key, value in options.items():
-        for name, one in _counterparts(key, value):
-            found[_S3A + name] = str(one).lower() if isinstance(one, bool) else str(one)
+    for key, value in _flat(options):
+        if key not in _NAMES:
+            raise ValueError(f"storage option {key!r} has no counterpart in Hadoop's S3 connector")
+        one = _VALUES.get(_NAMES[key], {}).get(value, value)
+        if one is not None:
+            found[_S3A + _NAMES[key]] = str(one).lower() if isinstance(one, bool) else str(one)
     if _S3A + "auth.profile.name" in found and _S3A + "access.key" not in found:  # a key comes before a profile
-        _check_profile()
+        if (version := jar.hadoop_version()) in WITHOUT_PROFILES:
+            raise ValueError(
+                f"storage option 'profile' has no counterpart in the S3 connector of Hadoop {version}: leave it out, "
+                "set AWS_PROFILE where Spark runs, and fs.s3a.aws.credentials.provider to "
+                "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+            )
         found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "auth.ProfileAWSCredentialsProvider"
     if _S3A + "session.token" in found:
         found[_S3A + "aws.credentials.provider"] = _CREDENTIALS + "TemporaryAWSCredentialsProvider"
@@ -200,34 +202,13 @@ def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _check_profile() -> None:
-    """Refuse a profile for a connector that knows only the one of the environment."""
-    version = jar.hadoop_version()
-    if version in WITHOUT_PROFILES:
-        raise ValueError(
-            f"storage option 'profile' has no counterpart in the S3 connector of Hadoop {version}: leave it out, set "
-            "AWS_PROFILE where Spark runs, and fs.s3a.aws.credentials.provider to "
-            "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
-        )
-
-
-def _counterparts(key: str, value: Any) -> Iterable[tuple[str, Any]]:
-    if value is None:
-        return
-    if key in _NAMES:
-        yield _NAMES[key], value
-        return
-    nested = dict(value) if isinstance(value, Mapping) else {}
-    for inner, one in nested.items():
-        if (key, inner) == ("config_kwargs", "s3") and dict(one).keys() == {"addressing_style"}:
-            style = one["addressing_style"]
-            yield from [("path.style.access", _STYLES[style])] if style in _STYLES else []
-            continue
-        if (key, inner) not in _NESTED:
-            raise ValueError(f"storage option {key}[{inner!r}] has no counterpart in Hadoop's S3 connector")
-        yield _NESTED[key, inner], _ENCRYPTIONS.get(one, one) if inner == "ServerSideEncryption" else one
-    if not isinstance(value, Mapping):
-        raise ValueError(f"storage option {key!r} has no counterpart in Hadoop's S3 connector")
+def _flat(options: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
+    """Nested options, by names with dots."""
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", value
 
 
 def _options(builder: Any) -> dict[str, str]:

@@ -30,16 +30,12 @@ NO_COUNTERPART = (
     "custom.signers",
     "delegation.token.binding",
     "encryption.context",
+    "endpoint.fips",
     "proxy.host",
     "security.credential.provider.path",
 )
 """Settings that the data source needs to do the same."""
-ENCRYPTIONS = {
-    "AES256": "AES256",
-    "SSE-S3": "AES256",
-    "SSE-KMS": "aws:kms",
-    "DSSE-KMS": "aws:kms:dsse",
-}
+ENCRYPTIONS = {"AES256": "AES256", "SSE-S3": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 ARCHIVES = frozenset({"DEEP_ARCHIVE", "GLACIER"})
 """Classes whose objects cannot be read at once, as headers must be."""
 PASSWORDS = frozenset({"access.key", "secret.key", "session.token", "encryption.key"})
@@ -87,10 +83,8 @@ def from_settings(get: Get) -> dict[str, Any]:
         A setting has no counterpart.
     """
     for name in NO_COUNTERPART:
-        if get(name):
+        if (get(name) or "false").strip().lower() != "false":
             raise _refused(f"setting fs.s3a.{name} has no counterpart in the data source")
-    if _is_true(get("endpoint.fips")):
-        raise _refused("setting fs.s3a.endpoint.fips has no counterpart in the data source")
     found = _credentials(get) | _endpoint(get)
     if written := _encryption(get) | _storage_class(get):
         found["s3_additional_kwargs"] = written
@@ -101,8 +95,8 @@ def from_settings(get: Get) -> dict[str, Any]:
 
 def _credentials(get: Get) -> dict[str, Any]:
     """The credentials, of the first provider that has some."""
-    text = get("aws.credentials.provider")
-    names = [name.strip() for name in text.split(",") if name.strip()] if text else list(DEFAULT_PROVIDERS)
+    text = get("aws.credentials.provider") or ",".join(DEFAULT_PROVIDERS)
+    names = [name.strip() for name in text.split(",") if name.strip()]
     passed: list[str] = []
     for name in names:
         kind = name.rpartition(".")[2]
@@ -203,10 +197,8 @@ def _hadoop(spark: Any) -> Get:
 
     def get(key: str) -> str | None:
         if any(key.endswith(f".{name}") for name in PASSWORDS):
-            found = conf.getPassword(key)
-            return None if found is None else "".join(found)
-        value = conf.getTrimmed(key)
-        return None if value is None else str(value)
+            return "".join(conf.getPassword(key) or ()) or None
+        return conf.getTrimmed(key) or None
 
     return get
 
