@@ -57,7 +57,7 @@ _NAMES = {
     "s3_additional_kwargs.StorageClass": "create.storage.class",
 }
 """By option of s3fs, with a dot where it is nested."""
-_VALUES = {
+_VALUES: Mapping[str, Mapping[Any, Any]] = {
     "path.style.access": {"path": True, "virtual": False, "auto": None},
     "encryption.algorithm": {"aws:kms": "SSE-KMS", "aws:kms:dsse": "DSSE-KMS", "AES256": "SSE-S3"},
 }

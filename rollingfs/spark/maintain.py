@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from glob import has_magic
 from typing import Any
@@ -19,7 +19,6 @@ from rollingfs.spark.segment_operations import (
     EXPORT,
     OPERATIONS,
     ROW_SCHEMA,
-    UPKEEP,
     ExportFolder,
     Row,
     Settings,
@@ -28,11 +27,10 @@ from rollingfs.spark.segment_operations import (
 )
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options, parse_url
-from rollingfs.spark.stream_operations import CONCAT, STREAM_OPERATIONS, TRIM, Join, Outcomes, folders_of, keep_stream
+from rollingfs.spark.stream_operations import CONCAT, STREAM_OPERATIONS, TRIM, Outcomes, StreamOperations
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import Asked
-from rollingfs.stream.segment_upkeep import OFFLOAD, RETAIN
+from rollingfs.stream.segment_upkeep import OFFLOAD
 
 THREADS_DEFAULT = 8
 ARGUMENTS = {
@@ -72,24 +70,20 @@ def maintain(
     Parameters
     ----------
     spark : pyspark.sql.SparkSession or None
-        Of Spark or of Spark Connect; None for threads of this process, which are enough for some hundreds of segments.
+        None: threads of this process, which are enough for some hundreds of segments.
     urls, storage_options
-        One or several, on one backend: segments, folders (all segments below them), patterns; and its options.
+        Segments, folders (all segments below them) and patterns on one backend; its options.
     operations
-        Done in this order: ``retain``, ``trim`` (these to whole streams, whose folders must be among the URLs),
-        ``concat`` (of the sealed segments in each folder, by their names; with ``seal``, of all),
-        ``info``, ``verify``, ``truncate``, ``rewrite`` (Parquet files that have grown), ``seal``, ``upkeep`` (a round
-        of ``rollingfs run``, with ``retain``), ``consolidate``, ``offload``, ``export``, ``collect``.
-    keep, align
-        For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
+        First ``retain``, ``trim`` and ``concat`` of whole streams, whose folders must be among the URLs, then those of
+        `OPERATIONS`, in its order. docs/spark.md says what each does, and which of the arguments below it takes.
+    keep, align, cut, into
+        Newest bytes that ``truncate`` leaves, and behind what alone it cuts; for ``trim``, a `StreamCut` or its text;
+        the segment in each folder that ``concat`` makes or extends.
     target, target_options, overwrite
-        For ``export``: the URL of a folder, options of its store, whether to replace files of other content there.
+        For ``export``: the URL of a folder, its options, whether to replace files of other content there.
     grace, readers_grace
-        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (by default 24 hours; less is your
-        promise that nobody writes), and ``consolidate`` leaves old files to readers; so does ``upkeep``.
-    cut, into
-        For ``trim``, a cut of streams or its text. For ``concat``, the name in each folder of the segment that the
-        others become part of; it is made if it is missing.
+        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files, and ``consolidate`` old ones; so does
+        ``upkeep``. A `grace` below the default of 24 hours is your promise that nobody writes.
     tier, after_bytes, after_age, deletion_lag, block_bytes
         For ``offload``, as of `Stream.offload`; without, by the policies.
     dry_run, threads
@@ -105,37 +99,29 @@ def maintain(
     ValueError, FileNotFoundError
         An argument is unknown or missing; two segments would become one file; nothing is at a URL without a pattern.
     """
-    meant = StreamCut.parse(cut) if isinstance(cut, str) else cut
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
-    kept = None if keep is None else parse_bytes(keep)
-    if kept is not None and (kept < 0 or align == ""):
-        raise ValueError(f"cannot keep {kept} bytes aligned by {align!r}; no segment was changed")
-    grace_s = None if grace is None else parse_seconds(grace)
-    settings = Settings(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
-    options = _options(urls, storage_options)
-    fs = places.filesystem(options)
+    kept, grace_s = None if keep is None else parse_bytes(keep), None if grace is None else parse_seconds(grace)
+    run = Settings(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
+    fs = places.filesystem(options := _options(urls, storage_options))
     paths = _paths(fs, options)
     if target is not None:
-        settings = replace(settings, target=_place(fs, options, paths, target, target_options, overwrite))
-    of_streams = [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
-    join = None if into is None else Join(into, paths, "seal" in wanted)
-    ledgers = Ledgers(core(fs).client, once=True)
+        run = run.to(ExportFolder(target, _roots(fs, options, paths), target_options, overwrite), paths)
+    return _done(spark, options, run, StreamOperations(fs, paths, run, cut, into), threads)
 
-    def inherits(folder: str) -> bool:
-        return core(fs).run(ledgers.above(folder)).retention is not None
 
+def _done(spark: Any, options: Options, settings: Settings, streams: StreamOperations, threads: int) -> Any:
+    """Do all operations; their rows."""
     work = partial(maintain_one, options, settings)
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
-        keep_one = partial(keep_stream, fs, of_streams, meant, join, dry_run=dry_run)
-        must_be = not {*wanted}.isdisjoint(STREAM_OPERATIONS)
-        for did in pool.map(keep_one, folders_of(of_streams, meant, paths, inherits, must_be=must_be)):
+        for did in pool.map(streams.keep, streams.folders()):
             before |= did
-        paths = sorted({*paths, *(path for path, did in before.items() if CONCAT in did and not did[CONCAT].error)})
+        joined = [path for path, did in before.items() if CONCAT in did and not did[CONCAT].error]
+        paths = sorted({*streams.paths, *joined})
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]
-        name = f"rollingfs: {', '.join(wanted)} of {len(left)} segments"
+        name = f"rollingfs: {', '.join(settings.operations)} of {len(left)} segments"
         found = pool.map(work, left) if spark is None else job.run(spark, name, left, work, ROW_SCHEMA)
         by_path = {row["path"]: Row(**row) for row in found if row.get("path") is not None}
     rows = [row for path in paths if (row := merged(path, earlier[path], by_path.get(path))) is not None]
@@ -160,15 +146,8 @@ def _operations(operations: str | Sequence[str], given: Mapping[str, object]) ->
     return tuple(one for one in known if one in wanted)
 
 
-def _place(
-    fs: RollingFileSystem,
-    options: Options,
-    paths: Sequence[str],
-    url: str,
-    target_options: Mapping[str, Any] | None,
-    overwrite: bool,
-) -> ExportFolder:
-    """The target of each segment: its path below a folder of the URLs, or below the folder of a segment or pattern."""
+def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tuple[str, ...]:
+    """The folders below which segments keep their paths: those of the URLs, or of a segment or pattern."""
     roots: set[str] = set()
     for one in options.places:
         path = core(fs).strip(one.path).rstrip("/")
@@ -176,14 +155,7 @@ def _place(
             roots.add(places.above_pattern(path))
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
-    place = ExportFolder(url, tuple(sorted(roots)), target_options, overwrite)
-    targets: dict[str, str] = {}
-    for path in paths:
-        below = place.below(path)
-        other = targets.setdefault(below, path)
-        if other != path:
-            raise ValueError(f"{other} and {path} would both be exported to {url.rstrip('/')}{below}; nothing was done")
-    return place
+    return tuple(sorted(roots))
 
 
 def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Options:

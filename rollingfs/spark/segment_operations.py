@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, replace
 from typing import Any
 
@@ -83,6 +83,25 @@ class Settings:
     dry_run: bool = False
     asked: Asked | None = None
     """How to offload; None for what the policies say."""
+
+    def __post_init__(self) -> None:
+        if self.keep is not None and (self.keep < 0 or self.align == ""):
+            raise ValueError(f"cannot keep {self.keep} bytes aligned by {self.align!r}; no segment was changed")
+
+    def to(self, target: ExportFolder, paths: Sequence[str]) -> Settings:
+        """The same for an export to a folder.
+
+        Raises
+        ------
+        ValueError
+            Two of the segments would become one file.
+        """
+        files: dict[str, str] = {}
+        for path in paths:
+            if (other := files.setdefault(below := target.below(path), path)) != path:
+                where = f"{target.url.rstrip('/')}{below}"
+                raise ValueError(f"{other} and {path} would both be exported to {where}; nothing was done")
+        return replace(self, target=target)
 
 
 @value_class
@@ -250,14 +269,9 @@ def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Out
         by_policy = below.run(offload_segment(below.client, segment.path))
         segment.refresh()
         return Outcome(0, {}) if by_policy is None else Outcome(by_policy.bytes, asdict(by_policy))
-    chosen = asked.chosen
+    of = asked.chosen
     did = segment.offload(
-        asked.tier,
-        None,
-        chosen.after_bytes,
-        chosen.after_age_s,
-        deletion_lag=asked.lag_s,
-        block_bytes=asked.block_bytes,
+        asked.tier, None, of.after_bytes, of.after_age_s, deletion_lag=asked.lag_s, block_bytes=asked.block_bytes
     )
     return Outcome(did.bytes, asdict(did))
 

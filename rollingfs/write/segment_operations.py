@@ -146,7 +146,7 @@ class Segments:
                 hints = await self.store.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.store.now_ms())
             items = await as_items(data, attempt.files)
-            given = attrs(base.header.attrs if base.live else {}, 0) if callable(attrs) else attrs
+            given = attrs(base.header.attrs if base.header else {}, 0) if callable(attrs) else attrs
             return transitions.with_attrs(await grow(header, items, attempt.files), given, path)
 
         is_large = any(isinstance(item, Stored) for item in data)
