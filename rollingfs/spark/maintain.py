@@ -69,25 +69,20 @@ def maintain(
 
     Parameters
     ----------
-    spark : pyspark.sql.SparkSession or None
-        None: threads of this process, which are enough for some hundreds of segments.
+    spark, threads
+        A session, or None: this process, enough for some hundreds of segments. Threads, by which it works on streams.
     urls, storage_options
         Segments, folders (all segments below them) and patterns on one backend; its options.
-    operations
-        First ``retain``, ``trim`` and ``concat`` of whole streams, whose folders must be among the URLs, then those of
-        `OPERATIONS`, in its order. docs/spark.md says what each does, and which of the arguments below it takes.
+    operations, dry_run
+        First those of whole streams, then `OPERATIONS`, in the order of docs/spark.md; a dry run only tells.
     keep, align, cut, into
-        Newest bytes that ``truncate`` leaves, and behind what alone it cuts; for ``trim``, a `StreamCut` or its text;
-        the segment in each folder that ``concat`` makes or extends.
+        Bytes that ``truncate`` keeps, behind what it cuts; a `StreamCut`, or its text; the name that ``concat`` makes.
     target, target_options, overwrite
         For ``export``: the URL of a folder, its options, whether to replace files of other content there.
     grace, readers_grace
-        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files, and ``consolidate`` old ones; so does
-        ``upkeep``. A `grace` below the default of 24 hours is your promise that nobody writes.
+        Seconds for which ``collect`` leaves unreferenced files (under a day: nobody may write), ``consolidate`` old ones.
     tier, after_bytes, after_age, deletion_lag, block_bytes
         For ``offload``, as of `Stream.offload`; without, by the policies.
-    dry_run, threads
-        Change nothing, but tell; streams, and without Spark segments, at a time.
 
     Returns
     -------
@@ -97,14 +92,13 @@ def maintain(
     Raises
     ------
     ValueError, FileNotFoundError
-        An argument is unknown or missing; two segments would become one file; nothing is at a URL without a pattern.
+        An argument is unknown, missing or impossible; nothing is at a URL without a pattern.
     """
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
     kept, grace_s = None if keep is None else parse_bytes(keep), None if grace is None else parse_seconds(grace)
     run = Settings(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
-    fs = places.filesystem(options := _options(urls, storage_options))
-    paths = _paths(fs, options)
+    fs, paths = _found(options := _options(urls, storage_options))
     if target is not None:
         run = run.to(ExportFolder(target, _roots(fs, options, paths), target_options, overwrite), paths)
     return _done(spark, options, run, StreamOperations(fs, paths, run, cut, into), threads)
@@ -166,13 +160,13 @@ def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | Non
     return Options(parsed, storage_options=dict(storage_options or {}))
 
 
-def _paths(fs: RollingFileSystem, options: Options) -> list[str]:
+def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
     """All segments at the places, also deleted and damaged ones: no header is read for it."""
-    below = core(fs)
+    fs = places.filesystem(options)
+    below, found = core(fs), set[str]()
     tree = TreeCollector(below.client)
-    found: set[str] = set()
     for place in options.places:
         path = below.strip(place.path)
         there = below.run(tree.segments(places.above_pattern(path) or "/"))
         found.update(filter(places.meaning(path), there) if has_magic(path) else there)
-    return sorted(found)
+    return fs, sorted(found)
