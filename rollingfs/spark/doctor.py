@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,9 +10,7 @@ from typing import Any
 from rollingfs.spark import jar
 from rollingfs.spark.job import is_classic
 
-_S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _SET_PYTHON = "set PYSPARK_PYTHON (or spark.pyspark.python) to a Python of the driver's version that every worker has"
-_TRACEBACK = "Traceback (most recent call last)"
 
 
 def doctor(spark: Any) -> list[str]:
@@ -56,15 +55,15 @@ def _classes(spark: Any) -> Iterator[str]:
 
 def _s3a(spark: Any) -> Iterator[str]:
     version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()
-    source = _source(spark, _S3A_CLASS)
+    source = _source(spark, "org.apache.hadoop.fs.s3a.S3AFileSystem")
     if not source:
         yield (
             "There is no S3 connector, so rolling+s3:// cannot be opened: call rollingfs.spark.configure(builder, "
             f"storage_options), or add org.apache.hadoop:hadoop-aws:{version}."
         )
     elif f"hadoop-aws-{version}" not in source and "hadoop-aws" in source:
-        name = source.rpartition("/")[2]
-        yield f"The S3 connector is {name}, but Spark's Hadoop is {version}: they must be of one version."
+        own = os.path.basename(source)
+        yield f"The S3 connector is {own}, but Spark's Hadoop is {version}: they must be of one version."
 
 
 def _source(spark: Any, name: str) -> str:
@@ -111,8 +110,7 @@ def _python(spark: Any) -> Iterator[str]:
     except Py4JJavaError as error:
         yield f"Python does not run on the workers ({_cause(str(error.java_exception))}): {_SET_PYTHON}."
         return
-    minor, minor_here = (found["Python"].split(".")[:2] for found in (there, here))
-    if minor != minor_here:
+    if there["Python"].split(".")[:2] != here["Python"].split(".")[:2]:
         yield f"Python is {there['Python']} on the workers and {here['Python']} here: {_SET_PYTHON}."
     for name, version in here.items():
         if name in ("rollingfs", "pyarrow") and not there[name]:
@@ -126,5 +124,5 @@ def _python(spark: Any) -> Iterator[str]:
 
 def _cause(text: str) -> str:
     """The line that tells why a job failed: the error at the end of a Python traceback, else the first line."""
-    error = re.search(rf"{re.escape(_TRACEBACK)}.*\n(?:\s.*\n|\n)*(\S.*)", text)
+    error = re.search(r"Traceback \(most recent call last\).*\n(?:\s.*\n|\n)*(\S.*)", text)
     return error[1] if error else text.strip().partition("\n")[0]

@@ -36,8 +36,7 @@ def gateway_url(root: str, storage_options: Mapping[str, Any] | None) -> str:
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **known})
     assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
+    if not (line := process.stdout.readline()):
         process.communicate()
         raise RuntimeError(f"the gateway to {root} did not start; its message stands above")
     where = json.loads(line)["url"].rstrip("/").replace("http://", "webhdfs://")

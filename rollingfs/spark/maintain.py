@@ -80,7 +80,7 @@ def maintain(
     target, target_options, overwrite
         For ``export``: the URL of a folder, its options, whether to replace files of other content there.
     grace, readers_grace
-        Seconds for which ``collect`` leaves unreferenced files (under a day: nobody may write), ``consolidate`` old ones.
+        Seconds for which ``collect`` leaves unreferenced files (below a day: nobody may write), ``consolidate`` old.
     tier, after_bytes, after_age, deletion_lag, block_bytes
         For ``offload``, as of `Stream.offload`; without, by the policies.
 

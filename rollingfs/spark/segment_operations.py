@@ -14,7 +14,6 @@ from rollingfs.fs.core import core
 from rollingfs.fs.export_target import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
-from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.verify import damaged
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
@@ -162,7 +161,7 @@ def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, A
             if one in NOT_OF_HIDDEN and names.is_hidden_segment(path):
                 continue
             tried = one
-            did[one] = _remains(fs, path, settings) if segment is None else _DOES[one](fs, segment, settings)
+            did[one] = _collect(fs, path, settings) if segment is None else _DOES[one](fs, segment, settings)
             error = did[one].error
             if error is not None:
                 break
@@ -250,14 +249,12 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
     place = settings.target
     assert place is not None
-    url = place.of(segment.path)
-    below = core(fs)
+    url, below, size = place.of(segment.path), core(fs), 0
     target, name = open_export_target(below.backend, url, None, place.options)
     view = below.run(below.client.lookup.view(segment.path, fresh=True))
-    if settings.dry_run or below.run(below.client.exporter.is_done(view, target, name)):
-        return Outcome(0, {"target": url, "size": 0})
-    done = below.run(below.client.exporter.export(view, target, name, overwrite=place.overwrite))
-    return Outcome(done.size, {"target": url, "size": done.size})
+    if not settings.dry_run and not below.run(below.client.exporter.is_done(view, target, name)):
+        size = below.run(below.client.exporter.export(view, target, name, overwrite=place.overwrite)).size
+    return Outcome(size, {"target": url, "size": size})
 
 
 def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
@@ -290,17 +287,12 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 
-def _collect(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
-    return _collected(segment.collect(settings.grace, settings.dry_run))
-
-
-def _remains(fs: RollingFileSystem, path: str, settings: Settings) -> Outcome:
-    """Collect the remains of a deleted segment."""
-    below = core(fs)
-    return _collected(below.run(collect_segment(below.client, path, settings.grace, dry_run=settings.dry_run)))
-
-
-def _collected(result: Collected) -> Outcome:
+def _collect(fs: RollingFileSystem, segment: Segment | str, settings: Settings) -> Outcome:
+    """Collect what lies beside a segment, or the remains of a deleted one, of which there is the path."""
+    if isinstance(segment, Segment):
+        result = segment.collect(settings.grace, settings.dry_run)
+    else:
+        result = core(fs).run(collect_segment(core(fs).client, segment, settings.grace, dry_run=settings.dry_run))
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 

@@ -465,7 +465,6 @@ def test_a_read_refuses_the_options_of_writes(name):
         ("startingOffsets", "earliest"),
         ("includeMetadata", "true"),
         ("maxBytesPerTrigger", "1"),
-        ("mode", "FAILFAST"),
     ],
 )
 def test_a_write_refuses_the_options_of_reads_and_says_that_nothing_was_written(name, value):
@@ -480,9 +479,3 @@ def test_options_of_both_sides_are_refused_by_neither():
     found = parse_options({"path": "/x", "queryName": "q", "checkpointLocation": "/c", **both})
     found.check_use(BATCH)
     found.check_use(WRITE)
-
-
-@pytest.mark.parametrize("kind", ["text", "arrow", "parquet", "binary"])
-def test_a_mode_for_a_format_without_malformed_records_is_refused(kind):
-    with pytest.raises(ValueError, match=f"format '{kind}' has no modes.*read_json"):
-        parse_options({"path": "/x", "format": kind, "mode": "FAILFAST"})

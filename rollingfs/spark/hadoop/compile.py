@@ -44,12 +44,9 @@ def sources() -> list[Path]:
 
 def digest() -> str:
     """A digest that identifies the sources."""
-    found = hashlib.sha256()
-    for path in sources():
-        found.update(
-            f"{path.relative_to(SOURCES).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
-        )
-    return found.hexdigest()
+    digests = [(path.relative_to(SOURCES), hashlib.sha256(path.read_bytes()).hexdigest()) for path in sources()]
+    text = "".join(f"{path.as_posix()}\0{one}\n" for path, one in digests)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_current(jar: Path = JAR) -> bool:
@@ -79,8 +76,7 @@ def build(jar: Path = JAR) -> Path:
     CannotCompileError
         There is no JDK, or no Hadoop client API.
     """
-    javac = shutil.which("javac")
-    if javac is None:
+    if (javac := shutil.which("javac")) is None:
         raise CannotCompileError(f"there is no `javac` on the PATH: install a JDK {JAVA_RELEASE}")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as scratch:
         api = hadoop_api(Path(scratch))
@@ -103,12 +99,10 @@ def hadoop_api(scratch: Path) -> Path:
         There is neither, or what Maven gives is another file.
     """
     spec = importlib.util.find_spec("pyspark")
-    if spec is not None and spec.origin is not None:
-        found = sorted((Path(spec.origin).parent / "jars").glob(f"{HADOOP_API}-*.jar"))
-        if found:
-            return found[-1]
-    maven = shutil.which("mvn")
-    if maven is None:
+    folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin is not None else scratch
+    if found := sorted(folder.glob(f"{HADOOP_API}-*.jar")):
+        return found[-1]
+    if (maven := shutil.which("mvn")) is None:
         raise CannotCompileError("Hadoop's client API is not here: install pyspark, or Maven, which fetches it")
     artifact = f"org.apache.hadoop:{HADOOP_API}:{HADOOP_VERSION}"
     command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}"]

@@ -57,9 +57,8 @@ class RollingReader(DataSourceReader):
         found = boundaries.complete(places.find(fs, self.options))
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        bases = places.bases(self.options)
         views = found.views
-        self.rows.check_columns(views, bases)
+        self.rows.check_columns(views, places.bases(self.options))
         wanted = boundaries.extents(views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
         return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
@@ -210,11 +209,9 @@ class RowReader:
 
     def _explained(self, error: OSError) -> OSError:
         """The error, for a batch with what to do about it."""
-        if not self.is_batch:
-            return error
-        if isinstance(error, FileNotFoundError):
+        if self.is_batch and isinstance(error, FileNotFoundError):
             return FileNotFoundError(error.errno, f"{error.strerror}. {PLANNED_ONCE}", error.filename)
-        return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}")
+        return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}") if self.is_batch else error
 
     def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
         """The rest of a range whose beginning was truncated away; only lines can be read from anywhere."""

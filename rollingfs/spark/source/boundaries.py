@@ -41,9 +41,8 @@ class Boundaries:
     def complete(self, found: places.FoundSegments) -> places.FoundSegments:
         """What was found, with the segments that a cut names and a listing has missed."""
         positions = (self.options.starting, self.options.ending)
-        named = [path for position in positions if position for path in position.points]
-        meant = [path for path in dict.fromkeys(named) if self._is_meant(path)]
-        return places.complete(self.fs, self.options, found, meant)
+        named = {path: None for position in positions if position for path in position.points}
+        return places.complete(self.fs, self.options, found, filter(self._is_meant, named))
 
     def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
         """The bytes between the two positions of a batch read.

@@ -62,16 +62,14 @@ def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, pa.DataT
         Paths have columns of other names.
     """
     by_path = {path: values_of(path, bases) for path in paths}
-    first = next(iter(by_path.items()), None)
-    if first is None:
-        return {}
+    first, columns = next(iter(by_path.items()), ("", {}))
     for path, values in by_path.items():
-        if list(values) != list(first[1]):
+        if list(values) != list(columns):
             raise ValueError(
-                f"the folders of {first[0]} name the columns ({', '.join(first[1])}), and those of {path} "
+                f"the folders of {first} name the columns ({', '.join(columns)}), and those of {path} "
                 f"({', '.join(values)}): read them apart, or with option partitionColumns=false"
             )
-    return {name: type_of([values[name] for values in by_path.values()]) for name in first[1]}
+    return {name: type_of([values[name] for values in by_path.values()]) for name in columns}
 
 
 def type_of(texts: Iterable[str | None]) -> pa.DataType:
@@ -125,8 +123,6 @@ def scalar_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[Values, tuple[Range, ...]]]:
     """Neighbouring ranges with the same columns, together."""
-    for _, group in groupby(
-        ((values_of(one.extent.path, bases), one) for one in ranges), key=lambda pair: list(pair[0].items())
-    ):
-        pairs = list(group)
-        yield pairs[0][0], tuple(one for _, one in pairs)
+    # by lists: equal dicts may have their columns in another order
+    for columns, group in groupby(ranges, lambda one: list(values_of(one.extent.path, bases).items())):
+        yield dict(columns), tuple(group)

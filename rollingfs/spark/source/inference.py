@@ -16,6 +16,7 @@ from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader
 
 logger = logging.getLogger("pyspark_rollingfs")
+NOT_SEEN = "%d other segments, and what lies behind, were not looked at. If they have other columns, give .schema(...)"
 
 
 def infer_schema(options: Options) -> Any:
@@ -71,11 +72,6 @@ def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
             raise ValueError(f"{view.path}: its bytes are no {options.format}: {error}") from error
         if schema is not None:
             if len(found) > 1 or form.grows:
-                logger.warning(
-                    "%s: the columns are those of its beginning; %d other segments, and what lies behind, were not "
-                    "looked at. If they have other columns, give .schema(...)",
-                    view.path,
-                    len(found) - 1,
-                )
+                logger.warning("%s: the columns are those of its beginning; %s", view.path, NOT_SEEN % (len(found) - 1))
             return rows.spark_schema(schema)
     raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
 """Names that Spark puts beside our options."""
 _POLICY = ("max_bytes", "inline_bytes", "max_age")
-FAILFAST = "FAILFAST"
 SPARKS_OWN = (
     "read with rollingfs.spark.read_csv(spark, url, schema) or stream_csv, and JSON with read_json or stream_json; "
     "write with rollingfs.spark.to_csv(rows).write.format('rolling'), and JSON with to_json"
@@ -191,7 +190,7 @@ class Options:
     @property
     def target_options(self) -> dict[str, Any]:
         """Options of the backend, which may be flat or nested under its name."""
-        names = _aliases(self.target_protocol)
+        names = {"s3": ("s3", "s3a"), "file": ("file", "local")}.get(self.target_protocol, (self.target_protocol,))
         nested = {key: value for name in names for key, value in _table(self.storage_options.get(name)).items()}
         flat = {key: value for key, value in self.storage_options.items() if key not in {*names, "rolling"}}
         return {**flat, **nested}
@@ -211,10 +210,9 @@ _OWN = {
     **of.uses(Options),
     **dict.fromkeys(("storage_options", "tiers"), BOTH),
     **dict.fromkeys(("txnAppId", "txnVersion"), WRITE),
-    "mode": READ,
 }
 """What each option is for."""
-READING = frozenset(name.lower() for name, use in _OWN.items() if use != WRITE) - {"format", "mode"}
+READING = frozenset(name.lower() for name, use in _OWN.items() if use != WRITE) - {"format"}
 """Those that a read of text may have, in lower case, as Spark hands them over."""
 
 
@@ -248,7 +246,8 @@ def parse_options(options: Mapping[str, str]) -> Options:
         transaction=_transaction(given),
         **of.values(Options, given),
     )
-    _check_format(found.format, given)
+    if "compression" in given and not found.form.has_lines:
+        raise ValueError(f"option compression is for lines, and format {found.format!r} has none")
     if found.ending is not None and found.ending.name == EARLIEST:
         raise ValueError("option endingOffsets is 'earliest': the read would be empty")
     return found
@@ -256,24 +255,13 @@ def parse_options(options: Mapping[str, str]) -> Options:
 
 def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
     app, version = given.get("txnappid"), given.get("txnversion")
-    if app is None and version is None:
+    if app is version is None:
         return None
-    if not app or version is None or not (version.isascii() and version.isdigit()):
+    if not app or not version or not (version.isascii() and version.isdigit()):
         raise ValueError(
             f"options txnAppId and txnVersion are {app!r} and {version!r}: give both, a name and a whole number"
         )
     return app, int(version)
-
-
-def _check_format(kind: str, given: Mapping[str, str]) -> None:
-    """Refuse what only the parsers of Spark have."""
-    if "compression" in given and not formats.of(kind).has_lines:
-        raise ValueError(f"option compression is for lines, and format {kind!r} has none")
-    if "mode" in given and (kind != formats.JSON or given["mode"].upper() != FAILFAST):
-        raise ValueError(
-            f"option mode is {given['mode']!r}, and format {kind!r} has no modes: json is strict, as with {FAILFAST}, "
-            f"and the modes are those of Spark's own parser: {SPARKS_OWN}"
-        )
 
 
 def parse_url(url: str) -> Place:
@@ -299,13 +287,11 @@ def parse_url(url: str) -> Place:
 def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
     """The JSON of an option; an error does not show the text, which may hold secrets."""
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-    else:
-        if isinstance(found, dict):
+        if isinstance(found := json.loads(text), dict):
             return found
         where = f"it is a {type(found).__name__}"
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
     raise ValueError(f"{name} must be a JSON object like {example}: {where}")
 
 
@@ -322,17 +308,12 @@ def _storage_options(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _urls(given: Mapping[str, str]) -> Sequence[str]:
-    urls = json.loads(given["paths"]) if "paths" in given else []
-    urls += [given["path"]] if "path" in given else []
+    urls: list[str] = [*json.loads(given.get("paths", "[]")), *([given["path"]] if "path" in given else [])]
     if not urls:
         raise ValueError(
             f"format('rolling') needs a path: give a URL to load(), save() or start(); if this is a table, {NO_TABLE}"
         )
-    return list(urls)
-
-
-def _aliases(protocol: str) -> tuple[str, ...]:
-    return ("s3", "s3a") if protocol == "s3" else (("file", "local") if protocol == "file" else (protocol,))
+    return urls
 
 
 def _table(value: Any) -> dict[str, Any]:

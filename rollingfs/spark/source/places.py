@@ -5,7 +5,6 @@ Plain files are read as segments, here and in all modules of the data source.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 import stat
@@ -127,7 +126,7 @@ def find(
         if there and path not in there:
             folders.add(path)
         looks |= there
-    return _allowed(FoundSegments(*_split(looks), frozenset(folders)), options)
+    return _allowed(looks, frozenset(folders), options)
 
 
 def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, known: Iterable[str]) -> FoundSegments:
@@ -141,24 +140,19 @@ def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, know
     missing = [path for path in known if path not in found.views and path not in found.corrupt]
     looks = zip(missing, segments.look(fs, missing), strict=True) if missing else ()
     there = {path: look for path, look in looks if look is not None}
-    if not there:
-        return found
-    return _allowed(FoundSegments(*_split({**found.views, **found.corrupt, **there}), found.folders), options)
+    return _allowed({**found.views, **found.corrupt, **there}, found.folders, options) if there else found
 
 
-def _allowed(found: FoundSegments, options: Options) -> FoundSegments:
-    """The same; an error if a header cannot be read, and the options do not say to skip it."""
+def _allowed(looks: Looks, folders: frozenset[str], options: Options) -> FoundSegments:
+    """The segments that can be read, and those that cannot, sorted, if the options say to skip these."""
+    ordered = sorted(looks.items())
+    views = {path: look for path, look in ordered if isinstance(look, Snapshot)}
+    corrupt = {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)}
+    found = FoundSegments(views, corrupt, folders)
     if found.corrupt and not options.skips_corrupt:
         first = next(iter(found.corrupt.values()))
         raise CorruptHeaderError(f"{found}; option onCorrupt=skip goes on without") from first
     return found
-
-
-def _split(looks: Looks) -> tuple[dict[str, Snapshot], dict[str, CorruptHeaderError]]:
-    """The segments that can be read, and those that cannot, by path, sorted."""
-    ordered = sorted(looks.items())
-    views = {path: look for path, look in ordered if isinstance(look, Snapshot)}
-    return views, {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)}
 
 
 def bases(options: Options) -> tuple[str, ...]:
@@ -284,4 +278,4 @@ def folders_of(path: str) -> Iterator[str]:
 
 
 def _is_skipped(path: str) -> bool:
-    return any(fnmatch.fnmatchcase(part, "[_.]*") for part in path.split("/"))
+    return any(part.startswith(("_", ".")) for part in path.split("/"))

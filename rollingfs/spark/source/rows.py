@@ -146,12 +146,9 @@ def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:
     if not any(_forbids(one) for one in inner):
         return False
     there = column.drop_null()
-    if pt.is_struct(field.type):
-        parts = [there.field(index) for index in range(len(inner))]
-    elif pt.is_map(field.type):
-        parts = [there.cast(pa.list_(pa.struct([field.type.key_field, field.type.item_field]))).flatten().field(1)]
-    else:
-        parts = [there.flatten()]
+    if pt.is_map(field.type):
+        there = there.cast(pa.list_(pa.struct([field.type.key_field, field.type.item_field]))).flatten().field(1)
+    parts = there.flatten() if pt.is_struct(field.type) else [there if pt.is_map(field.type) else there.flatten()]
     return any(_has_forbidden(part, one) for part, one in zip(parts, inner, strict=True))
 
 

@@ -34,7 +34,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
     """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
     client = core(fs).client
 
-    async def one(path: str) -> Snapshot | CorruptHeaderError | None:
+    async def one(path: str) -> Look:
         try:
             return await client.lookup.view(path, fresh=True)
         except FileNotFoundError:
@@ -53,10 +53,10 @@ def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
     CorruptHeaderError
         Its header cannot be read.
     """
-    try:
-        return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
-    except FileNotFoundError:
-        return None
+    [found] = look(fs, [path])
+    if isinstance(found, CorruptHeaderError):
+        raise found
+    return found
 
 
 def identity(view: Snapshot) -> str:
@@ -92,9 +92,8 @@ def committed_ms(view: Snapshot, offset: int) -> float:
 
 def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) -> Extent:
     """The bytes ``[start, end)`` of a segment; by default all that it retains."""
-    return Extent(
-        view.path, identity(view), view.start if start is None else start, view.length if end is None else end
-    )
+    start, end = (view.start if start is None else start), (view.length if end is None else end)
+    return Extent(view.path, identity(view), start, end)
 
 
 def is_retained(fs: RollingFileSystem, path: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -197,12 +198,10 @@ def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """Rows as one stream; without rows, no bytes."""
-    writer: pa.RecordBatchStreamWriter | None = None
-    sink = OutputBuffer()
+    writer, sink = None, OutputBuffer()
     for group in gathered(batches, BATCH_BYTES):
         table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
-        if writer is None:
-            writer = pa.ipc.new_stream(sink, table.schema)
+        writer = writer or pa.ipc.new_stream(sink, table.schema)
         writer.write_table(table)
         yield sink.drain()
     if writer is not None:
@@ -247,16 +246,15 @@ class Arrow(Format):
             return ((batch, None) for batch in found)
         extent = replace(one.extent, start=one.start, end=one.end)
         rows = (message for message in messages(opened.read, extent) if message.kind not in (SCHEMA, DICTIONARY, END))
-        starts = (message.start for message in rows)
-        return (_located(batch, start) for batch, start in zip(found, starts, strict=True))
+        return ((batch, partial(_starts, row, batch)) for batch, row in zip(found, rows, strict=True))
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """One stream; without rows, no bytes."""
         return encode(batches)
 
 
-def _located(batch: pa.RecordBatch, start: int) -> Located:
-    return batch, lambda: [start] * batch.num_rows
+def _starts(message: Message, batch: pa.RecordBatch) -> list[int]:
+    return [message.start] * batch.num_rows
 
 
 FORMAT = Arrow()

@@ -33,6 +33,7 @@ SHOWN_MAX = 8
 
 
 Version = tuple[int, str | None]
+NOTHING: Version = (0, None)
 
 
 class PartlyCommittedError(RollingError, OSError):
@@ -154,9 +155,8 @@ def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: S
     if not errors:
         return
     first = next(iter(errors.values()))
-    if len(errors) == len(parts):
+    if not (done := [part.path for part in parts if part.path not in errors]):
         raise first
-    done = [part.path for part in parts if part.path not in errors]
     failed = [f"{path} ({error})" for path, error in errors.items()]
     todo = "do not repeat the whole job" if marker is None else "the next run of the batch commits it to the others"
     raise PartlyCommittedError(
@@ -173,7 +173,10 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
     failure: OSError | None = None
     for _ in range(TRIES_MAX):
         if failure is not None:
-            look = _look_after(part, failure)
+            try:
+                look = part.view()
+            except OSError as error:
+                raise failure from error  # the first error is the cause
         attrs = attrs_of(look)
         if marker.is_in(attrs):
             logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
@@ -190,16 +193,9 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
     raise failure
 
 
-def _look_after(part: SegmentCommit, failure: OSError) -> Snapshot | None:
-    try:
-        return part.view()
-    except OSError as error:
-        raise failure from error  # the first error is the cause
-
-
 def version_of(look: Snapshot | None) -> Version:
     """What tells whether a segment was changed since: its version and incarnation."""
-    return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
+    return NOTHING if look is None or look.header is None else (look.version, look.header.segment)
 
 
 def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
@@ -249,8 +245,6 @@ def _is_committed(
     part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
 ) -> bool | None:
     """Whether a part was committed; None if nobody can tell."""
-    if look is None or look.header is None:
-        return False
-    if marker is not None:
-        return marker.is_in(look.attrs)
-    return False if planned == version_of(look) else None
+    if marker is not None or version_of(look) in (planned, NOTHING):
+        return marker is not None and marker.is_in(attrs_of(look))
+    return None

@@ -13,6 +13,7 @@ from rollingfs.format import names
 
 NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
 """Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""
+_NAMING = (pt.is_string, pt.is_large_string, pt.is_integer, pt.is_date)
 
 
 class BadSegmentNameError(RollingError, ValueError):
@@ -27,22 +28,15 @@ def without(schema: pa.Schema, column: str) -> pa.Schema:
     ValueError
         There is no such column, or no other, or its type cannot name segments.
     """
-    index = schema.get_field_index(column)
+    index, why = schema.get_field_index(column), None
     if index < 0:
-        raise ValueError(
-            f"option segmentBy is {column!r}: no column, or several, of {', '.join(schema.names)}; nothing was written"
-        )
-    kind = schema.field(index).type
-    if not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_integer(kind) or pt.is_date(kind)):
-        raise ValueError(
-            f"option segmentBy is {column!r}, a column of {kind}: strings, integers and dates name segments; "
-            "nothing was written"
-        )
-    if len(schema) == 1:
-        raise ValueError(
-            f"option segmentBy is {column!r}, the only column: it names segments and is not written into them; "
-            "nothing was written"
-        )
+        why = f": no column, or several, of {', '.join(schema.names)}"
+    elif not any(is_one(kind := schema.field(index).type) for is_one in _NAMING):
+        why = f", a column of {kind}: strings, integers and dates name segments"
+    elif len(schema) == 1:
+        why = ", the only column: it names segments and is not written into them"
+    if why is not None:
+        raise ValueError(f"option segmentBy is {column!r}{why}; nothing was written")
     return schema.remove(index)
 
 

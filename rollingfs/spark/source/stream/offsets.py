@@ -59,13 +59,8 @@ class ReadMark:
         is_right = len(numbers) == 4 and all(type(one) is int and one >= 0 for one in numbers)
         if not is_right or not isinstance(known.get("sealed", False), bool):
             raise ValueError(f"{known} has an offset that is not a number of bytes, or a value of another type")
-        return cls(
-            known["segment"],
-            known["offset"],
-            known.get("from"),
-            known.get("sealed", False),
-            (check[0], check[1]) if "check" in known else None,
-        )
+        crc = (check[0], check[1]) if "check" in known else None
+        return cls(known["segment"], known["offset"], known.get("from"), known.get("sealed", False), crc)
 
 
 def is_idle(offset: Mapping[str, Any]) -> bool:
@@ -76,11 +71,9 @@ def is_idle(offset: Mapping[str, Any]) -> bool:
 def parse(offset: Mapping[str, Any]) -> dict[str, ReadMark]:
     """The marks of an offset, by path."""
     marks = {}
-    for path, one in offset.items():
-        if path == IDLE:
-            continue
+    for path in (one for one in offset if one != IDLE):
         try:
-            marks[path] = ReadMark.from_json(one)
+            marks[path] = ReadMark.from_json(offset[path])
         except ValueError as error:
             raise ValueError(
                 f"the offset of {path} in the query's checkpoint is none that a query has written: {error}. Nothing "

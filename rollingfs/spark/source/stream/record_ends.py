@@ -59,16 +59,13 @@ class RecordEnds:
 
     def _begin(self, view: Snapshot, known: ReadMark) -> int:
         if not segments.is_same(view, known.identity):
+            what = f"the bytes of the old one behind offset {known.offset} were not read"
             if not known.sealed:
-                self.options.lose(
-                    f"{view.path}: another segment has this name now; the bytes of the old one behind offset "
-                    f"{known.offset} were not read"
-                )
+                self.options.lose(f"{view.path}: another segment has this name now; {what}")
             return view.start
         if view.start > known.offset:
-            self.options.lose(
-                f"{view.path}: bytes {known.offset} to {view.start} were truncated away before they were read"
-            )
+            what = f"bytes {known.offset} to {view.start} were truncated away before they were read"
+            self.options.lose(f"{view.path}: {what}")
             return self.first_whole(view)
         if view.length < known.offset:
             self.options.lose(
@@ -153,13 +150,9 @@ class RecordEnds:
             data = read(at, min(end, at + lines.LOOK_BYTES_MAX))
             feeds = data.count(lines.FEED)
             if found + feeds >= most:
-                position = -1
-                for _ in range(most - found):
-                    position = data.find(lines.FEED, position + 1)
-                return most, at + position + 1
+                return most, at + len(data) - len(data.split(lines.FEED, most - found)[-1])
             found, at = found + feeds, at + len(data)
-            if at == end and not data.endswith(lines.FEED):
-                found += 1  # the last line of a sealed segment
+            found += at == end and not data.endswith(lines.FEED)  # the last line of a sealed segment
         return found, at
 
     def _read(self, view: Snapshot) -> lines.Read:

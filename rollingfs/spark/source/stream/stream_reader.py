@@ -147,8 +147,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_gone(before, found)
         marks = self._marks(before, found, limit)
         self._at = before
-        subscription = self._subscription
-        if subscription is not None:
+        if (subscription := self._subscription) is not None:
             subscription.join(before, marks)
         if progress.has_moved(before, marks):
             if self._is_too_small():
@@ -187,17 +186,15 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # a corrupt segment may be repaired: the query keeps its place in it
         marks = {path: replace(mark, begin=None) for path, mark in before.items() if path in found.corrupt}
         for path, view in views.items():
-            if known[path] is None and self._is_unborn(view):
+            mark, begin = known[path], begins[path]
+            if mark is None and self._is_unborn(view):
                 continue
-            mark = known[path]
-            found_end = ends.get(path, End(begins[path]))
-            end, check = found_end.offset, found_end.check
-            is_next = mark is not None and mark.offset == begins[path] and segments.is_same(view, mark.identity)
-            if mark is not None and is_next and end == mark.offset:
-                check = mark.check
-            is_next = is_next and before.get(path) == mark
-            is_done = view.sealed and end == view.length
-            marks[path] = ReadMark(segments.identity(view), end, None if is_next else begins[path], is_done, check)
+            end = ends.get(path, End(begin))
+            is_next = mark is not None and mark.offset == begin and segments.is_same(view, mark.identity)
+            check = mark.check if mark is not None and is_next and end.offset == mark.offset else end.check
+            begin_told = None if is_next and before.get(path) == mark else begin
+            is_done = view.sealed and end.offset == view.length
+            marks[path] = ReadMark(segments.identity(view), end.offset, begin_told, is_done, check)
         return marks
 
     def _is_unborn(self, view: Snapshot) -> bool:
@@ -242,12 +239,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments) -> None:
         moved = {mark.identity for mark in progress.moved(before, found.views).values()}
         for path, mark in before.items():
-            if path in found.views or path in found.corrupt or mark.identity in moved:
-                continue
-            if not mark.sealed:
-                self.options.lose(
-                    f"{path}: the segment is gone, and it was not sealed when it was read up to {mark.offset}"
-                )
+            is_there = path in found.views or path in found.corrupt or mark.identity in moved
+            if not is_there and not mark.sealed:
+                what = f"the segment is gone, and it was not sealed when it was read up to {mark.offset}"
+                self.options.lose(f"{path}: {what}")
 
     def _check_merged(
         self, before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
@@ -256,16 +251,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for path, view in views.items():
             if view.header is None or begins[path] == view.length:
                 continue
-            sources = [names.climb(names.parent(path), mark.source) for mark in view.header.merges]
-            twice = [source for source in sources if source in before and source not in views and before[source].offset]
-            moved = progress.moved(before, {path: view})
-            for source in twice:
-                if path in moved and moved[path] == before[source]:
-                    continue
-                self.options.lose(
-                    f"{source}: it was read up to offset {before[source].offset}, and is a part of {path} now, from "
-                    "which its rows would be read again"
-                )
+            moved = progress.moved(before, {path: view}).get(path)
+            for source in (names.climb(names.parent(path), mark.source) for mark in view.header.merges):
+                mark = before.get(source)
+                if mark is not None and mark.offset and source not in views and mark != moved:
+                    what = f"and is a part of {path} now, from which its rows would be read again"
+                    self.options.lose(f"{source}: it was read up to offset {mark.offset}, {what}")
 
     # -- batches -----------------------------------------------------------------------------------------------
 
@@ -304,11 +295,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if all(is_there(*pair) for pair in pairs):
             return pairs
         now = {segments.identity(view): view for view in self._look(fresh=True).views.values()}
-        found: list[tuple[Extent, segments.Look]] = []
-        for extent, look in pairs:
-            view = None if is_there(extent, look) else now.get(extent.identity)
-            found.append((extent, look) if view is None else (replace(extent, path=view.path), view))
-        return found
+        moved = [None if is_there(*pair) else now.get(pair[0].identity) for pair in pairs]
+        return [
+            pair if view is None else (replace(pair[0], path=view.path), view)
+            for pair, view in zip(pairs, moved, strict=True)
+        ]
 
     def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark | None) -> Extent | None:
         """The part of an extent that is still there; None if nothing is.
@@ -319,9 +310,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Where a batch ends that was planned earlier, perhaps in another copy of the segment.
         """
         if view is None or not segments.is_same(view, extent.identity):
-            self.options.lose(
-                f"{extent.path}: the segment is gone, and bytes {extent.start} to {extent.end} were not read"
-            )
+            what = f"bytes {extent.start} to {extent.end} were not read"
+            self.options.lose(f"{extent.path}: the segment is gone, and {what}")
             return None
         begin, end = extent.start, extent.end
         if view.length < end or (mark is not None and not self._records.goes_on(view, mark)):
@@ -331,9 +321,8 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             end = self._records.end(view, view.start, min(end, view.length), view.length).offset
         if view.start > begin:
-            self.options.lose(
-                f"{extent.path}: bytes {begin} to {min(view.start, end)} were truncated away before they were read"
-            )
+            what = f"bytes {begin} to {min(view.start, end)} were truncated away before they were read"
+            self.options.lose(f"{extent.path}: {what}")
             begin = self._records.first_whole(view)
         return Extent(extent.path, extent.identity, begin, end) if begin < end else None
 

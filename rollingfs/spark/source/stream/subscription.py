@@ -94,13 +94,9 @@ class Subscription:
                 by_folder.setdefault(_folder_of(path), {})[path] = mark
         for folder, found in by_folder.items():
             known = self._known(folder)
-            offsets = {}
-            for path, mark in found.items():
-                offset = _safe(
-                    mark, last.get(path), known.get(path) if known.incarnations.get(path) == mark.identity else None
-                )
-                if offset is not None:
-                    offsets[path] = offset
+            same = {path: known.get(path) for path in found if known.incarnations.get(path) == found[path].identity}
+            safe = {path: _safe(mark, last.get(path), same.get(path)) for path, mark in found.items()}
+            offsets = {path: offset for path, offset in safe.items() if offset is not None}
             cut = StreamCut(offsets, time.time(), 0, {path: found[path].identity for path in offsets})
             if (dict(cut), dict(cut.incarnations)) != (dict(known), dict(known.incarnations)):
                 try:
@@ -112,8 +108,7 @@ class Subscription:
 
     def _known(self, folder: str) -> StreamCut:
         if folder not in self._published:
-            cut = self.fs.stream(folder).subscribers().get(self.name)
-            self._published[folder] = cut if cut is not None else StreamCut({}, 0, 0)
+            self._published[folder] = self.fs.stream(folder).subscribers().get(self.name, StreamCut({}, 0, 0))
         return self._published[folder]
 
     def _publish_first(self, folder: str) -> None:
