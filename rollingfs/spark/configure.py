@@ -106,8 +106,16 @@ def configure(
     if gateway:
         where = gateway_url(gateway if isinstance(gateway, str) else "/", storage_options)
         settings = {"spark.hadoop.fs.defaultFS": where, VECTORED: known.get(VECTORED, "false")}
-        return _set(builder, settings)
-    settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])} | tier_options(tiers or {})
+    else:
+        settings = _of_jar(known, storage_options) | tier_options(tiers or {})
+    for key, value in settings.items():
+        builder.config(key, value)  # type: ignore[attr-defined]
+    return builder
+
+
+def _of_jar(known: Mapping[str, str], storage_options: Mapping[str, Any] | None) -> dict[str, str]:
+    """The settings for our jar, and for the S3 connector if there are options for it."""
+    settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
     for scheme in (*jar.SCHEMES, *jar.MORE_SCHEMES):
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
         settings[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] = jar.ABSTRACT_FILE_SYSTEM
@@ -117,13 +125,7 @@ def configure(
             packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
             settings["spark.jars.packages"] = _joined(packages, s3a_packages())
             settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
-    return _set(builder, settings)
-
-
-def _set(builder: Builder, settings: Mapping[str, str]) -> Builder:
-    for key, value in settings.items():
-        builder.config(key, value)  # type: ignore[attr-defined]
-    return builder
+    return settings
 
 
 def _use_this_python(known: Mapping[str, str]) -> None:

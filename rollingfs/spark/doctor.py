@@ -86,15 +86,14 @@ def _finder() -> Callable[[int], dict[str, str]]:
     """
 
     def find(_: int) -> dict[str, str]:
+        import contextlib
         import importlib.metadata
         import sys
 
-        found = {"Python": sys.version.split()[0], "executable": sys.executable}
+        found = {"Python": sys.version.split()[0], "executable": sys.executable, "rollingfs": "", "pyarrow": ""}
         for name in ("rollingfs", "pyarrow"):
-            try:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 found[name] = importlib.metadata.version(name)
-            except importlib.metadata.PackageNotFoundError:
-                found[name] = ""
         return found
 
     return find

@@ -57,9 +57,8 @@ class ExportFolder:
         """
         below = self.below(path)
         if not {"", ".", ".."}.isdisjoint(below.split("/")[1:]):
-            raise ValueError(
-                f"{path}: a part of its name is '.', '..' or empty, so it was not exported; export it alone"
-            )
+            what = "a part of its name is '.', '..' or empty, so it was not exported; export it alone"
+            raise ValueError(f"{path}: {what}")
         return f"{self.url.rstrip('/')}{below}"
 
     def below(self, path: str) -> str:

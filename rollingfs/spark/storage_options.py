@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from rollingfs.spark import job
@@ -113,7 +113,8 @@ def _credentials(get: Get) -> dict[str, Any]:
             )
         return sure
     if not passed:
-        raise _refused(f"setting fs.s3a.aws.credentials.provider is {_short(names)}, which has no key in fs.s3a.*")
+        shown = ", ".join(name.rpartition(".")[2] for name in names)
+        raise _refused(f"setting fs.s3a.aws.credentials.provider is {shown}, which has no key in fs.s3a.*")
     return {}
 
 
@@ -182,10 +183,6 @@ def _is_true(text: str | None) -> bool:
 
 def _refused(why: str) -> ValueError:
     return ValueError(f"{why}; no storage options were made: write them yourself, as s3fs takes them")
-
-
-def _short(names: Sequence[str]) -> str:
-    return ", ".join(name.rpartition(".")[2] for name in names)
 
 
 # -- the settings of a session -------------------------------------------------------------------------------------

@@ -237,12 +237,9 @@ class RowReader:
                 is_given = True
         except CORRUPT as error:
             if is_given and self.options.skips_corrupt:
-                where = f"{one.extent.path}: bytes {one.start} to {one.end}"
-                raise CorruptChunkError(
-                    f"{where} cannot be skipped: some of their rows were given out before {error}"
-                ) from error
+                why = f"cannot be skipped: some of their rows were given out before {error}"
+                raise CorruptChunkError(f"{one.extent.path}: bytes {one.start} to {one.end} {why}") from error
             self.skip(one, error)
         except pa.ArrowInvalid as error:
-            raise ValueError(
-                f"{one.extent.path}: bytes {one.start} to {one.end} are no {self.options.format}: {error}"
-            ) from error
+            why = f"are no {self.options.format}: {error}"
+            raise ValueError(f"{one.extent.path}: bytes {one.start} to {one.end} {why}") from error

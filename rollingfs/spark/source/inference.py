@@ -43,9 +43,9 @@ def _found(options: Options) -> places.FoundSegments:
     try:
         return places.find(places.filesystem(options), options)
     except (FileNotFoundError, CorruptHeaderError):
-        if is_known:
-            return places.FoundSegments({}, {})  # the read that follows names it
-        raise
+        if not is_known:
+            raise
+        return places.FoundSegments({}, {})  # the read that follows names it
 
 
 def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:

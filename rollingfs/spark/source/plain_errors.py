@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,10 +63,8 @@ def is_sentence(error: BaseException) -> bool:
 
 def _is_ours(error: BaseException) -> bool:
     """Whether code of rollingfs raised an error."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return last is not None and PACKAGE in Path(last.tb_frame.f_code.co_filename).parents
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and PACKAGE in Path(frames[-1].f_code.co_filename).parents
 
 
 def _is_worker() -> bool:

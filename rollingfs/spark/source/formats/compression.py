@@ -71,9 +71,8 @@ def check_write(path: str, choice: str = AUTO) -> None:
     """
     codec = by_name(path) if choice == AUTO else choice
     if codec not in (None, NONE):
-        what = (
-            f"its name says that it is compressed ({codec})" if choice == AUTO else f"option compression is {codec!r}"
-        )
+        named, given = f"its name says that it is compressed ({codec})", f"option compression is {codec!r}"
+        what = named if choice == AUTO else given
         raise CompressedError(
             f"{path}: {what}, but rows are written as plain lines; nothing was written. Choose another name, or leave "
             "the option out"

@@ -42,11 +42,8 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
     """The rows of the row groups that begin in a range."""
     with file, pq.ParquetFile(file, pre_buffer=True) as found:
         base = one.extent.start
-        groups = [
-            nth
-            for nth in range(found.metadata.num_row_groups)
-            if one.start <= base + _begin(found.metadata.row_group(nth)) < one.end
-        ]
+        begins = [base + _begin(found.metadata.row_group(nth)) for nth in range(found.metadata.num_row_groups)]
+        groups = [nth for nth, begin in enumerate(begins) if one.start <= begin < one.end]
         if groups:
             wanted = [name for name in columns if name in found.schema_arrow.names]
             yield from found.iter_batches(ROWS_MAX, groups, wanted, use_threads=False)
@@ -54,10 +51,8 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
 
 def _begin(group: Any) -> int:
     """The offset of a row group in its file; a row group without columns has no bytes."""
-    if not group.num_columns:
-        return 0
-    first = group.column(0)
-    return int(first.dictionary_page_offset or first.data_page_offset)
+    first = group.column(0) if group.num_columns else None
+    return int(first.dictionary_page_offset or first.data_page_offset) if first else 0
 
 
 FORMAT = Parquet()

@@ -84,11 +84,8 @@ class JobCommit:
         view = one.view()
         if self.column is not None:
             if view is not None:
-                raise NotADirectoryError(
-                    20,
-                    f"It is not a folder, and option segmentBy={self.column} needs one; nothing was written",
-                    one.path,
-                )
+                what = f"It is not a folder, and option segmentBy={self.column} needs one; nothing was written"
+                raise NotADirectoryError(20, what, one.path)
             return None
         one.check(view, may_be_sealed=may_be_sealed)
         self.schema = one.aligned(view)
@@ -139,9 +136,8 @@ class JobCommit:
             parts = [part for part in self.parts(found) if part.pieces]
             commits.log_outcomes(parts, commits.look_at(parts), marker, self.planned)
         except Exception:  # the log has it; Spark shows the error of the job
-            logger.warning(
-                "%s: the job failed; its data was perhaps committed: the target cannot be read", self.url, exc_info=True
-            )
+            what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
+            logger.warning(what, self.url, exc_info=True)
 
 
 class RollingWriter(DataSourceArrowWriter):

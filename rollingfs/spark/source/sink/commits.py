@@ -70,9 +70,8 @@ class Marker:
         if self.is_in(attrs):
             return
         if is_sealed:
-            raise SegmentSealedError(
-                f"{path} is sealed; it takes no more batches, and lacks batch {self.number}; nothing was written"
-            )
+            what = f"it takes no more batches, and lacks batch {self.number}; nothing was written"
+            raise SegmentSealedError(f"{path} is sealed; {what}")
         try:
             check_attrs({**attrs, self.key: str(self.number)})
         except ValueError as error:

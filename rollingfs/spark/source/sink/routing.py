@@ -82,9 +82,8 @@ def check_name(name: str, column: str) -> str:
     """
     why = _objection(name)
     if why is not None:
-        raise BadSegmentNameError(
-            f"value {name!r} of column {column!r} can name no segment: {why}; nothing was written"
-        )
+        what = f"value {name!r} of column {column!r} can name no segment"
+        raise BadSegmentNameError(f"{what}: {why}; nothing was written")
     return name
 
 

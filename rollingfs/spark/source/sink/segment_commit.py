@@ -114,9 +114,7 @@ class SegmentCommit:
     # -- the commit ------------------------------------------------------------------------------------------
 
     def commit(
-        self,
-        attrs: Mapping[str, str] | None = None,
-        expected_attrs: Mapping[str, str | None] | None = None,
+        self, attrs: Mapping[str, str] | None = None, expected_attrs: Mapping[str, str | None] | None = None
     ) -> None:
         """Append what the tasks wrote, in this order, or overwrite the segment with it.
 

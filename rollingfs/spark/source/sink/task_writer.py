@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
@@ -148,15 +149,10 @@ class TaskWriter:
 
     def _settled(self, held: Mapping[str, Rows], limit: int) -> list[Written]:
         """Encode rows by segment; stage the largest, until the message may carry the rest."""
-        pieces = []
-        for name, batches in held.items():
-            encoded = self.encoded(iter(batches))
-            pieces.append(_piece(name, b"".join(encoded), encoded))
-        pieces = sorted((piece for piece in pieces if piece.size), key=lambda piece: piece.size)
-        count, size = 0, 0
-        while count < len(pieces) and size + pieces[count].size <= limit:
-            size += pieces[count].size
-            count += 1
+        encoded = [(name, self.encoded(iter(batches))) for name, batches in held.items()]
+        pieces = sorted((_piece(name, b"".join(of_one), of_one) for name, of_one in encoded), key=lambda one: one.size)
+        pieces = [piece for piece in pieces if piece.size]
+        count = bisect_right(list(accumulate(piece.size for piece in pieces)), limit)
         return pieces[:count] + self._staged(pieces[count:])
 
     def _staged(self, pieces: Sequence[Written]) -> list[Written]:

@@ -48,18 +48,11 @@ async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run
             found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
             at = min(upto, end)
         last_ms = max(last_ms, until_ms)
-    if found and end == view.length:
-        found[-1] = _last(found[-1], view)
+    if found and end == view.length and (header := view.header) is not None:
+        last = found[-1]  # its bytes may be those of the inline tail
+        since_ms = max(last.since_ms, header.tail_at_ms) if header.tail else last.since_ms
+        found[-1] = Run(last.size, since_ms, max(last.until_ms, since_ms, header.written_ms or 0))
     return found
-
-
-def _last(run: Run, view: Snapshot) -> Run:
-    """The run at a segment's end, whose bytes may be those of the inline tail."""
-    header = view.header
-    if header is None:
-        return run
-    since_ms = max(run.since_ms, header.tail_at_ms) if header.tail else run.since_ms
-    return Run(run.size, since_ms, max(run.until_ms, since_ms, header.written_ms or 0))
 
 
 def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:

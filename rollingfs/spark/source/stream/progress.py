@@ -56,14 +56,8 @@ def lag(views: Mapping[str, Snapshot], marks: Mapping[str, ReadMark]) -> dict[st
         begin = max(view.start, marks[path].offset) if path in marks else view.start
         if view.length > begin:
             age_s = max(0.0, time.time() - segments.committed_ms(view, begin) / 1000)
-            behind[path] = {
-                "segment": segments.identity(view),
-                "offset": view.length,
-                "lagBytes": view.length - begin,
-                "lagSeconds": round(age_s, 3),
-            }
-    return {
-        "lagBytes": sum(found["lagBytes"] for found in behind.values()),
-        "lagSeconds": max((found["lagSeconds"] for found in behind.values()), default=0.0),
-        "segments": behind,
-    }
+            lags = {"lagBytes": view.length - begin, "lagSeconds": round(age_s, 3)}
+            behind[path] = {"segment": segments.identity(view), "offset": view.length, **lags}
+    lag_bytes = sum(found["lagBytes"] for found in behind.values())
+    lag_s = max((found["lagSeconds"] for found in behind.values()), default=0.0)
+    return {"lagBytes": lag_bytes, "lagSeconds": lag_s, "segments": behind}
