@@ -204,6 +204,8 @@ class Followed:
         if self._damage is not None and time.monotonic() >= self._damage.retry_s:
             self._damage = self.token = None
         hot = self._hot
+        if hot is not None and self._store.now_ms() >= hot.next_ms:
+            self.token = None  # the policy lets more chunks go by now, though the header may be the same
         loaded: Loaded | None
         if hot is not None and self.token is not None:
             loaded = await self._store.headers.newer(self.path, self.token)

@@ -146,7 +146,10 @@ class Following:
         return due
 
     async def _policies(self, tree: TreeCollector, folders: set[str]) -> set[str]:
-        """Ask what the folders say, if it may be something new; returns those that say something else than before."""
+        """Ask what the folders say, if it may be something new.
+
+        Returns those that say something else than before, or of which it was not known what they say.
+        """
         memories = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
         is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
         if memories == self._memories and not is_old and folders <= self._ledgers.keys():
@@ -160,4 +163,4 @@ class Following:
                 logger.warning("%s: what its policies are cannot be read, so nothing is moved there: %s", folder, error)
         before = self._ledgers
         self._ledgers, self._memories, self._asked_s = found, memories, time.monotonic()
-        return {folder for folder in found if folder in before and found[folder].offload != before[folder].offload}
+        return {one for one, ledger in found.items() if one not in before or ledger.offload != before[one].offload}

@@ -5,8 +5,9 @@ No failure stops the rest.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from rollingfs.client import Client
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S, Header, Page, Phase
+from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
@@ -24,6 +25,8 @@ from rollingfs.stream.offload_policy import Asked, policies_of
 from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, attempt
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkept import Upkept, failure
+
+logger = logging.getLogger("rollingfs")
 
 LOOK_AGAIN_S = GRACE_S
 """For how long a segment is left alone where a look found nothing to do, and a listing shows no other header since."""
@@ -162,7 +165,7 @@ class Upkeep:
         one = SegmentUpkeep(self.client, self.how, path, ledger, seen=self._seen, named=self._named)
         result = await one.keep()
         if result.is_idle and ledger is not None:
-            self._let_rest(path, ledger)
+            await self._let_rest(path, ledger)
         return result
 
     def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
@@ -172,7 +175,7 @@ class Upkeep:
             return False
         return rest.policies == _policies(ledger) and self.client.store.now_ms() < rest.until_s * 1000
 
-    def _let_rest(self, path: str, ledger: Ledger) -> None:
+    async def _let_rest(self, path: str, ledger: Ledger) -> None:
         """Note that a look has found nothing to do."""
         seen, token = self.client.headers.seen(path), self._tree.tokens.get(path)
         header = None if seen is None or seen.token != token else seen.header
@@ -180,7 +183,13 @@ class Upkeep:
             return
         now_s = self.client.store.now_ms() / 1000
         asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
-        times = [now_s + LOOK_AGAIN_S, *_due_s(header, asked)]
+        waits = _waits_s(asked)
+        try:
+            chunks = await self.client.pages.unfold(path, header.entries) if waits else []
+        except OSError as error:  # the next look says it
+            logger.info("%s: looked at again in the next round: %s", path, error)
+            return
+        times = [now_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
             times.append(header.modified_ms / 1000 + self.how.collects_after_s)
         self._rests[path] = _Rest(token, _policies(ledger), min(one for one in times if one > now_s))
@@ -195,16 +204,17 @@ def _policies(ledger: Ledger) -> tuple[object, ...]:
     return ledger.rolling, ledger.offload, ledger.retention
 
 
-def _due_s(header: Header, asked: Asked | None) -> list[float]:
+def _waits_s(asked: Asked | None) -> list[float]:
+    """How old bytes are when an offload policy may ask for something."""
+    after_s, delay_s = (None, None) if asked is None else (asked.chosen.after_age_s, asked.max_delay_s)
+    return ([] if after_s is None else [after_s]) + ([] if delay_s is None else [(after_s or 0.0) + delay_s])
+
+
+def _due_s(header: Header, waits: Sequence[float], chunks: Sequence[Chunk]) -> list[float]:
     """The times from which a policy may ask for something, though nothing changes, in seconds since 1970."""
     times = []
     if header.tail and header.policy.max_age is not None:
         times.append(header.tail_at_ms / 1000 + header.policy.max_age)
-    after_s, delay_s = (None, None) if asked is None else (asked.chosen.after_age_s, asked.max_delay_s)
-    waits = [] if after_s is None else [after_s]
-    waits += [] if delay_s is None else [(after_s or 0.0) + delay_s]
-    hot = [one for one in header.entries if isinstance(one, Page) or not one.tier]
-    # of the chunks that an index page lists, only the time is known by which all of them were written
-    dates = [header.modified_ms if isinstance(one, Page) else one.at_ms for one in hot]
-    dates += [header.tail_at_ms] if header.tail else []
+    dates = {one.at_ms for one in chunks if not one.tier}
+    dates |= {header.tail_at_ms} if header.tail else set()
     return times + [at_ms / 1000 + wait_s for at_ms in dates for wait_s in waits]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from unittest import mock
 
 from rollingfs.backend.contract import Over
 from rollingfs.client import Client
@@ -35,9 +34,9 @@ from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.upkeep import Upkeep
 from tests.simulation import model
 from tests.simulation.history import TOKEN, Doing, tokens_of
+from tests.simulation.lasting import kept
 from tests.simulation.model import Bound, Call, Seg, Who
 from tests.simulation.witness import EXPORTS, LOST, REBUILT
 
@@ -374,7 +373,10 @@ class Verbs:
 
     def set_offload_policy(self) -> Op:
         """What a folder and those below it offload, in rounds of upkeep."""
-        policy = self.chance.choice((None, OffloadPolicy(""), OffloadPolicy("cold", after_bytes=30)))
+        some = {"max_delay": 5, "after_bytes": 30, "after_age": 60, "block_bytes": 50, "deletion_lag": self._lag_s()}
+        fields = {name: some[name] for name in self.chance.sample(sorted(some), self.chance.randint(0, 3))}
+        policy = self.chance.choice((None, OffloadPolicy(""), OffloadPolicy("cold", **fields), OffloadPolicy(**fields)))
+        policy = None if policy == OffloadPolicy() else policy
         folder, start = self._stream(lambda stream: stream.set_offload_policy(policy))
         op = self._upkeep(folder, start, ValueError)
         return replace(op, done=lambda _, doing: self.world.expect(doing, lambda found: found.offload == policy))
@@ -468,13 +470,9 @@ class Verbs:
     def run(self) -> Op:
         """A round of upkeep of a tree."""
         root = self.chance.choice(("/top", "/other"))
-        offload = OffloadPolicy("cold", after_bytes=30, deletion_lag=self._lag_s()) if self.often(0.5) else None
 
         async def start(client: Client) -> None:
-            with mock.patch.object(client, "offload_policy", offload):
-                upkeep = Upkeep(client, readers_grace_s=self.chance.choice((0.0, 600.0)))
-                for folder in await upkeep.folders(root, {}):
-                    await upkeep.keep(folder)
+            await kept(self.world.upkeep(client), (root,))
 
         return self._retaining(root, start)
 
@@ -526,6 +524,16 @@ class Verbs:
                 await follower.move(due)
 
         return self._upkeep(path, start)
+
+    def follow_all(self) -> Op:
+        """Some looks of a follower of all that lives as long as its process."""
+
+        async def start(client: Client) -> None:
+            for _ in range(self.chance.randint(1, 4)):
+                await self.world.follower(client).follow()
+                await asyncio.sleep(self.chance.choice((0.0, 2.0, 40.0)))
+
+        return self._upkeep("/", start)
 
     def open(self) -> None:
         """Bind a handle to an incarnation; that is no operation."""
@@ -622,6 +630,7 @@ WEIGHTS: Mapping[str, int] = {
     "retain": 4,
     "run": 3,
     "follow": 2,
+    "follow_all": 2,
     "read": 8,
     "listing": 3,
     "open": 2,

@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -27,19 +27,22 @@ from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingEr
 from rollingfs.folders import collect_tree, listing
 from rollingfs.format import names, placement
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
+from rollingfs.maintenance import consolidate, runs
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.rebuild import Rebuilt
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed
+from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import ingest
 from tests.simulation import checks, model
 from tests.simulation.clock import Wall, simulated_time
 from tests.simulation.faults import Crashed, Fault, Way
 from tests.simulation.history import Doing, History, Violation, running
+from tests.simulation.lasting import Following, check_lasting
 from tests.simulation.model import Bound, State
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
@@ -67,6 +70,8 @@ OF_STREAMS = (
 )
 """In so many worlds, half of the verbs are these: retention comes often, and alone."""
 SMALL_PAGES_SHARE = 0.3
+FEW_JOINS_SHARE = 0.7
+"""Of the worlds: in these, upkeep joins few small chunks already."""
 ROWS_SHARE = 0.5
 """Of the worlds: in these, listings write rows of few headers, and trust them."""
 SHARING_AT_RANDOM_SHARE = 0.8
@@ -148,6 +153,8 @@ class World:
         self.trims: dict[str, int] = {}
         """How far users have trimmed each incarnation."""
         self.doings: dict[asyncio.Task[None], Doing] = {}
+        self.upkeeps: dict[Client, Upkeep] = {}
+        self.followers: dict[Client, Following] = {}
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), self.stepped)
         self.witness = Witness(self.history, PATHS, self.fail)
@@ -196,8 +203,17 @@ class World:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
         self.ways[index:] = [way, *self.ways[index + 1 :]]
         client = self.client_on(way, self.walls[index], share_commits=self.shares and index % 3 < 2)
+        client.offload_policy = self.chance.choice((None, OffloadPolicy("cold", after_bytes=30)))
         self.past.append((way, client))
         return client
+
+    def upkeep(self, client: Client) -> Upkeep:
+        """The upkeep of a process."""
+        return self.upkeeps.setdefault(client, Upkeep(client, readers_grace_s=self.chance.choice((0.0, 600.0))))
+
+    def follower(self, client: Client) -> Following:
+        """The follower of a process."""
+        return self.followers.setdefault(client, Following(client))
 
     def client_on(self, backend: Backend, clock: Callable[[], float], *, share_commits: bool = False) -> Client:
         """A client that never waits for real."""
@@ -396,6 +412,7 @@ class World:
     async def end(self) -> None:
         await asyncio.sleep(2 * GRACE_S)  # all late requests have landed
         if self.failure is None:
+            await check_lasting(self)
             await checks.check_end(self)
             await checks.check_settles(self)
             self.counts["asks carried"] = self.witness.carried
@@ -426,7 +443,8 @@ def run_world(plan: Plan) -> World:
     kind = random.Random(plan.seed + 1)
     has_small_pages = kind.random() < SMALL_PAGES_SHARE
     shares_at_random, has_rows = kind.random() < SHARING_AT_RANDOM_SHARE, kind.random() < ROWS_SHARE
-    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows) as run:
+    has_few_joins = kind.random() < FEW_JOINS_SHARE
+    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows, has_few_joins) as run:
         world = World(plan)
         run(world.run())
         return world
@@ -434,7 +452,11 @@ def run_world(plan: Plan) -> World:
 
 @contextlib.contextmanager
 def world_time(
-    seed: int, has_small_pages: bool = True, shares_at_random: bool = False, has_rows: bool = False
+    seed: int,
+    has_small_pages: bool = True,
+    shares_at_random: bool = False,
+    has_rows: bool = False,
+    has_few_joins: bool = False,
 ) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
     """The time in which a world runs, and what runs it."""
     with (
@@ -447,6 +469,9 @@ def world_time(
     ):
         if has_small_pages:
             shrink_pages(patch)
+        if has_few_joins:
+            for module in (consolidate, runs):
+                patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
         if shares_at_random:
             share_at_random(patch)
         if has_rows:

@@ -14,6 +14,7 @@ from rollingfs import Follower, RetentionPolicy, RollingFileSystem
 from rollingfs.errors import CorruptChunkError, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
+from rollingfs.maintenance.offload import Chosen
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed
@@ -135,6 +136,20 @@ def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():
     assert chunks_of(world) == [("cold", 40), ("cold", 24)]
     assert (one.status.cold_end, one.status.lag_bytes) == (64, 0)
     assert world.content(A) == WHOLE
+
+
+def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go():
+    world = fill(TieredStore())
+    one = followed(world, BlockRule(block_bytes=40, max_delay_s=100, chosen=Chosen(after_age_s=1000)))
+    calls = 0
+    for _ in range(100):
+        now = step(one)
+        calls += 1
+        CLOCK.sleep(now.due_s or now.pause_s)
+        if chunks_of(world) == [("cold", 40), ("cold", 20)]:
+            break
+    assert chunks_of(world) == [("cold", 40), ("cold", 20)]
+    assert calls < 10, "it does not poll until then"
 
 
 def test_a_segment_that_grows_while_it_is_followed_is_read_whole_at_any_time():

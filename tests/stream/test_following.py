@@ -11,6 +11,7 @@ import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import POLL_S_MAX, Move
@@ -132,6 +133,37 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
         wait_for(lambda: tiers(fs, good) == {"cold"})
         wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
     assert tiers(fs, bad) == {"", "inline"}
+
+
+class Unreadable(BackendWrapper):
+    """The memory of a stream cannot be read for a while."""
+
+    is_away = False
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if self.is_away and verb.startswith("read") and "$stream" in args[0]:
+            raise OSError(5, "the store is away")
+        return await super().call(verb, *args)
+
+
+def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segments_too():
+    world = World(Unreadable(TieredStore()), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+    following = Following(world.client, OffloadPolicy())
+    following.folders.add("/root")
+    for one in drive(following.look_around()):
+        listed = following.listed(one.path)
+        drive(one.look())
+        assert one.tier is None
+        following.end(one, listed)
+    writer = World(world.backend.inner, RollingPolicy(100, inline_bytes=10))  # type: ignore[attr-defined]
+    drive(StreamVerbs(writer.client, Listings(writer.client), "/root").set_offload_policy(OffloadPolicy("cold")))
+    world.backend.is_away = True  # type: ignore[attr-defined]
+    assert drive(following.look_around()) == []
+    world.backend.is_away = False  # type: ignore[attr-defined]
+    [one] = drive(following.look_around())
+    drive(one.look())
+    assert one.tier == "cold"
 
 
 def test_of_two_followers_of_one_folder_each_byte_moves_and_is_right(root):

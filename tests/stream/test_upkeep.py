@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingPolicy
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S
+from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.offload import Chosen, Offloader
@@ -22,6 +23,7 @@ from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
+from tests.simulation.world import shrink_pages
 from tests.support.backends import Counting
 from tests.support.examples import some
 from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore
@@ -197,6 +199,25 @@ def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
     rolled, moved = zip(*seen, strict=True)
     assert rolled == (0, 0, 60, *[0] * 9), "not before its time, and not a round later"
     assert moved == (0, 0, 0, 0, 0, 0, 51, 0, 0, 0, 60, 0), "a chunk of a tail has the date of its roll"
+
+
+@pytest.mark.parametrize("policy", [OffloadPolicy("cold", after_age=3600), OffloadPolicy("cold", max_delay=3600)])
+def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(policy, monkeypatch):
+    shrink_pages(monkeypatch)
+    world = World(TieredStore(), RollingPolicy(max_bytes=100, inline_bytes=0), CLOCK.time)
+    path = world.create("/root/a", [b"x" * 60] * 3)
+    policy = replace(policy, deletion_lag=0)
+    drive(verbs(world, "/root").set_offload_policy(policy))
+    CLOCK.sleep(3000)
+    for _ in range(3):
+        world.append(path, b"y" * 60)
+    assert isinstance(world.header(path).entries[0], Page)
+    upkeep = Upkeep(world.client)
+    for _ in range(3):
+        assert kept_again(upkeep).offloaded.chunks == 0
+    CLOCK.sleep(601)
+    assert kept_again(upkeep).offloaded.chunks >= 3
+    assert world.content(path) == b"x" * 180 + b"y" * 180
 
 
 def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_its_time():

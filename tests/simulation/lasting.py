@@ -1,0 +1,165 @@
+"""What lives longer than one operation: the rounds of one `rollingfs run`, and a follower.
+
+What they remember must not make them miss anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from unittest import mock
+
+from rollingfs.client import Client
+from rollingfs.fs import follower
+from rollingfs.fs.follower import Follower
+from rollingfs.maintenance.offload import check_may_move
+from rollingfs.policy import OffloadPolicy
+from rollingfs.stream.blocks import POLL_S_MAX, Move
+from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
+from rollingfs.stream.segment_upkeep import CONSOLIDATE, OFFLOAD, ROLL
+from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept, total
+from tests.simulation.history import Doing, Violation, running, tokens_of
+from tests.simulation.model import Call, by_steps
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+ROOTS = ("/top", "/other", "/aside")
+EVENTS = 10
+"""At the end: appends and pauses, between which one upkeep makes rounds, and one follower follows."""
+PAUSE_S_MAX = 300.0
+ROUNDS_MAX = 12
+
+
+class _Bridge:
+    async def arun(self, call: Coroutine[Any, Any, T]) -> T:
+        return await call
+
+
+async def kept(upkeep: Upkeep, roots: tuple[str, ...] = ROOTS) -> Upkept:
+    """A round of an upkeep."""
+    results = []
+    for root in roots:
+        try:
+            folders = await upkeep.folders(root, {})
+        except FileNotFoundError:
+            continue
+        for folder in folders:
+            results += await upkeep.keep(folder)
+    return total(results)
+
+
+class Following:
+    """A follower of all, whose looks are parts of operations."""
+
+    def __init__(self, client: Client) -> None:
+        below = SimpleNamespace(client=client, bridge=_Bridge(), strip=lambda path: path)
+        with mock.patch.object(follower, "core", return_value=below):
+            self.follower = Follower(ROOTS, fs=cast("Any", None))
+
+    async def follow(self) -> None:
+        """Look at all that is due."""
+        one = self.follower
+        one._wake, limits = asyncio.Event(), (asyncio.Semaphore(2), asyncio.Semaphore(2))
+        await one._list()
+        one._begin(*limits)
+        tasks = list(one._busy.values())
+        try:
+            while one._busy:
+                await asyncio.wait(list(one._busy.values()))
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            raise
+        one._raise()
+
+
+async def check_lasting(world: World) -> None:
+    """An upkeep and a follower that have long lived leave nothing that new ones would do."""
+    chance = random.Random(world.plan.seed ^ 0x1A57)
+    running.set(Doing(0, Call(by_steps, "", is_step=lambda before, after: True), 0, world.history.now))
+    client, writer = (world.client_on(world.store, world.store.clock) for _ in range(2))
+    client.offload_policy = chance.choice((None, OffloadPolicy("warm", after_age=100, block_bytes=60)))
+    upkeep = Upkeep(client, readers_grace_s=0)
+    if chance.random() < 0.5:
+        await _check_upkeep(world, chance, upkeep, writer)
+    else:
+        await _check_follower(world, chance, client, writer)
+
+
+async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, writer: Client) -> None:
+    for number in range(EVENTS):
+        await asyncio.sleep(chance.random() * PAUSE_S_MAX)
+        await _append(world, chance, writer)
+        for _ in range(ROUNDS_MAX):
+            did = await kept(upkeep)
+            if replace(did, failed={}).is_idle:
+                break
+            await asyncio.sleep(chance.random())
+        client = world.client_on(world.store, world.store.clock)
+        client.offload_policy = upkeep.client.offload_policy
+        anew = await kept(Upkeep(client, (ROLL, OFFLOAD, CONSOLIDATE), readers_grace_s=0))
+        world.counts["rounds of a long life"] += 1
+        if (anew.rolled, anew.offloaded.files, anew.consolidated.replaced) != (0, 0, 0):
+            raise Violation(f"a new upkeep does what one of {number} rounds has not done: {anew} after {did}")
+
+
+async def _check_follower(world: World, chance: random.Random, client: Client, writer: Client) -> None:
+    follower = Following(client).follower
+    task = asyncio.ensure_future(follower._run())
+    try:
+        for number in range(EVENTS):
+            await _append(world, chance, writer)
+            await asyncio.sleep(chance.choice((1.0, PAUSE_S_MAX)) * chance.random())
+            if number % 3:
+                continue
+            await asyncio.sleep(4 * POLL_S_MAX)
+            await _check_followed(world, client)
+    finally:
+        follower.stop()
+        await task
+
+
+async def _check_followed(world: World, client: Client) -> None:
+    """No full or old block waits."""
+    fresh = world.client_on(world.store, world.store.clock)
+    for path in world.history.state:
+        check_may_move(path)
+        header = (await fresh.headers.load(path)).header
+        if header is None or header.deleted:
+            continue
+        ledger = await Ledgers(fresh).resolved(path.rpartition("/")[0])
+        policies = policies_of(path, header, ledger, client.offload_policy)
+        asked = Asked.by(policies.offload)
+        if asked is None:
+            continue
+        try:
+            check_policy(path, policies, ledger, "")
+        except ValueError:  # the retention forbids it
+            continue
+        one = Followed(fresh, path, fixed(asked))
+        now = await one.look()
+        world.counts["looks at the work of a follower"] += 1
+        if isinstance(now, Move):
+            raise Violation(f"{path}: a follower has left {now}, {asked}, {one.status}")
+
+
+async def _append(world: World, chance: random.Random, writer: Client) -> None:
+    state = world.history.state
+    good = [path for path, seg in state.items() if not seg.sealed and seg.owner is None]
+    for path in chance.sample(good, min(len(good), chance.randint(0, 2))):
+        for _ in range(chance.choice((1, 1, 8))):
+            count = chance.randint(1, 10)
+            await writer.segments.append(path, tokens_of(world.tokens, count))
+            world.tokens += count
+        if chance.random() < 0.1:
+            await writer.segments.seal(path)
