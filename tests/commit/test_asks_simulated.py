@@ -52,7 +52,6 @@ def slow(*values: object) -> object:
         slow(60, NEAR, 6, 5, 3, 8),
         slow(70, NEAR, 8, 5, 4, 8),
         slow(100, NEAR, 6, 5, 20, 10),
-        pytest.param(200, NEAR, 6, 5, 20, 28, marks=[pytest.mark.slow, pytest.mark.nightly]),
     ],
 )
 def test_many_writers_commit_more_than_one_and_each_gets_its_share(
