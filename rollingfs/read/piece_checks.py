@@ -109,18 +109,18 @@ class PieceChecks:
                 if path not in self._damaged and first < end and start < last:
                     low, high = max(first, start), min(last, end)
                     part = data if high - low == len(data) else memoryview(data)[low - start : high - start]
-                    self._add(_File(path, chunk, first, last, crc), low, part)
+                    file = self._files.pop((path, first), None) or _File(path, chunk, first, last, crc)
+                    self._add(file, low, part)
 
-    def _add(self, new: _File, start: int, data: Buffer) -> None:
-        file = self._files.pop((new.path, new.first), new)
+    def _add(self, file: _File, start: int, data: Buffer) -> None:
         self._count -= len(file.starts)
         for first, last in file.gaps(start, start + len(data)):
             is_all = last - first == len(data)
             file.add(first, last, data if is_all else memoryview(data)[first - start : last - start])
         if not file.is_whole:
             self._keep(file)
-        elif file.crcs[0] != new.crc32c:
-            self._damaged |= {new.path}
+        elif file.crcs[0] != file.crc32c:
+            self._damaged |= {file.path}
 
     def _keep(self, file: _File) -> None:
         self._files[file.path, file.first] = file

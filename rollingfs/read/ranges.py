@@ -138,9 +138,9 @@ class Fetcher:
             todo = [job for job in jobs if job.error is None]
             while todo:
                 await self._round(todo, limit, range_bytes, checks, verify)
-                todo = [job for job in todo if job.gone is not None and job.error is None]
-                await self._look_again(todo)
-                todo = [job for job in todo if job.error is None]
+                if todo := [job for job in todo if job.gone is not None and job.error is None]:
+                    await self._look_again(todo)
+                    todo = [job for job in todo if job.error is None]
         except BaseException as error:
             self.meters.failed(READ, began_ns, error)
             raise
@@ -355,8 +355,7 @@ class Fetcher:
                 found[path] = error
 
         paths = {job.snapshot.path for job in jobs}
-        if paths:
-            await self.runtime.gather([partial(load, path) for path in paths], self.backend.requests_max)
+        await self.runtime.gather([partial(load, path) for path in paths], self.backend.requests_max)
         for job in jobs:
             loaded = found[job.snapshot.path]
             if isinstance(loaded, Exception):

@@ -45,6 +45,7 @@ class Job:
     __slots__ = (
         "_answer",
         "_buffer",
+        "_entries",
         "_missing",
         "_sizes",
         "end",
@@ -62,6 +63,8 @@ class Job:
         self.snapshot = snapshot
         self.start = start
         self.end = end
+        self._entries: Sequence[Chunk | Page] = ()
+        """The part of the map that this job wants."""
         self.pieces: list[ReadPiece] = []
         self.large: dict[str, Chunk] = {}
         """Large chunk files, whose sizes must be seen first: no header is believed about that."""
@@ -95,16 +98,14 @@ class Job:
 
     # -- the plan ------------------------------------------------------------------------------------------
 
-    def _entries(self, header: Header) -> Sequence[Chunk | Page]:
-        return placement.overlapping(header.entries, self.start, min(self.end, header.tail_start))
-
     def pages(self) -> list[tuple[str, Page]]:
-        """The index pages that this job needs, with their paths."""
-        if self.snapshot.header is None:
+        """The index pages that this job needs before its plan, with their paths."""
+        header = self.snapshot.header
+        if header is None:
             return []
-        entries = self._entries(self.snapshot.header)
+        found = self._entries = placement.overlapping(header.entries, self.start, min(self.end, header.tail_start))
         try:
-            return [(names.resolve(self.snapshot.path, one.file), one) for one in entries if isinstance(one, Page)]
+            return [(names.resolve(self.snapshot.path, one.file), one) for one in found if isinstance(one, Page)]
         except CorruptHeaderError as error:
             self.error = error
             return []
@@ -120,7 +121,7 @@ class Job:
                 )
         else:
             try:
-                for entry in self._entries(header):
+                for entry in self._entries:
                     self._plan_entry(entry, pages, range_bytes)
             except CorruptHeaderError as error:
                 self.error = error
@@ -141,10 +142,9 @@ class Job:
     def _plan_entry(
         self, entry: Chunk | Page, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int
     ) -> None:
-        part = placement.clip(entry, self.start, self.end)
         chunks: Sequence[Chunk]
-        if isinstance(part, Page):
-            path = names.resolve(self.snapshot.path, part.file)
+        if isinstance(entry, Page):
+            path = names.resolve(self.snapshot.path, entry.file)
             found = pages[path]
             if isinstance(found, FileNotFoundError):
                 self.gone = path
@@ -152,15 +152,17 @@ class Job:
             if isinstance(found, Exception):
                 self.error = found
                 return
+            part = placement.clip(entry, self.start, self.end)
+            assert isinstance(part, Page)
             chunks = placement.unfold(part, found, self.snapshot.path)
         else:
-            chunks = [part]
+            chunks = [entry]
         for chunk in chunks:
             path = names.locate(self.snapshot.path, chunk.file, chunk.tier)
             if self.origin.header is None and not is_copy(chunk, self.origin):
                 self.error = gone(self.origin, said_now(self.snapshot))
                 return
-            self._cut(path, chunk.start - chunk.offset, chunk.start, chunk.end, chunk, range_bytes)
+            self._cut(path, max(self.start, chunk.start), min(self.end, chunk.end), chunk, range_bytes)
 
     async def see(self, backend: Backend) -> None:
         """Look at the files that `large` names."""
@@ -170,14 +172,15 @@ class Job:
             except OSError as error:
                 self.fail(path, error)
 
-    def _cut(self, path: str, shift: int, start: int, end: int, chunk: Chunk, range_bytes: int) -> None:
-        """Add the segment's bytes ``[start, end)``, which lie in a file at their offset minus `shift`."""
+    def _cut(self, path: str, start: int, end: int, chunk: Chunk, range_bytes: int) -> None:
+        """Add the segment's bytes ``[start, end)``, which lie in a chunk's file."""
         if end - start > UNSEEN_BYTES_MAX and path not in self._sizes:
             self.large[path] = chunk
             return
         if self._sizes.get(path, chunk.size) < chunk.size:
             self.error = too_short(path, chunk, self._sizes[path])
             return
+        shift = chunk.start - chunk.offset
         for first, last in even(start, end, range_bytes):
             self.pieces.append(ReadPiece(path, first - shift, last - shift, first - self.start, chunk))
 
