@@ -119,6 +119,8 @@ class Attempt:
     """These records, and the one that was put behind them."""
     has_turns: bool = False
     """Whether the store lets it look and change the header before anybody else changes that."""
+    took_turn: bool = False
+    """Whether it has asked for that, so that its turn may have to be given up."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
     request_s: float = 0.0
@@ -286,7 +288,7 @@ class Attempt:
         turns, store = self.turns, self.store
         if not self.count and (not (turns.is_racing or turns.is_stale(base.header)) or self.fits(base)):
             return base
-        began = time.monotonic()
+        began, self.took_turn = time.monotonic(), True
         try:
             turn = store.backend.take_turn(names.header_path(self.path))
             await store.runtime.limit(turn, self.share_s())

@@ -171,7 +171,7 @@ class Commits:
                 done = self._loop(slot, change, attempt)
                 return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
             finally:
-                if attempt.has_turns:
+                if attempt.took_turn:
                     attempt.end_turn()
                 if attempt.files.own is not None:
                     await attempt.files.own.discard()

@@ -158,7 +158,7 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def take_turn(self, path: str) -> None:
         with contextlib.suppress(ConflictError):
-            lock = turn_of_thread(names.lock_path(path)) or self._lock(path)
+            lock = self._lock(path)
             self._remove_lock_of_nothing(path, lock)
             lock.is_turn = os.path.lexists(path)
 
@@ -350,7 +350,7 @@ class LocalBackend(Backend):
         ConflictError
             The header is gone.
         """
-        lock = turn_of_thread(names.lock_path(header)) or self._lock(header, close)
+        lock = self._lock(header, close)
         try:
             yield
         except (ConflictError, FileNotFoundError):
@@ -360,8 +360,11 @@ class LocalBackend(Backend):
             lock.release()
 
     def _lock(self, header: str, close: Close | None = None) -> record_lock:
-        """Take the lock of a header; `ConflictError` if it is gone."""
-        lock = record_lock(names.lock_path(header), until_s(), close)
+        """The lock of a header, which this thread keeps as a turn, or takes; `ConflictError` if the header is gone."""
+        path = names.lock_path(header)
+        if (turn := turn_of_thread(path)) is not None:
+            return turn
+        lock = record_lock(path, until_s(), close)
         with contextlib.suppress(FileNotFoundError):
             lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
             return lock
