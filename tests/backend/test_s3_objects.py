@@ -309,7 +309,7 @@ def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
     store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
     store.do("write", store.path, [DATA])
     under_way, most = 0, 0
-    get = obstore_objects.obstore.get_async
+    get = obstore_objects.obstore.get_range_async
 
     def counted(*arguments: Any, **options: Any) -> Any:
         async def one() -> Any:
@@ -327,9 +327,23 @@ def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
         return await asyncio.gather(*(store.backend.read_range(store.path, at, at + MIB) for at in range(12)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(obstore_objects.obstore, "get_async", counted)
+        patch.setattr(obstore_objects.obstore, "get_range_async", counted)
         assert sync(store.backend.loop, all_at_once) == [DATA[at : at + MIB] for at in range(12)]
     assert most == 2
+
+
+def test_a_range_without_a_condition_takes_one_call_of_obstore(seaweed, proxy, monkeypatch):
+    store = Store(seaweed, proxy)
+    store.do("write", store.path, [DATA])
+    token = store.do("stat", store.path).token
+    monkeypatch.delattr(obstore_objects.obstore, "get_async")
+    assert store.do("read_range", store.path, MIB, 2 * MIB) == DATA[MIB : 2 * MIB]
+    assert store.do("read_range", store.path, 2 * MIB, 4 * MIB) == DATA[2 * MIB :]
+    assert store.do("read_range", store.path, 4 * MIB, 5 * MIB) == b""
+    with pytest.raises(FileNotFoundError):
+        store.do("read_range", f"{store.path}-missing", 0, 1)
+    with pytest.raises(AttributeError):  # who gives a token needs the answer's own
+        store.do("read_range", store.path, 0, 1, token)
 
 
 def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):

@@ -281,6 +281,7 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
     client.meta.events.register("before-send.s3", count)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(obstore, "get_async", counted("GetObject", obstore.get_async))
+        patch.setattr(obstore, "get_range_async", counted("GetObject", obstore.get_range_async))
         patch.setattr(obstore, "put_async", counted("PutObject", obstore.put_async))
         try:
             yield counts

@@ -23,9 +23,9 @@ class Answer:
 
     data: Buffer
     token: str
-    """That of the whole file; "" if a range came without it."""
+    """That of the whole file; "" if a range came without it, as where no condition was given."""
     modified: float
-    """Seconds since 1970 by the store's clock."""
+    """Seconds since 1970 by the store's clock; nobody asks for that of a range."""
 
 
 @value_class
