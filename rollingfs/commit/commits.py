@@ -304,6 +304,9 @@ class Commits:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
             logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
+        finally:
+            if claim.took_turn:
+                claim.end_turn()  # a claim that changed nothing still has it
         await self.wait_for_store(slot, attempt.operation.deadline_s)
         check_time(attempt, is_void=True)
         return self.store.headers.seen(attempt.operation.path) or await attempt.load()

@@ -18,7 +18,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.local import disk, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit import fairness
-from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.attempt import Attempt, Change
 from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
@@ -30,7 +30,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format.header import Header
+from rollingfs.format.header import Header, Merge, Phase
 from rollingfs.format.names import header_path, lock_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import SyncRuntime, drive
@@ -373,6 +373,24 @@ def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(
     assert frees == [True]
     assert is_free(log)
     assert fs.cat_file(log) == b"first second"
+
+
+def test_a_claim_that_finds_a_merge_keeps_no_turn(log: str, racing: None) -> None:
+    """Else a concat would read its sources under the lock, and keep it if it fails before its own commit."""
+
+    async def mark(base: Loaded, attempt: Attempt) -> Header | None:
+        assert base.header is not None
+        merge = Merge("c0ffee00-0000-4000-8000-000000000001", "target", base.header.segment, Phase.OPEN, 7)
+        return replace(base.header, phase=Phase.MERGING, merge=merge)
+
+    drive(new_fs()._client.commits.commit(log, mark))
+    commits = new_fs()._client.commits
+    slot = commits.slots.of(log)
+    attempt = commits.attempt(slot, Change(log, mark, commits.deadline_s(), slow=True))
+    found = drive(commits._claim_turn(slot, attempt))
+    assert found.header is not None
+    assert found.header.turn is None
+    assert is_free(log)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
