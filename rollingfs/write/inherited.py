@@ -11,6 +11,7 @@ import time
 from functools import partial
 
 from rollingfs.commit.store import Store
+from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.policies import ROLLING_ATTR, Fields, parse_rolling
 from rollingfs.policy import RollingPolicy
@@ -19,6 +20,8 @@ logger = logging.getLogger("rollingfs")
 
 BELIEVED_S = 60.0
 """How long what a folder said counts for new segments, without another look."""
+LASTING = (PermissionError, RollingError, ValueError, TypeError)
+"""Errors that a look soon after would find again; any other may be over."""
 FOLDERS_MAX = 4096
 """Maximum number of folders that a client remembers."""
 
@@ -75,5 +78,7 @@ class Inherited:
                 fields = parse_rolling(loaded.header.attrs[ROLLING_ATTR])
         except (OSError, ValueError, TypeError) as error:  # a segment is made as if the folder said nothing
             logger.info("%s: what it says of new segments cannot be read, so it does not count: %s", path, error)
+            if not isinstance(error, LASTING):
+                return fields  # the next segment asks again
         self._seen[folder] = time.monotonic(), fields
         return fields

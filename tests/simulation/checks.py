@@ -71,7 +71,8 @@ def check_inherited(world: World, header: Header, doing: Doing) -> None:
     """A new segment has the fields that its folder and those above said, as late as clients believe them."""
     folders = lineage(world.clients[0].store, names.parent(doing.call.path))
     said = [world.witness.rolling_since(one, doing.began_s - BELIEVED_S) for one in reversed(folders)]
-    unread: list[Mapping[str, Any]] = [{}] if doing.is_faulty else []
+    was_refused = world.ways[doing.client].refused_s >= doing.began_s - BELIEVED_S
+    unread: list[Mapping[str, Any]] = [{}] if doing.is_faulty or was_refused else []
     good = {
         reduce(RollingPolicy.inheriting, fields, world.policy) for fields in product(*(one + unread for one in said))
     }

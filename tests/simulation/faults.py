@@ -101,6 +101,8 @@ class Way(BackendWrapper):
         self.is_async = is_async
         self.store, self.met, self._own = store, met, chance
         self.is_dead, self.died_s = False, math.inf
+        self.refused_s = -math.inf
+        """When the store has refused a call last."""
         self.calls: Counter[str] = Counter()
         self.pending = 0
         self.planned: list[Fault | None] = []
@@ -176,6 +178,7 @@ class Way(BackendWrapper):
         if fault is Fault.THROTTLED:
             raise OSError(errno.EBUSY, what)
         if fault is Fault.REFUSED:
+            self.refused_s = asyncio.get_running_loop().time()
             raise PermissionError(errno.EACCES, what)
         if fault is Fault.FULL:
             raise OSError(errno.ENOSPC, what)

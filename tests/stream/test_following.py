@@ -11,7 +11,6 @@ import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import POLL_S_MAX, Move
@@ -20,6 +19,7 @@ from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
+from tests.support.small import Unreadable
 
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
@@ -133,17 +133,6 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
         wait_for(lambda: tiers(fs, good) == {"cold"})
         wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
     assert tiers(fs, bad) == {"", "inline"}
-
-
-class Unreadable(BackendWrapper):
-    """The memory of a stream cannot be read for a while."""
-
-    is_away = False
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if self.is_away and verb.startswith("read") and "$stream" in args[0]:
-            raise OSError(5, "the store is away")
-        return await super().call(verb, *args)
 
 
 def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segments_too():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 from rollingfs import RollingPolicy
+from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
@@ -12,6 +16,18 @@ from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
+
+
+class Unreadable(BackendWrapper):
+    """The memory of a stream cannot be read for a while."""
+
+    is_away = False
+    error = errno.EIO
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        if self.is_away and verb.startswith("read") and "$stream" in args[0]:
+            raise OSError(self.error, "the store is away")
+        return await super().call(verb, *args)
 
 
 def client(store: Store) -> World:
