@@ -17,6 +17,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.maintenance.rewrite import fold
+from rollingfs.maintenance.swaps import Swapper
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, TieredStore
 from tests.support.life import World, pieces_of
@@ -82,6 +83,21 @@ def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_th
         assert before <= chunk.moved_ms <= round(CLOCK.time() * 1000)
     assert world.content(A) == DATA
     assert chunks(world_of(store)) == found, "the header says so to any other client"
+
+
+def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(monkeypatch: pytest.MonkeyPatch):
+    store = TieredStore()
+    world, commit = fill(store), Swapper.commit
+
+    async def late(*args):
+        monkeypatch.undo()
+        assert offload(world_of(store), block_bytes=1).files == 20
+        return await commit(*args)
+
+    monkeypatch.setattr(Swapper, "commit", late)
+    offload(world)
+    assert [(chunk.length, chunk.tier) for chunk in chunks(world)] == [(20, "cold")] * 20
+    assert world.content(A) == DATA
 
 
 def test_a_chunk_as_large_as_a_block_moves_alone():
