@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import substring
 
@@ -22,6 +23,8 @@ from rollingfs.spark.source import RollingDataSource
 
 FOLDER = Path(sys.argv[1])
 KILLED_WITHIN_S = 120
+UNCONNECTED = "Python worker failed to connect back"
+"""Spark gives its workers ten seconds to start, which no option changes; on a busy machine the query begins again."""
 
 
 class PausingDataSource(RollingDataSource):
@@ -84,7 +87,13 @@ def main() -> None:
     writer = (
         writer.trigger(availableNow=True) if sys.argv[2] == "once" else writer.trigger(processingTime="50 milliseconds")
     )
-    writer.start(job["target"]).awaitTermination()
+    while True:
+        try:
+            writer.start(job["target"]).awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if UNCONNECTED not in str(error):
+                raise
 
 
 if __name__ == "__main__":

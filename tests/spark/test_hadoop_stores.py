@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,30 +16,14 @@ from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.spark import jar, read_json
 from rollingfs.spark.maintain import maintain
 from tests.support.cli import done
-from tests.support.servers import cache_dir, free_port, free_ports, require
+from tests.support.servers import free_port, free_ports
+from tests.support.spark import fetched
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 START_S_MAX = 240
-FETCH_S_MAX = 600
 POLL_S = 0.5
 ROWS = [{"n": nth, "text": f"na\u00efve {nth}" * 50} for nth in range(100)]
-
-
-def _minicluster() -> Path:
-    """The jar with an HDFS for tests, of the version of Spark's Hadoop; Maven fetches it once."""
-    name = f"hadoop-client-minicluster-{jar.hadoop_version()}.jar"
-    target = cache_dir() / name
-    if not target.exists():
-        maven = shutil.which("mvn")
-        if maven is None:
-            require("there is no Maven, which fetches Hadoop's client-minicluster")
-        artifact = f"org.apache.hadoop:hadoop-client-minicluster:{jar.hadoop_version()}"
-        command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={cache_dir()}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S_MAX, cwd=cache_dir())
-        if done.returncode or not target.exists():
-            require("Maven cannot fetch Hadoop's client-minicluster")
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +31,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     """The authorities of an HDFS with one node for data, and of its WebHDFS."""
     folder, port = tmp_path_factory.mktemp("hdfs"), free_port()
     [http] = free_ports(1, but=port)
-    path = os.pathsep.join([str(_minicluster()), f"{jar.spark_jars()}/*"])
+    own = fetched(f"org.apache.hadoop:hadoop-client-minicluster:{jar.hadoop_version()}")  # an HDFS for tests
+    path = os.pathsep.join([str(own), f"{jar.spark_jars()}/*"])
     command = ["java", "-Xmx512m", "-cp", path, "org.apache.hadoop.test.MiniDFSClusterManager", "-format"]
     command += ["-nnport", str(port), "-httpport", str(http), "-datanodes", "1", "-D", f"hdfs.minidfs.basedir={folder}"]
     command += ["-writeDetails", f"{folder}/details.json"]

@@ -22,7 +22,7 @@ import pytest
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
-from tests.support.servers import require, required
+from tests.support.servers import cache_dir, require, required
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ JAVA_TESTS = Path(__file__).parents[1] / "spark" / "java"
 ROOT = Path(__file__).parents[2]
 LOOPBACK = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 JVM_S_MAX = 120
+FETCH_S_MAX = 600
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
 """Records straddle its chunks, and there is a tail."""
 
@@ -40,6 +41,22 @@ def require_java() -> None:
         require("there is no JDK on the PATH")
     if importlib.util.find_spec("pyspark") is None:
         require("pyspark is not installed")
+
+
+def fetched(artifact: str) -> Path:
+    """A jar of Maven Central by its coordinates, which Maven fetches once; without it, the test is skipped or fails."""
+    _, name, version, *more = artifact.split(":")
+    target = cache_dir() / f"{'-'.join((name, version, *more[1:]))}.jar"
+    if not target.exists():
+        maven = shutil.which("mvn")
+        if maven is None:
+            require(f"there is no Maven, which fetches {artifact}")
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        command = [maven, "-B", "-q", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={cache_dir()}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S_MAX, cwd=cache_dir())
+        if done.returncode or not target.exists():
+            require(f"Maven cannot fetch {artifact}")
+    return target
 
 
 def wants_s3a() -> bool:
