@@ -40,6 +40,10 @@ def slow(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+def nightly(*values: object) -> object:
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.nightly])
+
+
 @pytest.mark.parametrize(
     ("writers", "latencies", "duration_s", "gain_min", "spread_max", "requests_max"),
     [
@@ -48,9 +52,9 @@ def slow(*values: object) -> object:
         (8, EQUAL, 6, 2, 5, 5),
         (16, EQUAL, 6, 2, 5, 6),
         slow(16, FAR, 60, 3, 4, 5),
-        slow(32, NEAR, 30, 5, 3, 5),
-        slow(60, NEAR, 6, 5, 3, 8),
-        slow(70, NEAR, 8, 5, 4, 8),
+        nightly(32, NEAR, 30, 5, 3, 5),
+        nightly(60, NEAR, 6, 5, 3, 8),
+        nightly(70, NEAR, 8, 5, 4, 8),
         slow(100, NEAR, 6, 5, 20, 10),
     ],
 )

@@ -131,7 +131,7 @@ def test_a_race_on_disk(disk: Arena, tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["mixed", *nightly("turns")])
 def test_a_race_on_a_store(store: Arena, tmp_path: Path, way: str) -> None:
     with Race(store, tmp_path) as race:
         turmoil(race, WAYS[way], 5, events=4 if MANY else 2)
