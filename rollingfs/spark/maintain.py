@@ -69,20 +69,25 @@ def maintain(
 
     Parameters
     ----------
-    spark, threads
-        A session, or None: this process, enough for some hundreds of segments. Threads, by which it works on streams.
+    spark, threads : pyspark.sql.SparkSession or None, int
+        A session of Spark or Spark Connect. None: threads of this process, which are enough for some hundreds of
+        segments. `threads` is their number; streams are worked on by such threads in either case.
     urls, storage_options
-        Segments, folders (all segments below them) and patterns on one backend; its options.
+        Segments, folders (all segments below them) and patterns, all on one backend; options of that backend.
     operations, dry_run
-        First those of whole streams, then `OPERATIONS`, in the order of docs/spark.md; a dry run only tells.
-    keep, align, cut, into
-        Bytes that ``truncate`` keeps, behind what it cuts; a `StreamCut`, or its text; the name that ``concat`` makes.
+        The order is that of docs/spark.md: first those of whole streams, then `OPERATIONS`. A dry run only tells.
+    keep, align
+        For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
     target, target_options, overwrite
-        For ``export``: the URL of a folder, its options, whether to replace files of other content there.
+        For ``export``: the URL of a folder, options of its store, whether to replace files of other content there.
     grace, readers_grace
-        Seconds for which ``collect`` leaves unreferenced files (below a day: nobody may write), ``consolidate`` old.
+        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (24 hours by default; less asserts that
+        nobody writes), and for which ``consolidate`` and ``upkeep`` leave old files to readers.
+    cut, into
+        For ``trim``: a cut of streams, or its text. For ``concat``: the name of the segment that the others in each
+        folder become part of; it is made if it is missing.
     tier, after_bytes, after_age, deletion_lag, block_bytes
-        For ``offload``, as of `Stream.offload`; without, by the policies.
+        For ``offload``: as of `Stream.offload`; without them, by the policies.
 
     Returns
     -------
@@ -92,7 +97,8 @@ def maintain(
     Raises
     ------
     ValueError, FileNotFoundError
-        An argument is unknown, missing or impossible; nothing is at a URL without a pattern.
+        An argument is unknown, missing or impossible; two segments would be exported to one file; nothing is at a URL
+        without a pattern.
     """
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})

@@ -233,6 +233,19 @@ def test_a_pin_is_not_seen_before_it_is_whole(tmp_path: Path, monkeypatch: pytes
     assert fs.cat_file(f"{tmp_path}/target") == b"of a chunk"
 
 
+def test_a_put_that_cannot_take_its_name_leaves_nothing(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            run(backend, backend.put(f"{tmp_path}/log$chunks/pin", b"content"))
+    assert list((tmp_path / "log$chunks").iterdir()) == []
+
+
 def test_short_writes_are_continued(backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = os.urandom(10_000)
     real_write = os.write

@@ -278,7 +278,7 @@ class LocalBackend(Backend):
         temporary = names.temporary_path(path)
         with disk.new_file(temporary, self.sync) as descriptor:
             disk.write_all(descriptor, [data])
-        os.replace(temporary, path)
+        disk.take_name(temporary, path)
         self._flush_folder_of(path)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:

@@ -278,6 +278,15 @@ def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
         raise
 
 
+def take_name(temporary: str, path: str) -> None:
+    """Give a whole new file its name, over any file of that name; if that fails, remove the new file."""
+    try:
+        os.rename(temporary, path)
+    except BaseException:
+        remove_if_there(temporary)
+        raise
+
+
 def remove_if_there(path: str) -> None:
     """Remove a file; a missing file is not an error."""
     with contextlib.suppress(FileNotFoundError):

@@ -172,11 +172,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
-    try:
-        os.rename(temporary, path)
-    except BaseException:
-        disk.remove_if_there(temporary)
-        raise
+    disk.take_name(temporary, path)
     return token
 
 

@@ -33,7 +33,6 @@ SHOWN_MAX = 8
 
 
 Version = tuple[int, str | None]
-NOTHING: Version = (0, None)
 
 
 class PartlyCommittedError(RollingError, OSError):
@@ -194,7 +193,7 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
 
 def version_of(look: Snapshot | None) -> Version:
     """What tells whether a segment was changed since: its version and incarnation."""
-    return NOTHING if look is None or look.header is None else (look.version, look.header.segment)
+    return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
 
 
 def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
@@ -244,6 +243,8 @@ def _is_committed(
     part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
 ) -> bool | None:
     """Whether a part was committed; None if nobody can tell."""
-    if marker is not None or version_of(look) in (planned, NOTHING):
-        return marker is not None and marker.is_in(attrs_of(look))
-    return None
+    if look is None or look.header is None:
+        return False
+    if marker is not None:
+        return marker.is_in(look.attrs)
+    return False if planned == version_of(look) else None
