@@ -87,11 +87,15 @@ def test_stage(call: Call, fs: RollingFileSystem) -> None:
     assert fs.append("/log", receipt) == 25
 
 
-def test_seal(call: Call) -> None:
+def test_seal(call: Call, fs: RollingFileSystem) -> None:
+    fs.create("/a")
+    fs.seal("/a")
     assert call("seal") == call("seal") == 25
-    for data in (b"x", b""):
+    for verb, given in (("append", b"x"), ("append", b""), ("concat", ["/a"])):
         with pytest.raises(SegmentSealedError):
-            call("append", data)
+            call(verb, given)
+    assert call("truncate", 20) == 0
+    assert fs.cat_file("/log") == bytes(range(20, 25))
 
 
 def test_truncate(call: Call, fs: RollingFileSystem) -> None:
