@@ -131,6 +131,21 @@ def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_se
     assert site.phases(set(SOURCES) - {victim}) == {Phase.SEALED}
 
 
+def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_again(site):
+    """Who aborted it gives the source back next: the bytes would be in both."""
+    victim, other, commit = SOURCES[20], later(site.store), TARGET + "$header"
+
+    def abort():
+        header = site.header(victim)
+        drive(other.merges.abort(victim, TARGET, header))
+        site.backend.plan("replace", commit, before=lambda: drive(other.merges.reset(victim, header.merge.txn)))
+
+    site.backend.plan("replace", commit, before=abort)
+    site.concat()
+    assert site.content() == b"t" + JOINED
+    assert site.phases() == {Phase.DELETED}
+
+
 def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_well(site):
     drive(Client(site.store).segments.delete(SOURCES[0]))
     site.backend.plan("replace", SOURCES[-1] + "$header", before=lambda: asyncio.sleep(SLOW_S))
