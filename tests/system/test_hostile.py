@@ -225,6 +225,16 @@ def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there() ->
     assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
 
 
+def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source() -> None:
+    store = Store()
+    source, merge = f"{store.victim}/leaving", Merge(TXN, "../mallory/s", OTHER, Phase.OPEN, NO_DATE_MS)
+    store.put(f"{source}$header", format_header(Header(VICTIM, 3, phase=Phase.MERGING, merge=merge)))
+    lines("../victim/leaving", aborted=False)(store)
+    store.fs.collect(f"{store.mallory}/s")  # it settles the line
+    store.fs.append(source, b"still here")
+    assert store.fs.cat_file(source) == b"still here"
+
+
 def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above_it() -> None:
     store = Store()
     lines("../" * 9 + "x", aborted=False)(store)

@@ -22,12 +22,12 @@ from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import Header, MergeOutcome, Phase
+from rollingfs.format.header import Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.meters import REQUEST
-from rollingfs.write.whole import remove_grave
+from rollingfs.write.whole import remove_grave, take_whole
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
 
@@ -349,6 +349,22 @@ def test_a_create_that_comes_second_is_refused_for_certain_and_goes_on(fs, tmp_p
     with fs.open(path, "ab") as file:
         file.write(b"record")
     assert fs.cat_file(path) == b"otherrecord"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"phase": Phase.MERGING, "merge": Merge(str(uuid.uuid4()), "other", str(uuid.uuid4()), Phase.OPEN, 0)},
+        {"merges": (MergeOutcome(str(uuid.uuid4()), "other"),)},
+        {"drops": (Drop("other$chunks/", 0, size=9),)},
+        {"owner": "somebody"},
+    ],
+    ids="+".join,
+)
+def test_a_segment_that_is_more_than_its_bytes_is_neither_deleted_nor_moved_whole(tmp_path, line):
+    store, path = Client(LocalBackend()).store, f"{tmp_path}/s"
+    drive(store.backend.create(names.header_path(path), format_header(Header(str(uuid.uuid4()), 1, **line))))
+    assert drive(take_whole(store, {path: drive(store.headers.load(path))})) == set()
 
 
 @pytest.mark.parametrize("line", ["merges", "aborts"])
