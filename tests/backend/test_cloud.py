@@ -29,7 +29,6 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import StoredFile
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
 from rollingfs.backend.objects.obstores.answers import from_obstore
-from rollingfs.backend.objects.obstores.objects import ObstoreObjects
 from rollingfs.backend.objects.opening import open_azure
 from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
@@ -126,32 +125,6 @@ def test_what_azure_says_is_understood() -> None:
     assert as_os_error(Refusal(503, "ServerBusy", ""), "writing", "c/k").errno == errno.EBUSY
     assert is_transient(Refusal(503, "ServerBusy", ""))
     assert not is_transient(Refusal(403, "AuthorizationFailure", ""))
-
-
-def test_a_busy_store_is_asked_again_but_a_conditional_write_is_not(
-    backend: ObjectBackend, container: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.0)
-    do(backend, "write", f"{container}/file", [b"data"])
-    calls = []
-
-    def busy(real: Any) -> Any:
-        async def request(*args: Any, **options: Any) -> Any:
-            calls.append(args)
-            if len(calls) < 3:
-                raise Refusal(503, "ServerBusy", "busy")
-            return await real(*args, **options)
-
-        return request
-
-    monkeypatch.setattr(ObstoreObjects, "get", busy(ObstoreObjects.get))
-    monkeypatch.setattr(ObstoreObjects, "put", busy(ObstoreObjects.put))
-    assert do(backend, "read", f"{container}/file").data == b"data"
-    assert len(calls) == 3
-    calls.clear()
-    with pytest.raises(OSError, match="ServerBusy"):
-        do(backend, "create", f"{container}/other", b"x")
-    assert len(calls) == 1
 
 
 def test_an_append_is_one_request_and_an_unchanged_read_one(

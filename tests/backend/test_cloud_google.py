@@ -17,7 +17,6 @@ require_module("gcsfs")
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.google.backend import COMMIT_INTERVAL_S
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.backend.objects.opening import open_google
@@ -74,23 +73,6 @@ def test_every_verb_is_as_few_requests_as_it_says(backend: ObjectBackend, bucket
     do(backend, "stat", path)
     do(backend, "now", path)
     assert sent == {"GET": 5}
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_conditional_write_is_sent_once_however_busy_the_store_is(
-    backend: ObjectBackend, bucket: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    async def busy(*args: Any, **options: Any) -> Any:
-        calls.append(args)
-        raise Refusal(status, "rateLimitExceeded", "too many writes of one object")
-
-    monkeypatch.setattr(GoogleRequests, "send", busy)
-    with pytest.raises(OSError, match="too many writes") as raised:
-        do(backend, "create", f"{bucket}/file", b"x")
-    assert raised.value.errno == errno.EBUSY
-    assert len(calls) == 1
 
 
 class Elsewhere(Handler):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +12,6 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.testing import run
 from tests.support.backends import joined
-
-KILLS = 4
-ACKNOWLEDGED_BEFORE_KILL = 20
-WAIT_S = 60
 
 
 @pytest.fixture
@@ -73,37 +67,3 @@ def test_without_sync_nothing_is_flushed(tmp_path: Path, flushed: list[int]) -> 
     run(backend, upload.finish())
     run(backend, backend.copy(f"{tmp_path}/new/x$chunks/chunk", f"{tmp_path}/copy"))
     assert flushed == []
-
-
-def _count_for_ever(header: str, acknowledged: Any) -> None:
-    backend = LocalBackend(sync=False)
-    while True:
-        blob = run(backend, backend.read(header))
-        number = int(blob.data[:20]) + 1
-        run(backend, backend.replace(header, b"%020d" % number * 500, blob.token))
-        acknowledged.send_bytes(b"%020d" % number)
-
-
-def test_kill_9_loses_nothing_acknowledged_tears_nothing_and_frees_the_lock(header: str) -> None:
-    backend = LocalBackend(sync=False)
-    run(backend, backend.create(header, b"%020d" % 0 * 500))
-    context = multiprocessing.get_context("spawn")
-    for _ in range(KILLS):
-        receiving, sending = context.Pipe(duplex=False)
-        process = context.Process(target=_count_for_ever, args=(header, sending), daemon=True)
-        process.start()
-        sending.close()
-        for _ in range(ACKNOWLEDGED_BEFORE_KILL):
-            assert receiving.poll(WAIT_S)
-            last = int(receiving.recv_bytes())
-        process.kill()
-        process.join()
-        while True:  # what it acknowledged before it died
-            try:
-                last = int(receiving.recv_bytes())
-            except EOFError:
-                break
-        blob = run(backend, backend.read(header))
-        assert blob.data == blob.data[:20] * 500
-        assert int(blob.data[:20]) in (last, last + 1)
-        run(backend, backend.replace(header, blob.data, blob.token))

@@ -262,25 +262,6 @@ def asked(backend: ObjectBackend) -> list[tuple[str, str]]:
     return requests
 
 
-def test_every_verb_sends_as_few_requests_as_it_can(memory: ObjectBackend) -> None:
-    token = do(memory, "create", "bucket/a/f", b"one")
-    token = do(memory, "replace", "bucket/a/f", b"two", token)
-    do(memory, "read", "bucket/a/f")
-    do(memory, "read_if_changed", "bucket/a/f", token)
-    do(memory, "read_range", "bucket/a/f", 1, 9, token)
-    do(memory, "stat", "bucket/a/f")
-    do(memory, "is_folder", "bucket/a")
-    do(memory, "list", "bucket/a")
-    do(memory, "list_page", "bucket/a")
-    do(memory, "list_prefix", "bucket/a", "f")
-    do(memory, "write", "bucket/a/g", [b"x", b"y"])
-    do(memory, "copy", "bucket/a/f", "bucket/a/h")
-    do(memory, "delete", ["bucket/a/g", "bucket/a/h"])
-    do(memory, "delete_if", "bucket/a/f", token)
-    verbs = "put put get get get head has_any page page page put copy copy delete delete_if"
-    assert " ".join(verb for verb, _ in asked(memory)) == verbs
-
-
 def test_a_file_that_is_gone_is_not_one_with_another_token(memory: ObjectBackend) -> None:
     assert do(memory, "delete_if", "bucket/gone", "token") is True
     with pytest.raises(FileNotFoundError):

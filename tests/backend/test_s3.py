@@ -34,8 +34,8 @@ from rollingfs.backend.objects.s3 import parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import read_listing, timestamp_of
 from rollingfs.backend.objects.upload import PART_BYTES
-from rollingfs.errors import ConflictError, UnsafeBackendError
-from tests.support.proxy import DROP_AFTER, DROP_BEFORE, Proxy, proxy_to
+from rollingfs.errors import UnsafeBackendError
+from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
 from tests.support.servers import count_requests, shared_backend
 
 T = TypeVar("T")
@@ -275,18 +275,6 @@ def test_a_botocore_without_conditions_is_refused(
     assert proxied_seaweed.seen == []
 
 
-def test_verbs_run_on_the_callers_loop_with_asynchronous(s3_options: dict[str, Any], path: str) -> None:
-    async def use() -> bytes:
-        backend = open_s3(S3FileSystem(**s3_options, asynchronous=True))
-        try:
-            await backend.create(path, b"data")
-            return (await backend.read(path)).data
-        finally:
-            await backend.close()
-
-    assert asyncio.run(use()) == b"data"
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
@@ -312,21 +300,6 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
 # -- lost answers and refusals -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("verb", "doing"), [("create", "creating"), ("replace", "replacing")])
-def test_a_conditional_write_whose_answer_is_lost_is_an_error_and_is_sent_once(
-    wired: ObjectBackend, path: str, proxy: Proxy, verb: str, doing: str
-) -> None:
-    known = run(wired, wired.create(path if verb == "replace" else path + "-warm", b""))  # the connection is reused
-    write = wired.create(path, b"data") if verb == "create" else wired.replace(path, b"data", known)
-    proxy.seen.clear()
-    proxy.fail(DROP_AFTER, method="PUT")
-    with pytest.raises(OSError, match=doing) as caught:
-        run(wired, write)
-    assert not isinstance(caught.value, FileExistsError | ConflictError)
-    assert len(proxy.of("PUT")) == 1
-    assert run(wired, wired.read(path)).data == b"data"
-
-
 @pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
 def test_a_conditional_write_that_fails_is_not_sent_again(
     wired: ObjectBackend, path: str, proxy: Proxy, fault: str | tuple[int, str]
@@ -341,39 +314,6 @@ def test_a_conditional_write_that_fails_is_not_sent_again(
         run(wired, wired.create(path + "2", b"two"))
     assert len(proxy.of("PUT")) == 2
     assert run(wired, wired.read(path)).data == b"one"
-
-
-@pytest.mark.parametrize("fault", [DROP_BEFORE, DROP_AFTER, (503, "SlowDown"), (500, "InternalError")])
-def test_other_requests_are_tried_again(
-    wired: ObjectBackend, path: str, proxy: Proxy, fault: str | tuple[int, str]
-) -> None:
-    proxy.fail(fault, fault, fault, method="PUT")
-    run(wired, wired.write(path, [b"data"]))
-    assert len(proxy.of("PUT")) == 4
-    proxy.fail(fault, fault, fault, method="GET")
-    assert run(wired, wired.read(path)).data == b"data"
-    assert len(proxy.of("GET")) == 4
-
-
-def test_tries_end_with_the_patience_of_the_caller(
-    wired: ObjectBackend, path: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(wired, wired.create(path, b"so that the client is made"))
-    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.2)
-    proxy.fault = lambda seen: (503, "SlowDown")
-    with pytest.raises(OSError, match="SlowDown") as caught:
-        run(wired, wired.read(path))
-    assert caught.value.errno == errno.EBUSY
-    assert len(proxy.of("GET")) > 1
-
-
-def test_a_completion_whose_answer_is_lost_is_recognised(wired: ObjectBackend, path: str, proxy: Proxy) -> None:
-    data = os.urandom(PART_BYTES + 1)
-    left = [DROP_AFTER]
-    proxy.fault = lambda seen: left.pop() if left and seen.method == "POST" and "uploadId" in seen.path else None
-    run(wired, wired.write(path, [data]))
-    assert left == []
-    assert run(wired, wired.read(path)).data == data
 
 
 VERBS: dict[str, Callable[[ObjectBackend, str], Any]] = {
@@ -398,14 +338,6 @@ def test_a_missing_bucket_is_named(backend: ObjectBackend, verb: str, request: p
 def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
     with pytest.raises(FileNotFoundError, match="not a file"):
         run(backend, backend.read(bucket))
-
-
-def test_a_server_that_is_not_there_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
-    options = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s"}
-    backend = open_s3(S3FileSystem(**options))
-    with pytest.raises(OSError, match=r"reading 'bucket/file'"):
-        run(backend, backend.read("bucket/file"))
 
 
 def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatch: pytest.MonkeyPatch) -> None:

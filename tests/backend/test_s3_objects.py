@@ -414,13 +414,6 @@ def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypat
     assert [seen.headers["x-amz-security-token"] for seen in moto_proxy.of("PUT")] == [f"token of {id}" for id in ids]
 
 
-def test_no_credentials_are_said_as_by_botocore(seaweed, proxy):
-    store = Store(seaweed, proxy, key=None, secret=None)
-    with pytest.raises(PermissionError, match=r"Unable to locate credentials.*give key and secret"):
-        store.do("create", store.path, b"data")
-    assert proxy.of("PUT") == []
-
-
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId", "RequestTimeTooSkewed"])
 def test_refused_credentials_are_a_permission_error_without_a_secret(seaweed, proxy, code):
     store = Store(seaweed, proxy, token="session")

@@ -638,17 +638,6 @@ def test_an_index_page_that_is_missing_is_named(world):
     assert path in str(caught.value)
 
 
-def test_one_request_of_many_that_fails_leaves_the_others_whole(world):
-    world.make(letters(500))
-    view = world.view()
-    entries = world.header().entries
-    world.delete(world.chunk_paths()[1])
-    spans = [(entry.start, entry.end) for entry in entries[:3]]
-    found = world.bridge.run(world.client.fetcher.read_many([(view, *span) for span in spans]))
-    assert isinstance(found[1], CorruptChunkError)
-    assert [found[0], found[2]] == [letters(500)[slice(*spans[0])], letters(500)[slice(*spans[2])]]
-
-
 def test_a_store_that_fails_for_one_read_fails_that_read_only(world):
     world.make(letters(500))
     with world.open() as file:
@@ -656,15 +645,6 @@ def test_a_store_that_fails_for_one_read_fails_that_read_only(world):
         with pytest.raises(PermissionError):
             file.read(10)
         assert file.read() == letters(500)
-
-
-def test_a_plain_file_adopted_meanwhile_is_read_on_from_its_chunk(world):
-    data = letters(500)
-    world.put(world.path, data)
-    with world.open() as file:
-        world.append(b" and more")
-        world.delete(world.path)
-        assert file.read() == data
 
 
 def replace_plain(world: World, how: str) -> None:

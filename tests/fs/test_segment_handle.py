@@ -7,12 +7,10 @@ import pytest
 
 from rollingfs import (
     BadOffsetError,
-    CorruptChunkError,
     FencedError,
     RollingPolicy,
     SegmentTruncatedError,
 )
-from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
@@ -155,22 +153,6 @@ def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
     assert handle.read(250, 250) == b""
     with pytest.raises(SegmentTruncatedError, match="250 to 250"):
         handle.read(249, 250)
-
-
-def test_reading_goes_on_through_truncations_by_others(site, handle):
-    handle.append(DATA)
-    for offset in range(0, 251, 50):
-        site.by_another("truncate", offset)
-        assert handle.read(offset, 250) == DATA[offset:]
-    assert handle.append(b"on") == 250
-
-
-def test_a_missing_chunk_above_the_start_is_corruption_and_names_it(site, handle):
-    handle.append(DATA)
-    chunk = handle.chunks[1]
-    site.run(site.backend.delete([names.resolve(site.path, chunk.file)]))
-    with pytest.raises(CorruptChunkError, match=chunk.file):
-        handle.read(0, 250)
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------

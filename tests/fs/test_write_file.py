@@ -17,7 +17,6 @@ from rollingfs.write import chunk_writer, ingest
 from tests.support.backends import Counting, Scripted, fail, private_memory
 from tests.support.site import Site
 
-HEADER = "$header"
 LARGE = bytes(range(256)) * 8
 POLICY = RollingPolicy(max_bytes=500, inline_bytes=100)
 
@@ -398,15 +397,6 @@ def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
         file.close()
     assert hooked.content() == b""
     assert hooked.chunk_files() == []
-
-
-@pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
-def test_a_commit_whose_answer_is_lost_is_recognised(hooked, mode, data):
-    for verb in ("create", "replace"):
-        hooked.backend.plan(verb, hooked.path + HEADER, after=fail)
-    write(hooked, mode, data)
-    assert hooked.content() == data
-    assert len(hooked.chunk_files()) == len(hooked.segment().chunks)
 
 
 # -- memory --------------------------------------------------------------------------------------------------

@@ -141,14 +141,6 @@ def test_whoever_appends_to_nothing_is_told_how_there_comes_to_be_something(site
     assert caught.value.filename == f"{root}/none"
 
 
-@pytest.mark.parametrize("value", [1, 1.5, b"x", ["x"]])
-def test_an_attribute_that_is_no_text_is_named_by_its_key(value, tmp_path):
-    fs = RollingFileSystem("file", sync=False)
-    fs.create(f"{tmp_path}/x")
-    with pytest.raises(TypeError, match=r"the value of 'count' in attrs must be str, not (int|float|bytes|list)"):
-        fs.append(f"{tmp_path}/x", b"", attrs={"count": value})
-
-
 LOOKS = {
     "open": lambda fs, path: fs.open(path),
     "cat": lambda fs, path: fs.cat_file(path),

@@ -7,7 +7,6 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import unquote
 
@@ -228,18 +227,6 @@ def test_a_commit_whose_request_stalls_is_sent_again(hasty, path, proxy, plain):
     assert plain.cat_file(path) == b"data"
 
 
-def test_a_header_that_does_not_come_is_asked_for_again_after_a_lost_answer(connect, path, proxy, plain):
-    fs = connect(commit_timeout_s=4)
-    fs.create(path)
-    left = [HOLD]
-    proxy.fault = first(1, header_put, DROP_AFTER)
-    lose = proxy.fault
-    proxy.fault = lambda seen: left.pop() if left and header_get(seen) else lose(seen)
-    assert fs.append(path, b"data") == 0
-    assert left == []
-    assert plain.cat_file(path) == b"data"
-
-
 @pytest.mark.parametrize("fault", [*FAULTS, CUT], ids=str)
 @pytest.mark.parametrize("kind", [header_get, chunk_get])
 def test_reads_are_exact_whatever_they_meet(fs, path, proxy, plain, kind, fault):
@@ -312,18 +299,6 @@ def test_every_operation_goes_through_although_each_request_is_refused_once(fs, 
     assert sum(met.values()) > 2 * len(met) * 0.8, "hardly anything was tried again"
 
 
-def test_threads_that_append_to_a_throttling_store_lose_and_double_nothing(fs, path, proxy, plain):
-    fs.create(path)
-    count = iter(range(10**6))
-    kinds = [SLOW_DOWN, DROP_AFTER, None, None, DROP_BEFORE, None, None]
-    proxy.fault = lambda seen: kinds[next(count) % len(kinds)]
-    with ThreadPoolExecutor(8) as pool:
-        offsets = list(pool.map(lambda number: fs.append(path, b"%04d" % number), range(100)))
-    data = plain.cat_file(path)
-    assert [data[offset : offset + 4] for offset in offsets] == [b"%04d" % number for number in range(100)]
-    assert len(data) == 400
-
-
 # -- for ever ------------------------------------------------------------------------------------------------
 
 
@@ -348,14 +323,6 @@ def test_an_append_never_confirmed_is_unknown_or_found(hasty, path, proxy, plain
         hasty.append(path, b"data", expected_offset=0)
     except BadOffsetError:
         assert fault == DROP_AFTER
-    assert _committed(plain, path) == b"data"
-
-
-def test_an_append_whose_answer_and_header_are_lost_is_unknown(hasty, path, proxy, plain):
-    hasty.create(path)
-    proxy.fault = lambda seen: DROP_AFTER if header_put(seen) else SLOW_DOWN if header_get(seen) else None
-    with pytest.raises(AppendOutcomeUnknown, match=f"{re.escape(path)}: .* unknown .*did not answer in time"):
-        hasty.append(path, b"data")
     assert _committed(plain, path) == b"data"
 
 
