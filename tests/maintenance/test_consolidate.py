@@ -19,7 +19,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
-from tests.support.life import Turned, World, pieces_of
+from tests.support.life import World, pieces_of
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -282,87 +282,3 @@ def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
     consolidate(world)
     (entry,) = world.header(LOG).entries
     assert entry.at_ms == round(world.clock.now_s * 1000)
-
-
-@pytest.mark.parametrize("seed", [1, pytest.param(range(2, 14), marks=pytest.mark.slow)])
-def test_whatever_comes_in_between_the_bytes_stay_the_same(seed):
-    for one in [seed] if isinstance(seed, int) else seed:
-        Course(one).run(50)
-
-
-class Course:
-    """Two clients at one segment, by chance, beside a model of its bytes and a reader with an old snapshot."""
-
-    def __init__(self, seed):
-        self.chance = random.Random(seed)
-        store = private_memory()
-        policy = RollingPolicy(max_bytes=self.chance.choice([30, 200]), inline_bytes=self.chance.choice([0, 20]))
-        clock = Turned()
-        self.clients = [World(Scripted(store, can_join=bool(seed % 2)), policy, clock) for _ in range(2)]
-        self.world = self.clients[0]
-        self.world.create(LOG)
-        self.data, self.start, self.count = b"", 0, 0
-        self.views = []
-
-    def run(self, steps):
-        actions = [self.append, self.append, self.append, self.truncate, self.concat, self.consolidate, self.collect]
-        for _ in range(steps):
-            self.world = self.chance.choice(self.clients)
-            self.world.clock.now_s += self.chance.choice([0, 1, 400])
-            self.chance.choice(actions)()
-            loaded = drive(self.world.client.headers.load(LOG))
-            assert (loaded.header.start, loaded.header.length) == (self.start, len(self.data))
-            assert self.world.content(LOG) == self.data[self.start :]
-            self.views = [*self.views[-3:], (self.world, Snapshot(LOG, loaded.header, loaded.token))]
-            for reader, view in self.views:
-                if view.start < view.length and self.start < view.length:
-                    start = max(view.start, self.start)
-                    assert drive(reader.client.fetcher.read(view, start, view.length)) == self.data[start : view.length]
-        assert all(row.ok for row in rows(self.world))
-        self.check_no_garbage()
-
-    def append(self):
-        for _ in range(self.chance.choice([1, 1, 5, 40])):
-            piece = self.chance.randbytes(self.chance.choice([1, 7, 25, 100]))
-            self.world.append(LOG, piece)
-            self.data += piece
-
-    def truncate(self):
-        if self.chance.random() < 0.5:
-            self.start = self.chance.randint(self.start, len(self.data))
-            self.world.truncate(LOG, self.start)
-
-    def concat(self):
-        self.count += 1
-        source = f"/deep/source{self.count}"
-        pieces = [self.chance.randbytes(self.chance.randrange(1, 60)) for _ in range(self.chance.randrange(1, 9))]
-        self.world.create(source, pieces)
-        data, start = b"".join(pieces), self.chance.randrange(len(pieces[0]) + 1)
-        self.world.truncate(source, start)
-        if self.chance.random() < 0.3:
-            consolidate(self.world, source)
-        self.world.seal(source)
-        drive(self.world.client.concats.concat(LOG, [source]))
-        self.data += data[start:]
-
-    def consolidate(self):
-        consolidate(self.world, grace_s=self.chance.choice([0, 100, READERS_GRACE_S]))
-
-    def collect(self):
-        drive(self.world.client.collector.collect(LOG, grace_s=0))
-
-    def check_no_garbage(self):
-        """After the last grace has passed, collection leaves what is named, and nothing else."""
-        self.world.clock.now_s += READERS_GRACE_S + 1
-        consolidate(self.world, grace_s=0)
-        for _ in range(2):
-            self.append()
-            self.collect()
-        for number in range(1, self.count + 1):
-            drive(self.world.client.collector.collect(f"/deep/source{number}", grace_s=0))
-        header = self.world.header(LOG)
-        chunks = drive(self.world.client.pages.unfold(LOG, header.entries))
-        named = {names.resolve(LOG, chunk.file) for chunk in chunks if chunk.end > header.start}
-        named |= {names.resolve(LOG, entry.file) for entry in header.entries}
-        there = {path for path in self.world.backend.inner.fs.store if "$chunks/" in path and "/pin-" not in path}
-        assert there == named

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rollingfs import RollingFileSystem
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
@@ -26,7 +24,6 @@ from rollingfs.maintenance.rebuild_plan import (
     SAME,
 )
 from rollingfs.runtime.concurrency import drive
-from tests.support.examples import examples
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client, is_whole
@@ -285,67 +282,6 @@ def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash
         assert world.content(NEW) == DATA
         assert len([file for file in store.files() if file.startswith(f"{NEW}$chunks/0")]) == 5
         assert old.items() <= store.snapshot().items()
-
-
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 60)),
-        st.tuples(st.just("truncate"), st.floats(0, 1)),
-        st.tuples(st.just("consolidate"), st.none()),
-        st.tuples(st.just("concat"), st.integers(1, 30)),
-        st.tuples(st.just("stage"), st.integers(1, 30)),
-        st.tuples(st.just("orphan"), st.integers(1, 30)),
-        st.tuples(st.just("collect"), st.none()),
-        st.tuples(st.just("offload"), st.none()),
-    ),
-    max_size=12,
-)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(operations=OPERATIONS)
-def test_whatever_was_done_before_the_header_was_lost_no_wrong_byte_returns(operations):
-    store = TieredStore()
-    world = client(store)
-    world.create(A, [])
-    for number, (verb, how) in enumerate(operations):
-        fresh = bytes([number + 1])
-        header = world.header(A)
-        if verb == "append":
-            world.append(A, fresh * how)
-        elif verb == "truncate":
-            world.truncate(A, header.start + int(header.size * how))
-        elif verb == "consolidate":
-            world.consolidate(A)
-        elif verb == "stage":
-            drive(world.client.segments.append(A, [drive(world.client.segments.stage(A, fresh * how))]))
-        elif verb == "orphan":
-            drive(store.write(f"{names.chunks_folder(A)}/{names.new_chunk_name(header.length)}", [fresh * how]))
-        elif verb == "collect":
-            store.lapse(GRACE_S)
-            drive(world.client.collector.collect(A))
-        elif verb == "offload":
-            drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold"))
-        else:
-            source = world.create(f"/other/{number}", [fresh * how])
-            world.seal(source)
-            drive(world.client.concats.concat(A, [source]))
-    header, content = world.header(A), world.content(A)
-    begins = header.entries[0].start if header.entries else header.start
-    lose(store)
-    before = store.snapshot()
-    try:
-        did = rebuild(client(store), begins)
-    except (AmbiguousRebuildError, FileNotFoundError):
-        assert not [file for file in store.files() if file.startswith("/found/")]
-        return
-    found = client(store).content(NEW)
-    assert before.items() <= store.snapshot().items()
-    assert len(found) == did.end - did.start == did.by_page + did.by_later + did.by_label + did.by_name
-    known = content[: max(0, did.end - header.start)]
-    # an orphan may have the place of bytes that were in the tail; nothing can tell them apart, and the report says so
-    if not any(verb == "orphan" for verb, _ in operations):
-        assert found[max(0, header.start - begins) :] == known[: len(found)]
 
 
 class NoMetadata(Store):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.client import Client
 from rollingfs.errors import SegmentSealedError
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World
-from tests.support.sharing import share_at_random
 from tests.support.small import is_whole
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -105,33 +101,3 @@ def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled():
     drive(world.client.segments.delete(A))
     with pytest.raises(FileNotFoundError):
         roll(world)
-
-
-def test_rolls_beside_clients_that_share_commits_lose_and_double_no_append(monkeypatch):
-    for seed in range(20):
-        chance = random.Random(seed)
-        share_at_random(monkeypatch, chance)
-        store = Store()
-        fill(store)
-        worlds = [client(store) for _ in range(3)]
-        for world in worlds:
-            world.client = Client(world.backend, SMALL, header_cache_s=0, share_commits=True, clock=CLOCK.time)
-        wanted: list[bytes] = []
-
-        def append(world: World, data: bytes, wanted: list[bytes] = wanted) -> None:
-            world.append(A, data)
-            wanted.append(data)
-
-        for number in range(6):
-            data = b"%03d," % number
-            first, second = chance.sample(worlds, 2)
-            inner = b"%03d;" % number
-            act = chance.choice((lambda w=second, d=inner: append(w, d), lambda store=store: roll(client(store))))
-            first.backend.prepare(between={chance.randrange(6): act})
-            append(first, data)
-            first.backend.prepare()
-        roll(client(store))
-        found = client(store).content(A)
-        assert found.startswith(WHOLE)
-        rest = found[len(WHOLE) :]
-        assert sorted(rest[at : at + 4] for at in range(0, len(rest), 4)) == sorted(wanted)

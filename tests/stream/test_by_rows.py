@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import Any
 
@@ -118,35 +117,6 @@ def test_a_run_of_retention_costs_the_listing_the_rows_and_what_it_trims(store: 
     assert did.bytes == sum(map(len, before.values()))
     left = {path: fs.cat_file(path) for path in fs.stream(FOLDER).segments()}
     assert {path: data for path, data in left.items() if data} == {FILES[1]: b"new"}
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
-def test_after_any_course_of_changes_rows_say_what_headers_say(store: MemoryBackend, seed: int) -> None:
-    chance = random.Random(seed)
-    fs = fill(store)
-    for step in range(40):
-        one, other = chance.sample(fs.stream(FOLDER).segments()[:20], 2)
-        change = chance.choice(["append", "seal", "truncate", "rename", "concat", "rm", "rows"])
-        if change == "append" and not fs.segment(one).sealed:
-            fs.append(one, b"y" * chance.randrange(30))
-        elif change == "seal":
-            fs.seal(one)
-        elif change == "truncate":
-            fs.truncate(one, fs.segment(one).length)
-        elif change == "rename":
-            fs.mv(one, f"{FOLDER}/r{step}")
-        elif change == "concat" and not fs.segment(other).sealed:
-            fs.seal(one)
-            fs.concat(other, [one])
-        elif change == "rm":
-            fs.rm(one)
-        elif change == "rows":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(listing, "ROWLESS_MAX", 0)
-                client(store).ls(FOLDER)
-        if step % 5 == 0:
-            verb = chance.choice(["cut", "infos"])
-            assert same(getattr(client(store).stream(FOLDER), verb)(), truth(store, verb))
 
 
 def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:

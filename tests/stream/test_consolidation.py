@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import threading
 import time
 
 import pytest
@@ -138,9 +137,6 @@ def test_a_reader_of_an_old_snapshot_goes_on_within_the_grace_and_after_it():
     assert len(left) == len(sizes(world, GROWN))
 
 
-# -- beside crashes and other clients ------------------------------------------------------------------------
-
-
 # -- real threads and processes ------------------------------------------------------------------------------
 
 
@@ -160,28 +156,6 @@ def few_at_the_end(fs: RollingFileSystem, path: str, written: bytes) -> None:
     assert len(segment.chunks) <= -(-len(written) // 6400) + 1
     assert {row.state for row in segment.verify()} == {"ok"}
     assert segment.rewritten <= 4 * len(written)
-
-
-def test_writers_go_on_beside_rounds(tmp_path):
-    path, fs = f"{tmp_path}/log", local()
-    fs.create(path)
-    pieces: list[tuple[int, bytes]] = []
-
-    def write(number: int) -> None:
-        own, chance = local(), random.Random(number)
-        for _ in range(300):
-            data = chance.randbytes(chance.randrange(1, 60))
-            pieces.append((own.append(path, data), data))
-
-    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
-    for writer in writers:
-        writer.start()
-    below = local()
-    keeper = Upkeep(core(below).client, readers_grace_s=0)
-    while any(writer.is_alive() for writer in writers):
-        for folder in core(below).run(keeper.folders(path, {})):
-            assert not total(core(below).run(keeper.keep(folder))).failed
-    few_at_the_end(fs, path, b"".join(data for _, data in sorted(pieces)))
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
-"""Retention: policies, the choice of a cut, and thirty days of it against a slow reference."""
+"""Retention: policies, and the choice of a cut, whatever the cuts are."""
 
 import itertools
-import random
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +8,8 @@ from hypothesis import strategies as st
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, prune
-from tests.support.examples import examples, nightly
+from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, ended, prune
+from tests.support.examples import examples
 from tests.support.life import CHUNKS, NOON_S, World
 
 DAY_S = 86_400
@@ -230,6 +228,13 @@ def test_a_cut_of_an_earlier_incarnation_or_of_none_says_nothing_about_what_is_t
     assert chosen((20, {"a": "new"}), (15, None), "new") == 0
 
 
+def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():
+    extents = {"a": Holding(10, 10, ("1",), sealed=True), "b": Holding(0, 50, ("1",))}
+    for offset, expected in ((20, {"a"}), (21, set())):
+        kept = Kept.of([StreamCut({"a": 10, "b": offset}, 5.0, 0, FIRST)], extents, 9.0)
+        assert ended(RetentionPolicy.by_size(30), kept, extents) == expected
+
+
 def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
     def kept(offset):
         return StreamCut({"a": offset}, float(offset), 0, {"a": "1"})
@@ -251,123 +256,7 @@ def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
     assert prune([newest, older], extents) == (StreamCut({"b": 5}, 1.0, 7, {"b": "2"}), newest)
 
 
-# -- thirty days ---------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Slow:
-    """What a stream should hold, kept record by record: when, where, how long."""
-
-    policy: RetentionPolicy
-    records: list[tuple[float, str, int, int]] = field(default_factory=list)
-    starts: dict[str, int] = field(default_factory=dict)
-    cuts: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-
-    def append(self, at, name, start, size):
-        self.records.append((at, name, start, start + size))
-
-    def ends(self):
-        found = {}
-        for _, name, _, end in self.records:
-            found[name] = end
-        return found
-
-    def left(self, cut):
-        """Bytes of records behind a cut, one by one."""
-        return sum(end - max(start, cut.get(name, 0)) for _, name, start, end in self.records if end > cut.get(name, 0))
-
-    def retain(self, now, readers):
-        policy = self.policy
-        if not self.cuts or now - self.cuts[-1][0] >= policy.every_s:
-            self.cuts.append((now, self.ends()))
-
-        def amount(at, cut):
-            return self.left(cut) if policy.min_bytes is not None else now - at
-
-        allowed = [(at, cut) for at, cut in self.cuts if amount(at, cut) >= least_of(policy)]
-        if not allowed:
-            return
-        target = allowed[-1][1]
-        if readers:
-            target = {name: min([offset, *(read.get(name, 0) for read in readers)]) for name, offset in target.items()}
-            if most_of(policy) is not None and self.over(now, target):
-                within = [cut for at, cut in allowed if amount(at, cut) <= most_of(policy)]
-                bound = within[0] if within else allowed[-1][1]
-                target = {name: max(offset, bound.get(name, 0)) for name, offset in target.items()}
-        for name, offset in target.items():
-            self.starts[name] = max(self.starts.get(name, 0), offset)
-        self.records = [record for record in self.records if record[3] > self.starts.get(record[1], 0)]
-        self.cuts = [(at, cut) for at, cut in self.cuts[:-1] if self.is_useful(cut)] + self.cuts[-1:]
-
-    def is_useful(self, cut):
-        return any(offset > self.starts.get(name, 0) for name, offset in cut.items())
-
-    def over(self, now, target):
-        merged = {name: max(target.get(name, 0), self.starts.get(name, 0)) for name in self.ends()}
-        if self.policy.min_bytes is not None:
-            return self.left(merged) > most_of(self.policy)
-        old = [cut for at, cut in self.cuts if now - at > most_of(self.policy)]
-        return any(offset > merged.get(name, 0) for cut in old for name, offset in cut.items())
-
-
-POLICIES = {
-    "by size": (RetentionPolicy.by_size(5000), 0),
-    "by time": (RetentionPolicy.by_time("2d", every="1h"), 0),
-    "consumption by size": (RetentionPolicy.by_size(2000, 20_000), 2),
-    "consumption by time": (RetentionPolicy.by_time("6h", "3d", every="2h"), 2),
-    "consumption without an end": (RetentionPolicy.by_size(0), 1),
-}
-
-
-@pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("days", [3, *nightly(30)])
-def test_thirty_days_hold_what_a_slow_reference_holds(name, days):
-    policy, readers = POLICIES[name]
-    chance = random.Random(name)
-    world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50))
-    slow = Slow(policy)
-    stream = world.stream()
-    paths = [world.create(f"/stream/{letter}") for letter in "abc"]
-    stream.retention = policy
-    read = {}
-    for step in range(days * 48):
-        world.clock.now_s = NOON_S + step * HALF_HOUR_S
-        for _ in range(chance.randrange(4)):
-            path, size = chance.choice(paths[: 2 + (step > 24)]), chance.randrange(1, 120)
-            slow.append(world.clock.now_s, path, world.append(path, bytes(size)), size)
-        for reader in range(readers):
-            if chance.random() < (0.1, 0.02)[reader]:
-                read[f"reader {reader}"] = stream.cut()
-                stream.publish(f"reader {reader}", read[f"reader {reader}"])
-        if readers and not read:
-            read["reader 0"] = stream.cut()
-            stream.publish("reader 0", read["reader 0"])
-        if chance.random() < 0.9:
-            report = stream.retain()
-            slow.retain(world.clock.now_s, list(read.values()))
-            assert report.size == stream.size()
-            check_bounds(world, stream, slow, read)
-
-
-def check_bounds(world, stream, slow, read):
-    policy, now = slow.policy, world.clock.now_s
-    starts = {path: info["start_offset"] for path, info in stream.infos().items()}
-    assert starts == {path: slow.starts.get(path, 0) for path in starts}
-    dropped_to = {path: start for path, start in starts.items() if start}
-    if policy.min_bytes is not None:
-        size = stream.size()
-        assert not dropped_to or size >= least_of(policy)
-        if most_of(policy) is not None:
-            assert size <= most_of(policy)
-        elif not read:
-            assert size <= least_of(policy) + 8 * 360 + 360
-    else:
-        young = [record for record in slow.records if now - record[0] < least_of(policy)]
-        assert all(starts[name] <= start for _, name, start, _ in young)
-        if most_of(policy) is not None or not read:
-            limit = most_of(policy) if read else least_of(policy)
-            oldest = min((at for at, name, _, end in slow.records if end > starts[name]), default=now)
-            assert now - oldest <= limit + policy.every_s + 8 * HALF_HOUR_S
+# -- runs -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_dry_run_says_what_a_run_then_does():

@@ -1,4 +1,4 @@
-"""Upkeep: retention, offload and collection below a folder, beside failures, crashes and other clients."""
+"""Upkeep: retention, offload and collection below a folder, beside failures; the simulation lets rounds crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.maintenance.offload import Chosen, Offloader
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
@@ -25,8 +24,7 @@ from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.simulation.world import shrink_pages
 from tests.support.backends import Counting
-from tests.support.examples import some
-from tests.support.faults import CHANGING, CLOCK, CRASHES, Crashed, Fault, Faulty, Store, TieredStore
+from tests.support.faults import CLOCK, Fault, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -69,25 +67,6 @@ def keep(
     for folder in drive(upkeep.folders(root, {})):
         found += drive(upkeep.keep(folder))
     return found
-
-
-def check_end(store: Store) -> None:
-    """A later round finishes what was begun, loses nothing that is kept, and leaves nothing else."""
-    store.lapse(GRACE_S)
-    world = client(store)
-    keep(world)
-    assert not total(keep(world)).failed
-    for path in (A, B, LONE):
-        header = world.header(path)
-        written = DATA if path == LONE else DATA + DATA
-        assert world.content(path)[: len(written) - header.start] == written[header.start :]
-        assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
-        chunks = drive(world.client.pages.unfold(path, header.entries))
-        named = {names.locate(path, chunk.file, chunk.tier) for chunk in chunks if chunk.end > header.start}
-        parts = (names.chunks_folder(path) + "/", names.in_tier("cold", names.chunks_folder(path)) + "/")
-        there = {file for file in store.files() if file.startswith(parts) and "/index-" not in file}
-        assert there == named
-    assert sum(world.header(path).size for path in (A, B)) >= KEPT_BYTES
 
 
 def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do():
@@ -371,59 +350,6 @@ def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(
     assert did.is_cut_short
     assert did.offloaded.files + did.files + did.dropped_bytes > 0
     assert not total(keep(world)).failed
-
-
-def changing(run: Callable[[World], object]) -> list[int]:
-    store = TieredStore()
-    fill(store)
-    world = client(store)
-    run(world)
-    trace = world.backend.trace  # type: ignore[attr-defined]
-    return [index for index, (verb, _) in enumerate(trace) if verb in CHANGING]
-
-
-@pytest.mark.parametrize(
-    ("crash", "step"),
-    [(Fault.CRASH_AFTER, 8), *(pytest.param(crash, 1, marks=pytest.mark.slow) for crash in CRASHES)],
-)
-def test_what_a_crash_breaks_off_the_next_round_finishes(crash, step):
-    calls = changing(keep)
-    assert len(calls) > 20
-    for at in calls[::step]:
-        store = TieredStore()
-        fill(store)
-        world = client(store)
-        world.backend.prepare({at: crash})  # type: ignore[attr-defined]
-        with contextlib.suppress(Crashed):
-            keep(world)
-        check_end(store)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("crash", CRASHES)
-def test_a_policy_is_set_as_a_whole_or_not_at_all_whatever_call_a_crash_comes_at(crash):
-    new = OffloadPolicy("cold", after_age=7, deletion_lag=0)
-    setters: dict[str, Callable[[World], object]] = {
-        "segment": lambda world: drive(world.client.segments.change(A, PolicyChange(new, max_bytes=7).of)),
-        "folder": lambda world: drive(verbs(world).set_offload_policy(new)),
-    }
-    for name, act in setters.items():
-        calls = changing(act)
-        assert calls
-        for at in some(calls):
-            store = TieredStore()
-            fill(store)
-            world = client(store)
-            world.backend.prepare({at: crash})  # type: ignore[attr-defined]
-            with pytest.raises(Crashed):
-                act(world)
-            found, header = drive(verbs(client(store)).get_offload_policy()), client(store).header(A)
-            if name == "folder":
-                assert found in (new, OffloadPolicy("cold", after_bytes=40, deletion_lag=0))
-            else:
-                assert (header.offload, header.policy.max_bytes) in ((new, 7), (None, 200))
-            act(client(store))
-            check_end(store)
 
 
 # -- the root of a tier, and a tier that fails -----------------------------------------------------------------

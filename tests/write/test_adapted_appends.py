@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 from pathlib import Path
@@ -14,7 +13,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.commit.attempt import Attempt
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, BadOffsetError
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import records
 from rollingfs.format.header import RECORDS_MAX
 from rollingfs.format.names import header_path
@@ -69,28 +68,6 @@ def test_a_handle_goes_on_from_what_its_append_has_met(target: str, log: str) ->
     assert two.append(log, b"two") == 3
     assert segment.append(b"three") == 6
     assert segment.length == 11
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_whatever_comes_in_between_each_offset_is_that_of_its_bytes(target: str, log: str, seed: int) -> None:
-    draw, files = random.Random(seed), [new_fs(target) for _ in range(3)]
-    expected, start = b"", 0
-    for number in range(150):
-        fs, data = draw.choice(files), b"%03d" % number * draw.choice((1, 1, 1, 5, 40, 200))
-        kind = draw.choice(["append"] * 12 + ["attrs", "guarded", "stale", "truncate"])
-        if kind == "truncate":
-            start = draw.randint(start, len(expected))
-            fs.truncate(log, start)
-        elif kind == "stale":
-            with pytest.raises(BadOffsetError):
-                fs.append(log, data, expected_offset=len(expected) + 1)
-        else:
-            options: dict[str, Any] = {"attrs": {"k": str(number)}} if kind == "attrs" else {}
-            options |= {"expected_offset": len(expected)} if kind == "guarded" else {}
-            assert fs.append(log, data, **options) == len(expected)
-            expected += data
-    for fs in (*files, new_fs(target)):
-        assert fs.cat_file(log) == expected[start:]
 
 
 @pytest.mark.parametrize(

@@ -130,22 +130,3 @@ def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
     assert chunks(store)
     fs.collect("/bucket/d", grace=0, recursive=True)
     assert chunks(store) == []
-
-
-@pytest.mark.parametrize("nth", range(10))
-def test_after_a_crash_at_any_call_each_segment_lives_whole_or_is_deleted(store, nth):
-    class Crash(BaseException):
-        pass
-
-    fill(store, 4)
-    fs = client(store)
-    fs._backend.plan(before=raises(Crash()), skips=nth, times=None)
-    with pytest.raises(Crash):
-        fs.rm("/bucket/d", recursive=True)
-    new = client(store)
-    for path in FILES[:4]:
-        if new.exists(path):
-            assert new.cat_file(path) == path.encode() * 4
-    new.rm(new.find("/bucket/d"))
-    new.collect("/bucket/d", grace=0, recursive=True)
-    assert chunks(store) == []

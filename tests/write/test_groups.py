@@ -1,7 +1,6 @@
 """Groups of appends under forced schedules: a leader that pauses or breaks off anywhere, refusals, deadlines."""
 
 import gc
-import sys
 import threading
 import time
 from functools import partial
@@ -276,35 +275,6 @@ def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error
     with pytest.raises(error):
         site.append(b"never")
     assert site.content() == b"there+"
-
-
-# -- luck ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_no_acknowledged_append_of_a_hundred_threads_is_lost(site):
-    rounds, threads = 100, 100
-    interval = sys.getswitchinterval()
-
-    def work(number):
-        return [
-            (data, site.append(data)) for data in (b"<thread %03d, append %03d>" % (number, n) for n in range(rounds))
-        ]
-
-    callers = [Caller(partial(work, number)) for number in range(threads)]
-    sys.setswitchinterval(5e-5)
-    try:
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-    finally:
-        sys.setswitchinterval(interval)
-    content = site.content()
-    for caller in callers:
-        assert isinstance(caller.outcome, list), caller.outcome
-        for data, offset in caller.outcome:
-            assert content[offset : offset + len(data)] == data
 
 
 # -- what was not sent, and what cannot be looked at ---------------------------------------------------------------
