@@ -170,17 +170,6 @@ def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(
         _read(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
 
 
-def test_making_a_table_is_refused_with_what_to_do():
-    made = {"path": "/x", "location": "/x", "option.format": "json", "format": "json", "owner": "me"}
-    with pytest.raises(ValueError, match=r"cannot be a table, and none was made: .*CREATE TEMPORARY VIEW"):
-        RollingDataSource(made).schema()
-
-
-def test_reading_a_table_is_refused_with_what_to_do():
-    with pytest.raises(ValueError, match=r"needs a path.*if this is a table, .*FROM table WITH \(path='URL'"):
-        RollingDataSource({}).reader(DAY)
-
-
 @pytest.mark.parametrize("kind", ["text", "arrow"])
 def test_columns_are_inferred_with_one_listing_of_each_folder(kind, monkeypatch):
     store = Counting(private_memory())

@@ -191,36 +191,6 @@ def test_a_job_over_a_folder_that_holds_a_segment_overwrites_nothing(place, mode
         assert rows(place, "text", f"{place.url}/table") == [("new",), ("old",)]
 
 
-def test_an_insert_overwrite_of_a_table_that_holds_a_live_log_is_refused(disk):
-    disk.spark.sql("DROP TABLE IF EXISTS kept")
-    disk.spark.sql(f"CREATE TABLE kept (value string) USING json LOCATION '{disk.url}/kept'")
-    try:
-        disk.spark.sql("INSERT INTO kept VALUES ('old')")
-        disk.segment("kept/log", b'{"value": "live"}\n')
-        before = disk.tree()
-        with pytest.raises(Exception, match=r"holds the segment \S+/kept/log; .*`rollingfs rm -r \S+/kept`"):
-            disk.spark.sql("INSERT OVERWRITE kept VALUES ('new')")
-        assert disk.tree() == before
-        disk.spark.sql("REFRESH TABLE kept")
-        assert sorted(disk.spark.table("kept").collect()) == [("live",), ("old",)]
-    finally:
-        disk.spark.sql("DROP TABLE IF EXISTS kept")
-
-
-def test_a_job_overwrites_a_folder_whose_segments_are_deleted_and_leaves_their_rest_to_collection(place):
-    place.segment("table/old", b"old\n" * 100)
-    place.segment("table/deep/older", b"old\n" * 100)
-    for name in ("table/old", "table/deep/older"):
-        place.run(place.client.segments.delete(f"{place.path}/{name}"))
-    held = place.held()
-    save(place, "text", "overwrite", "table", ["new"])
-    assert rows(place, "text", f"{place.url}/table") == [("new",)]
-    assert place.held() == held
-    save(place, "text", "overwrite", "table", ["newer"])
-    assert rows(place, "text", f"{place.url}/table") == [("newer",)]
-    assert place.held() == held
-
-
 def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_a_sink(place):
     place.segment("in/one", b"1\n2\n")
     for name in ("two", "three"):
@@ -235,16 +205,6 @@ def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_
         assert query.exception() is None
         place.segment(f"in/{name}", f"{name}\n".encode())
     assert rows(place, "parquet", f"{place.url}/out") == [("1",), ("2",), ("two",)]
-
-
-def test_pandas_opens_the_same_urls(place):
-    pandas = pytest.importorskip("pandas")
-    options = place.client.backend.fs.storage_options if "s3" in place.url else {}
-    place.segment("frame.csv", csv())
-    frame = pandas.read_csv(
-        f"{place.url}/frame.csv", names=["id", "name", "value"], storage_options=options and {"s3": dict(options)}
-    )
-    assert frame["id"].tolist() == [row["id"] for row in ROWS]
 
 
 def test_names_that_are_reserved_do_not_exist_and_cannot_be_made(place):
@@ -315,22 +275,6 @@ def test_plain_files_are_created_renamed_and_deleted_without_a_header(place):
     assert place.held() == []
 
 
-def test_a_tombstone_yields_to_a_plain_file_and_stays_as_it_is(place):
-    place.segment("log", b"old" * 100)
-    place.run(place.client.segments.delete(f"{place.path}/log"))
-    held = place.held()
-    assert not place.fs.exists(place.hadoop_path("log"))
-    place.create("log", b"plain")
-    assert place.read("log") == place.content("log") == b"plain"
-    assert place.listed() == {"log": 5}
-    assert place.fs.rename(place.hadoop_path("log"), place.hadoop_path("other"))
-    assert place.fs.rename(place.hadoop_path("other"), place.hadoop_path("log"))
-    assert place.content("log") == b"plain"
-    assert place.fs.delete(place.hadoop_path("log"), False)
-    assert place.listed() == {}
-    assert place.held() == held
-
-
 def adopted_and_deleted(place: Place) -> None:
     """A tombstone that names the plain file that still lies there, on S3: on a disk a delete leaves no tombstone."""
     place.plain("log", b"plain")
@@ -355,21 +299,3 @@ def test_a_plain_file_that_a_tombstone_names_is_dead_and_yields_to_a_new_one(s3)
     stream.write(b"plain again")
     stream.close()
     assert place.read("log") == place.content("log") == b"plain again"
-
-
-def test_a_folder_of_plain_files_and_rests_moves_and_goes_without_the_rests(place):
-    place.segment("in/a/one", b"1" * 200)
-    place.run(place.client.segments.delete(f"{place.path}/in/a/one"))
-    place.plain("in/a/b/plain", b"2")
-    held = place.held()
-    assert place.fs.rename(place.hadoop_path("in"), place.hadoop_path("out"))
-    assert not place.fs.exists(place.hadoop_path("in"))
-    assert place.content("out/a/b/plain") == b"2"
-    assert place.fs.delete(place.hadoop_path("out"), True)
-    assert not place.fs.exists(place.hadoop_path("out"))
-    assert not place.fs.listFiles(place.hadoop_path(), True).hasNext()
-    assert place.held() == held
-    assert place.fs.mkdirs(place.hadoop_path("in"))
-    place.create("in/plain", b"again")
-    assert place.listed("in")["plain"] == 5
-    assert place.held() == held

@@ -234,24 +234,6 @@ def test_a_job_has_many_tasks_and_no_more_paths_a_task_than_the_limit(paths, exp
     assert job.tasks(paths) == expected
 
 
-@pytest.mark.slow
-def test_a_spark_job_gives_the_same_rows_as_threads(fs, tmp_path, source: Any):
-    paths = fill(fs, tmp_path, 20, lines=3)
-    Path(f"{paths[7]}$header").write_text("rubbish")
-    frame = maintain(source, str(tmp_path), ["verify", "info"])
-    found = {row["path"]: row.asDict() for row in frame.collect()}
-    for row in maintain(None, str(tmp_path), ["verify", "info"]):
-        other = found.pop(row.path)
-        assert (other["done"], other["error"], other["length"], other["details"]) == (
-            row.done,
-            row.error,
-            row.length,
-            row.details,
-        )
-    assert not found
-    assert frame.filter("not done").count() == 1
-
-
 # -- streams and tiers ---------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from rollingfs.policy import RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import Place, Task, arrow_stream, first_column, parquet_file
+from tests.support.spark import Place, arrow_stream, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -151,26 +151,6 @@ def test_binary_gives_each_segment_as_one_row_like_binary_files(disk):
     assert all(row["modificationTime"].year >= 2024 for row in found)
 
 
-def test_a_segment_that_was_replaced_after_planning_is_an_error_and_no_mixture(disk):
-    disk.segment("r", b"old\n" * 100)
-    frame = load(disk, "r")
-    assert frame.count() == 100  # planned once
-    from rollingfs.spark.source.batch_reader import RollingReader
-    from rollingfs.spark.source.options import parse_options
-
-    reader = RollingReader(parse_options({"path": f"{disk.path}/r"}), frame.schema)
-    [partition] = reader.partitions()
-    disk.run(disk.client.segments.overwrite(f"{disk.path}/r", b"new\n" * 200))
-    with pytest.raises(FileNotFoundError, match="replaced"):
-        list(reader.read(partition))
-    [partition] = reader.partitions()
-    disk.run(disk.client.segments.truncate(f"{disk.path}/r", 8))
-    assert first_column(reader, [partition]) == ["new"] * 198  # what retention leaves is what a query reads
-    disk.run(disk.client.segments.delete(f"{disk.path}/r"))
-    with pytest.raises(FileNotFoundError, match="make it again, by load"):
-        list(reader.read(partition))
-
-
 # -- writing -----------------------------------------------------------------------------------------------------
 
 
@@ -184,16 +164,6 @@ def test_text_and_json_of_spark_are_appended_in_the_order_of_the_partitions_and_
     save(frame.limit(1).selectExpr("cast(id as string) value"), place, "w/text", "overwrite")
     assert place.content("w/text") == b"0\n"
     assert place.header("w/text").start == 0
-
-
-def test_arrow_that_was_written_is_read_back_in_order_with_all_types(place):
-    frame = place.spark.range(300, numPartitions=3).selectExpr(
-        "id", "cast(id as string) s", "timestamp_seconds(id) t", "cast(id as decimal(10,2)) d", "array(id) l",
-        "map('k', id) m", "named_struct('x', id) o", "cast(null as date) z",
-    )  # fmt: skip
-    save(frame, place, "types", format="arrow")
-    save(frame, place, "types", format="arrow")
-    assert rows(load(place, "types", frame.schema, format="arrow")) == rows(frame) * 2
 
 
 def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
@@ -257,26 +227,6 @@ def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_sta
     assert not Path(f"{disk.path}/unmade$header").exists()
 
 
-def test_an_abort_after_a_commit_that_took_place_deletes_nothing(disk, caplog):
-    from pyspark.sql.types import StructType
-
-    from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.sink.batch_writer import RollingWriter
-
-    schema = StructType().add("value", "string")
-    options = {"path": f"{disk.path}/x", "taskMessageBytes": "0", "txnAppId": "job", "txnVersion": "1"}
-    writer = RollingWriter(parse_options(options), schema, False)
-    with Task().running():
-        done = writer.write(iter([pa.record_batch({"value": ["a"]})]))
-        lost = writer.write(iter([pa.record_batch({"value": ["b"]})]))
-    writer.commit([done, None])
-    writer.abort([done, None])
-    assert disk.content("x") == b"a\n"
-    assert "its data IS committed" in caplog.text
-    writer.abort([lost])
-    assert len(list(Path(f"{disk.path}/x$chunks").glob("stage-*"))) == 2
-
-
 def test_a_frame_may_overwrite_the_segment_that_it_reads(disk):
     disk.segment("self", b"3\n1\n2\n")
     save(load(disk, "self").sort("value"), disk, "self", "overwrite")
@@ -289,30 +239,11 @@ def test_what_cannot_be_written_is_refused_before_any_task(disk):
         save(frame, disk, "no")
     with refused("one column of binary"):
         save(frame, disk, "no", format="binary")
-    with refused("option compression is .gzip., but rows are written as plain lines"):
-        save(frame.selectExpr("string(id) value"), disk, "no", compression="gzip")
     save(frame.selectExpr("cast(string(id) as binary) b"), disk, "yes", format="binary")
     assert disk.content("yes") == b"012"
 
 
-# -- secrets, SQL, discovery -------------------------------------------------------------------------------------
-
-
-def test_secrets_are_in_no_plan_and_no_error(disk, capfd):
-    disk.segment("s", b"x\n")
-    secret = '{"file": {}, "rolling": {"commit_timeout_s": 60.1234987}}'
-    frame = disk.spark.read.format("rolling").option("storage_options", secret).load(url(disk, "s"))
-    frame.explain("extended")
-    frame.write.format("rolling").option("storage_options", secret).mode("append").save(url(disk, "t"))
-    frame.createOrReplaceTempView("secret_view")
-    disk.spark.sql("explain extended select * from secret_view where value > 'a'").show(truncate=False)
-    bad = disk.spark.read.format("rolling").option("storage_options", secret.replace("commit", "1234987"))
-    with pytest.raises(Exception, match="rolling") as raised:
-        bad.load(url(disk, "s")).count()
-    plan = frame._jdf.queryExecution().toString()
-    out, err = capfd.readouterr()
-    assert "secret_view" in out
-    assert "60.1234987" not in out + err + plan + str(raised.value)
+# -- SQL ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_temporary_view_keeps_its_options_in_sql(disk):

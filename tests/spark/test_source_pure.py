@@ -278,16 +278,6 @@ def test_a_stream_with_dictionaries_stays_in_one_piece():
     assert sum(batch.num_rows for batch in arrow_streams.batches(reader_of(data), one)) == 10_000
 
 
-def test_an_arrow_file_is_read_as_its_stream():
-    sink = io.BytesIO()
-    batch = pa.record_batch({"n": [1, 2]})
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    data = sink.getvalue()
-    [one] = arrow_streams.cut(reader_of(data), extent_of(data), 10**6)
-    assert list(arrow_streams.batches(reader_of(data), one)) == [batch]
-
-
 def test_a_stream_is_taken_only_once_it_is_whole():
     one, two = stream_of([1]), stream_of([2, 3])
     data = one + two

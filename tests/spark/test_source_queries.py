@@ -90,25 +90,3 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
     found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
     assert found == list(range(30, 70))
-
-
-def test_a_batch_between_two_cuts_has_columns_that_say_where_its_rows_lie(source, disk):
-    disk.segment("f/a", lines(0, 30), SMALL)
-    stream = RollingFileSystem("file", sync=False, header_cache_s=0).stream(f"{disk.path}/f")
-    cuts = [str(stream.cut())]
-    disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(30, 40)))
-    cuts.append(str(stream.cut()))
-    disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(40, 50)))
-    reader = source.read.format("rolling").options(**options_of(disk), format="json", includeMetadata=True)
-    columns = "n long, s string, _offset long, _segment string, _commit_time timestamp"
-    frame = (
-        reader.schema(columns)
-        .options(startingOffsets=cuts[0], endingOffsets=cuts[1], partitionBytes=50)
-        .load(url(disk, "f"))
-    )
-    assert frame.columns == ["n", "s", "_offset", "_segment", "_commit_time"]
-    found = frame.orderBy("_offset").collect()
-    assert [row["n"] for row in found] == list(range(30, 40))
-    assert [row["_offset"] for row in found] == [len(lines(0, nth)) for nth in range(30, 40)]
-    assert {row["_segment"] for row in found} == {f"{disk.path}/f/a"}
-    assert frame.where("_commit_time > current_timestamp() - interval 1 hour").count() == 10

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections import Counter
 
 import pytest
@@ -23,33 +22,6 @@ TASKS = 200
 BESIDES_MAX = 3
 """Requests of a small batch besides those of the header."""
 SEED = 20261122
-POLL_S = 1
-"""The default of option `pollInterval`."""
-LOOKS_MIN = 4
-
-
-@pytest.mark.parametrize("place", ["f/000", "f", "f/0*"])
-def test_an_idle_query_asks_the_store_once_a_second(source, minio, tmp_path, place):
-    bucket = new_bucket(minio)
-    fs = RollingFileSystem("s3", minio, header_cache_s=0)
-    for nth in range(40):
-        fs.pipe_file(f"{bucket}/f/{nth:03}", b"x\n")
-    with proxy_to(minio["endpoint_url"]) as proxy:
-        storage = json.dumps({**minio, "endpoint_url": proxy.url})
-        rows = source.readStream.format("rolling").option("storage_options", storage).load(f"s3://{bucket}/{place}")
-        query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-        try:
-            query.processAllAvailable()
-            proxy.seen.clear()
-            began_s = time.monotonic()
-            while len(proxy.seen) < LOOKS_MIN:  # however slow the machine is, this ends
-                assert query.isActive
-                time.sleep(0.1)
-            seen, passed_s = list(proxy.seen), time.monotonic() - began_s
-        finally:
-            query.stop()
-    print(place, Counter(one.method for one in seen), passed_s)
-    assert len(seen) <= passed_s / POLL_S + 2  # one at the beginning, and one that was late
 
 
 @pytest.mark.parametrize("format_", ["text", "parquet"])

@@ -49,6 +49,7 @@ ROUTED = StructType().add("device", "string").add("value", "string")
 KIB = 1024
 WAIT_S_MAX = 60
 SEED = 20261122
+OF_JOB = {"txnAppId": "job", "txnVersion": "7"}
 
 
 class Sink:
@@ -214,13 +215,6 @@ def test_a_parquet_batch_of_200_tasks_makes_three_requests_besides_those_of_the_
         assert pq.read_table(file)["value"].to_pylist() == [row for _ in range(3) for task in tasks for row in task]
 
 
-def test_a_task_that_only_sends_a_message_asks_the_store_nothing(sink, store):
-    writer = sink.source.streamWriter(VALUE, False)
-    store.clear()
-    sink.run_tasks(writer, 0, [["a"], ["b"]])
-    assert store.calls == []
-
-
 def test_few_bytes_between_staged_ones_share_one_file(sink, store):
     sink.options |= {"taskMessageBytes": "10", "inlineBytes": "0"}
     sink.fs.create("log/t", RollingPolicy(inline_bytes=0))
@@ -231,14 +225,6 @@ def test_few_bytes_between_staged_ones_share_one_file(sink, store):
     writer.commit(receipts)
     assert store.count("write") == 1
     assert sink.lines() == [row for [row] in tasks]
-
-
-def test_four_mib_of_messages_become_one_chunk(sink):
-    sink.options["maxBytes"] = "64MiB"
-    tasks = [["x" * (64 * KIB - 1)] for _ in range(64)]
-    sink.stream(0, *tasks)
-    assert sink.fs.info("log/t")["length"] == 64 * 64 * KIB
-    assert len(chunk_files(sink)) == 1
 
 
 # -- the policy of a new segment ---------------------------------------------------------------------------------
@@ -637,8 +623,8 @@ def test_a_batch_that_another_job_has_overwritten_does_not_come_again(store, mon
     sink.fs.overwrite("log/t", b"", attrs={"of": "the content"})
     sink.stream(0, ["a"])
     sink.stream(1, ["b"])  # the driver dies before Spark notes that the batch is done
-    of_job = {"txnAppId": "job", "txnVersion": "7"} if overwriter == "transaction" else {}
-    other = Sink(monkeypatch, sink.fs._backend, format=format_, **of_job)
+    options = OF_JOB if overwriter == "transaction" else {}
+    other = Sink(monkeypatch, sink.fs._backend, format=format_, **options)
     if overwriter == "stream":
         other.stream(0, ["new"], query="complete", overwrite=True)
     else:
@@ -694,17 +680,18 @@ def test_a_parquet_target_is_written_anew_when_its_old_footers_are_much(sink, mo
 
 
 @pytest.mark.parametrize(
-    ("message_bytes", "commits_it", "others", "told"),
+    ("options", "commits_it", "others", "told"),
     [
-        ("64KiB", False, False, "nothing was committed"),
-        ("64KiB", False, True, "perhaps committed"),
-        ("64KiB", True, False, "perhaps committed"),
-        ("0", False, True, "perhaps committed"),
-        ("0", True, True, "perhaps committed"),
+        ({}, False, False, "nothing was committed"),
+        ({}, False, True, "perhaps committed"),
+        ({}, True, False, "perhaps committed"),
+        ({"taskMessageBytes": "0"}, False, True, "perhaps committed"),
+        ({"taskMessageBytes": "0"}, True, True, "perhaps committed"),
+        ({"taskMessageBytes": "0", **OF_JOB}, True, False, "its data IS committed"),
     ],
 )
-def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, message_bytes, commits_it, others, told):
-    sink.options["taskMessageBytes"] = message_bytes
+def test_the_log_of_a_failed_job_says_what_is_known_and_its_files_stay(sink, caplog, options, commits_it, others, told):
+    sink.options |= options
     sink.fs.overwrite("log/t", b"before\n")
     writer = sink.source.writer(VALUE, False)
     receipts = sink.run_tasks(writer, None, [["a"]])
@@ -715,6 +702,7 @@ def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, message_bytes,
     with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
         pickle.loads(dumps(writer)).abort(receipts)
     assert told in caplog.text
+    assert any("/stage-" in file for file in chunk_files(sink)) == ("taskMessageBytes" in options)
 
 
 def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):

@@ -225,20 +225,6 @@ def adoptable(tmp_path: Path) -> str:
     return str(tmp_path / "p")
 
 
-def test_arrow_streams_are_taken_whole(fs, tmp_path):
-    def stream(value: str) -> bytes:
-        return arrow_stream(pa.record_batch({"value": [value]}))
-
-    path = made(fs, tmp_path / "a", stream("1") + stream("2") + stream("3")[:-30])
-    source = reader(path, format="arrow")
-    rows, at = step(source, source.initialOffset(), ReadMaxBytes(1))
-    assert rows == ["1"]
-    rows, at = step(source, at)
-    assert rows == ["2"]
-    fs.append(path, stream("3")[-30:])
-    assert step(source, at)[0] == ["3"]
-
-
 def test_arrow_is_read_to_the_end_of_a_sealed_segment_be_it_a_file_or_a_stream_without_its_end_mark(fs, tmp_path):
     rows = pa.record_batch({"value": ["1", "2"]})
     file = io.BytesIO()
@@ -329,15 +315,6 @@ def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(fs, tmp_path, 
     monkeypatch.setattr(SegmentCommit, "commit", unsure)
     writer.commit(stage(writer, "a"), 0)
     assert (fs.cat_file(str(tmp_path / "t")), len(calls)) == (b"a\n", 1 if took_place else 2)
-
-
-def test_in_complete_mode_a_batch_takes_the_place_of_all_before(fs, tmp_path):
-    path = tmp_path / "t"
-    sink(path, overwrite=True).commit(stage(sink(path), "a"), 0)
-    receipts = stage(sink(path), "b")
-    sink(path, overwrite=True).commit(receipts, 1)
-    sink(path, overwrite=True).commit(receipts, 1)
-    assert fs.cat_file(str(path)) == b"b\n"
 
 
 def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(fs, tmp_path):

@@ -103,18 +103,6 @@ def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(
     assert fs.cat_file(str(path)) == b"a\n"
 
 
-def test_a_batch_that_is_in_a_sealed_target_may_be_run_again(fs, tmp_path):
-    path = tmp_path / "s"
-    writer = source(path).streamWriter(SCHEMA, False)
-    writer.commit([run_task(writer, batch=5)], 5)
-    fs.seal(str(path))
-    again = source(path).streamWriter(SCHEMA, False)
-    again.commit([run_task(again, batch=5)], 5)
-    assert fs.cat_file(str(path)) == b"a\n"
-    with pytest.raises(SegmentSealedError):
-        run_task(again, batch=6)
-
-
 def test_a_target_that_somebody_holds_or_that_is_damaged_or_has_no_name_is_refused_before_a_task_begins(fs, tmp_path):
     held = tmp_path / "held"
     fs.create(str(held))
