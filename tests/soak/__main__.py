@@ -93,13 +93,15 @@ def place_of(kind: str, options: dict[str, Any] | None = None) -> Iterator[Place
         options = options or stack.enter_context(_server(kind))
         if kind == "azurite":
             yield Place("az", f"{clouds.new_container(options)}/data", options, notes)
+        elif kind == "fake_google":
+            yield Place("gs", f"{clouds.new_google_bucket(options)}/data", options, notes)
         else:
             yield Place("s3", f"{servers.new_bucket(options)}/data", options, notes)
 
 
 def _server(kind: str) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    if kind == "azurite":
-        return clouds.azurite_server()
+    if kind in ("azurite", "fake_google"):
+        return clouds.azurite_server() if kind == "azurite" else clouds.fake_google_server()
     is_seaweed = kind == "seaweed"
     binary = seaweed.seaweed_binary() if is_seaweed else servers.minio_binary(servers.cache_dir(), build=True)
     assert binary is not None, f"{kind} is not installed"
@@ -108,7 +110,7 @@ def _server(kind: str) -> contextlib.AbstractContextManager[dict[str, Any]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("place", choices=("disk", "seaweed", "minio", "azurite"))
+    parser.add_argument("place", choices=("disk", "seaweed", "minio", "azurite", "fake_google"))
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, help="copy notes and a disk's files here if a promise was broken")

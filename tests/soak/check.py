@@ -6,13 +6,15 @@ import statistics
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
 from tests.soak.plan import Place, read_notes
-from tests.support.append_worker import records
+from tests.support.history import Call, check_order
+from tests.support.records import records
 
 Name = tuple[str, int]
 """A record: its writer, and its number."""
@@ -29,6 +31,7 @@ class Told:
     def __init__(self, place: Place) -> None:
         self.tried: dict[Name, str] = {}
         self.acked: dict[Name, int] = {}
+        self.calls: dict[Name, Call] = {}
         self.void: set[Name] = set()
         self.faults: list[str] = []
         self.refused: Counter[str] = Counter()
@@ -52,8 +55,10 @@ class Told:
             self.void.add(name)
         elif "offset" in note:
             self.acked[name] = note["offset"]
+            self.calls[name] = replace(self.calls[name], ended=note["at"], told="ok", value=note["offset"])
         elif "number" in note:
             self.tried[name] = note["path"]
+            self.calls[name] = Call(*name, "append", note["at"], expected=note.get("expected_offset"))
 
 
 def broken(place: Place) -> Iterator[str]:
@@ -84,7 +89,20 @@ def broken(place: Place) -> Iterator[str]:
         path = told.tried[name]
         if name not in found and not (path in starts and offset < starts[path]):
             yield f"{name} is lost: it was acknowledged in {path} at {offset}"
+    yield from _disordered(place, told)
     yield from _left(place, fs)
+
+
+def _disordered(place: Place, told: Told) -> Iterator[str]:
+    """Appends that lie where they were not to lie: at another offset, or before one that had ended when they began."""
+    calls = [told.calls[name] for name in told.acked]
+    elsewhere = [call for call in calls if call.expected not in (None, call.value)]
+    yield from (f"it was conditioned on another offset: {call}" for call in elsewhere)
+    for path in place.logs:
+        try:
+            check_order((told.acked[call.name], 1, call) for call in calls if told.tried[call.name] == path)
+        except AssertionError as error:
+            yield f"{path}: {error}"
 
 
 def _misplaced(path: str, named: list[tuple[str, int, int]], told: Told) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Place:
     def dump(self) -> str:
         return json.dumps(asdict(self))
 
-    def open(self) -> Any:
+    def open(self, **options: Any) -> Any:
         """A filesystem of its own, with a second tier beside the first."""
         return fsspec.filesystem(
             "rolling",
@@ -41,6 +41,7 @@ class Place:
             inline_bytes=INLINE_BYTES,
             commit_timeout_s=COMMIT_TIMEOUT_S,
             tiers={"cold": {"root": f"{self.root}-cold", "protocol": self.protocol}},
+            **options,
         )
 
     @property

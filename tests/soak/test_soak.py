@@ -9,11 +9,14 @@ import pytest
 from tests.soak.__main__ import place_of, soak
 from tests.soak.check import Told, broken
 from tests.soak.plan import Notes, Place
-from tests.support.append_worker import record
+from tests.support.records import record
 
 SECONDS = 15
+TRIED: dict[str, object] = {"path": "log", "number": 7, "at": 3}
+EARLIER = TRIED | {"number": 8, "at": 1}
 APPENDS_MIN = 5
-STORES = {"seaweed": [], "minio": [pytest.mark.s3], "azurite": [pytest.mark.clouds]}
+CLOUDS = [pytest.mark.clouds]
+STORES = {"seaweed": [], "minio": [pytest.mark.s3], "azurite": CLOUDS, "fake_google": CLOUDS}
 PLACES = ["disk", *(pytest.param(name, marks=marks) for name, marks in STORES.items())]
 
 
@@ -29,11 +32,13 @@ def test_killed_stopped_and_interrupted_processes_break_no_promise(kind: str, re
 @pytest.mark.parametrize(
     ("notes", "complaint"),
     [
-        ([{"path": "log", "number": 1}, {"number": 1, "offset": 0}], "is lost"),
-        ([{"path": "log", "number": 7}, {"number": 7, "void": "refused"}], "said that nothing was written"),
-        ([{"path": "log", "number": 7}, {"number": 7, "offset": 40}], "was acknowledged at 40"),
+        ([TRIED | {"number": 1}, {"number": 1, "offset": 0, "at": 4}], "is lost"),
+        ([TRIED, {"number": 7, "void": "refused"}], "said that nothing was written"),
+        ([TRIED, {"number": 7, "offset": 40, "at": 4}], "was acknowledged at 40"),
+        ([TRIED | {"expected_offset": 5}, {"number": 7, "offset": 0, "at": 4}], "conditioned on another offset"),
+        ([EARLIER, {"number": 8, "offset": 99, "at": 2}, TRIED, {"number": 7, "offset": 0, "at": 4}], "stands before"),
         ([], "nobody has appended it"),
-        ([{"path": "log", "number": 7}, {"fault": "a trace"}], "a trace"),
+        ([TRIED, {"fault": "a trace"}], "a trace"),
     ],
 )
 def test_the_check_finds_what_is_wrong(tmp_path: Path, notes: list[dict[str, object]], complaint: str) -> None:

@@ -13,13 +13,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CorruptChunkError, CorruptHeaderError, RollingError
+from rollingfs import (
+    AppendInterrupted,
+    AppendOutcomeUnknown,
+    CorruptChunkError,
+    CorruptHeaderError,
+    RollingError,
+    Segment,
+)
 from tests.soak.plan import Notes, Place
-from tests.support.append_worker import record
+from tests.support.records import record
 
 PART_RECORDS_MAX = 12
+GUARDED_SHARE = 0.2
 READ_BYTES = 1024 * 1024
 HEALTH_EVERY_S = 5.0
 OTHERS = (FileNotFoundError, FileExistsError)
@@ -31,7 +41,7 @@ class Worker:
 
     def __init__(self, place: Place, name: str) -> None:
         self.place, self.name = place, name
-        self.fs = place.open()
+        self.fs = place.open(share_commits=int(name.rpartition("-")[2]) % 2 == 1)
         self.notes = Notes(place, name)
         self.random = random.Random(name)
         self.count = 0
@@ -59,13 +69,13 @@ class Worker:
 
     # -- appends, which are noted before and after ------------------------------------------------------------
 
-    def _append(self, path: str) -> int | None:
+    def _append(self, path: str, handle: Segment | None = None, **how: Any) -> int | None:
         """Append a record; its offset, None if it is not known to be there."""
         self.count += 1
-        number = self.count
-        self.notes.write(path=path, number=number)
+        number, append = self.count, partial(self.fs.append, path) if handle is None else handle.append
+        self.notes.write(path=path, number=number, at=time.monotonic_ns(), **how)
         try:
-            offset = int(self.fs.append(path, record(self.name, number)))
+            offset = int(append(record(self.name, number), **how))
         except (AppendOutcomeUnknown, AppendInterrupted) as error:
             if getattr(error, "outcome", "") == "not committed":
                 self.notes.write(number=number, void=str(error))
@@ -75,14 +85,23 @@ class Worker:
         except (*OTHERS, RollingError) as error:
             self.notes.write(number=number, void=str(error))
             return None
-        self.notes.write(number=number, offset=offset)
+        self.notes.write(number=number, offset=offset, at=time.monotonic_ns())
         return offset
 
     def append(self) -> None:
-        path = self.random.choice(self.place.logs)
-        offset = self._append(path)
+        path, how = self.random.choice(self.place.logs), {}
+        if self.random.random() < GUARDED_SHARE:
+            how["expected_offset"] = self.fs.segment(path).length
+        offset = self._append(path, **how)
         if offset is not None:
             self.own.append((path, offset, self.count))
+
+    def hold(self) -> None:
+        """Become the owner of a log, append thrice, and let go; if the process dies, the next owner takes over."""
+        handle = self.fs.segment(self.place.logs[0]).acquire(self.name)
+        for _ in range(3):
+            self._append(handle.path, handle)
+        handle.release()
 
     def merge(self) -> None:
         """A part of some records that is sealed, perhaps renamed, and joined to a segment of all."""
@@ -172,6 +191,7 @@ class Worker:
 VERBS: dict[Callable[[Worker], None], int] = {
     Worker.append: 100,
     Worker.read: 20,
+    Worker.hold: 2,
     Worker.merge: 4,
     Worker.scratch: 2,
     Worker.look: 4,

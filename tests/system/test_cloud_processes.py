@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.clouds import new_container, new_google_bucket
-from tests.support.races import Arena
-from tests.system.test_processes import FORK_WARNING, spawn
+from tests.system.test_processes import FORK_WARNING, Arena, spawn
 
 FORKED_S_MAX = 30
 

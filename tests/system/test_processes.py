@@ -1,6 +1,6 @@
 """One filesystem object in many processes, forked and spawned: each is a writer of its own, and reads what is there.
 
-How processes append, are killed and stopped is for `test_append_races`.
+How processes append, are killed and stopped is for `tests/soak`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,29 @@ from typing import Any
 import fsspec
 import pytest
 
-from tests.support.append_worker import record, records
-from tests.support.races import Arena
+from rollingfs import RollingFileSystem
+from tests.support.records import record, records
 from tests.support.servers import new_bucket
 
 JOIN_S_MAX = 120
 FORK_WARNING = "ignore:This process .* is multi-threaded:DeprecationWarning"
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The segment of several processes."""
+
+    protocol: str
+    options: dict[str, Any]
+    path: str
+
+    def open(self) -> Any:
+        """A filesystem of its own."""
+        options = {"sync": False} if self.protocol == "file" else {}
+        return RollingFileSystem(
+            self.protocol, self.options, max_bytes="32KiB", inline_bytes="2KiB", skip_instance_cache=True, **options
+        )
+
 
 Acks = dict[tuple[str, int], int]
 """The offset of each append that was acknowledged, by its writer and number."""
