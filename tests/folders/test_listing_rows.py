@@ -1,7 +1,6 @@
 """The rows of a folder spare listings the headers, and never show anything else than the headers say."""
 
 import json
-import random
 import zlib
 from functools import partial
 
@@ -105,34 +104,6 @@ def fill_nothing(store):
     fs = client(store)
     fs._bridge.run(Listings(fs._client).tree("/", on_error=REPORT))
     return fs
-
-
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
-def test_after_any_course_of_changes_the_rows_show_what_the_headers_say(store, seed):
-    chance = random.Random(seed)
-    fs, other = fill(store), client(store)
-    for _ in range(20):
-        path = chance.choice(FILES[:12])
-        change = chance.choice(
-            [
-                lambda path: fs.append(path, b"y" * chance.randrange(30)),
-                lambda path: other.seal(path),
-                lambda path: fs.truncate(path, fs.segment(path).length),
-                lambda path: other.rm(path),
-                lambda path: fs.pipe_file(path, b"new"),
-                lambda path: fs.mv(path, chance.choice(FILES[:12])),
-                lambda path: store.fs.pipe_file(path, b"plain"),
-                lambda path: client(store).collect(FOLDER, grace=0, recursive=True),
-                lambda path: client(store).ls(FOLDER),
-                lambda path: client(store).rm(ROWS),
-            ]
-        )
-        try:
-            change(path)
-        except (OSError, ValueError):
-            continue
-        assert shown(client(store)) == truth(store)
-        assert shown(fs) == truth(store)
 
 
 def test_the_rows_of_a_disk_count_as_well(tmp_path):

@@ -474,16 +474,6 @@ def test_filesystems_and_handles_erase_by_a_switch_of_truncate():
         handle.truncate(50, erase=True)
 
 
-def test_an_exclusive_owner_fences_an_erase_of_others():
-    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
-    fs.pipe_file("/a", DATA)
-    owner = fs.segment("/a").acquire("me")
-    with pytest.raises(FencedError):
-        fs.truncate("/a", 30, erase=True)
-    assert fs.cat_file("/a") == DATA
-    assert owner.truncate(30, erase=True).start == 30
-
-
 def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing():
     store = Store()
     world = small(store)
@@ -499,9 +489,10 @@ def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_
 def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset():
     store = Store()
     world = small(store)
-    drive(world.client.segments.acquire(A, "owner"))
+    held = drive(world.client.segments.acquire(A, "owner"))
     before = store.snapshot()
     for offset in (3, 700):
         with pytest.raises(FencedError):
             erase(world, offset)
     assert store.snapshot() == before
+    assert drive(world.client.eraser.erase(A, 30, Guard(epoch=held.epoch))).start == 30

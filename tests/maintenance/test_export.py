@@ -193,30 +193,8 @@ def empty(world: World) -> None:
 
 
 @layout
-def inline_only(world: World) -> None:
-    world.create(LOG, [b"tail"], POLICY)
-
-
-@layout
-def small_chunks(world: World) -> None:
-    fill(world)
-
-
-@layout
 def one_chunk(world: World) -> None:
     world.create(LOG, [b"x" * 90], POLICY)
-
-
-@layout
-def truncated_head(world: World) -> None:
-    fill(world)
-    world.truncate(LOG, 77)
-
-
-@layout
-def truncated_to_nothing(world: World) -> None:
-    fill(world)
-    world.truncate(LOG, 244)
 
 
 @layout
@@ -455,65 +433,16 @@ def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_
         assert client(store).content(LOG) == CONTENT
 
 
-def disk(tmp_path: Path, wrapped: type[BackendWrapper] = BackendWrapper) -> World:
-    world = World(wrapped(LocalBackend(sync=True)), POLICY)
+def disk(tmp_path: Path) -> World:
+    world = World(BackendWrapper(LocalBackend(sync=True)), POLICY)
     fill(world, f"{tmp_path}/log")
     return world
 
 
-@pytest.mark.parametrize("joins", [False, True])
-@pytest.mark.parametrize("replaces", [False, True])
-def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one(
-    tmp_path: Path, replaces: bool, joins: bool
+@pytest.mark.parametrize("is_collected", [True, False])
+def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one_or_is_collected(
+    tmp_path: Path, is_collected: bool
 ) -> None:
-    calls: list[str] = []
-
-    class Dying(BackendWrapper):
-        at = -1
-        file: Any = None
-
-        async def call(self, verb: str, *args: Any) -> Any:
-            calls.append(verb)
-            if self.at == len(calls) - 1 or self.at == -2:
-                self.at = -2  # gone for ever: it cannot abort either
-                if self.file is not None:
-                    self.file.close()
-                raise Crashed
-            answer = await super().call(verb, *args)
-            if verb == "open_write":
-                self.file = answer._file
-            return answer
-
-    world = disk(tmp_path, Dying)
-    world.backend.can_join = joins
-    path, target, backend = f"{tmp_path}/log", f"{tmp_path}/out/file", world.backend
-    assert isinstance(backend, Dying)
-    calls.clear()
-    run(world, path, target, overwrite=replaces)
-    (tmp_path / "out/file").unlink()
-    left = 0
-    for index in range(len(calls)):
-        if replaces:
-            (tmp_path / "out/file").write_bytes(FOREIGN)
-        calls.clear()
-        backend.at = index
-        with pytest.raises(Crashed):
-            run(world, path, target, overwrite=replaces)
-        backend.at = -1
-        found = raw(world, target)
-        is_whole = calls[index] == "read" and "upload.finish" in calls[:index]  # it died at its last look at the target
-        assert found == (CONTENT if is_whole else FOREIGN if replaces else None)
-        if is_whole:
-            (tmp_path / "out/file").unlink()
-        left += len(leftovers(world, target))
-        run(world, path, target, overwrite=replaces)
-        assert raw(world, target) == CONTENT
-        assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["file"]
-        (tmp_path / "out/file").unlink()
-    assert left > 0
-
-
-def test_what_an_export_that_died_has_left_is_collected_too(tmp_path: Path) -> None:
     world = disk(tmp_path)
     upload = drive(world.backend.open_write(f"{tmp_path}/out/file", Over.NOTHING))
     drive(upload.write(b"half"))
@@ -521,7 +450,11 @@ def test_what_an_export_that_died_has_left_is_collected_too(tmp_path: Path) -> N
     assert len(leftovers(world, f"{tmp_path}/out/file")) == 1
     fs = RollingFileSystem("file")
     assert fs.ls(f"{tmp_path}/out") == []
-    fs.collect(str(tmp_path), recursive=True, grace=0)
+    if is_collected:
+        fs.collect(str(tmp_path), recursive=True, grace=0)
+    else:
+        run(world, f"{tmp_path}/log", f"{tmp_path}/out/file")
+        assert raw(world, f"{tmp_path}/out/file") == CONTENT
     assert leftovers(world, f"{tmp_path}/out/file") == []
 
 

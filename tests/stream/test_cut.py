@@ -127,8 +127,3 @@ def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
     world.append(path, b"new")
     assert world.header(path).chunk_count == 1
     assert world.content(path) == b"oldnew"
-
-
-def test_a_cut_is_pickled_whole():
-    cut = StreamCut({"/logs/a": 5}, 6.0, 5, {"/logs/a": "one"})
-    assert StreamCut.parse(str(cut)) == pickle.loads(pickle.dumps(cut)) == cut

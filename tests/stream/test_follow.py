@@ -152,24 +152,6 @@ def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go():
     assert calls < 10, "it does not poll until then"
 
 
-def test_a_segment_that_grows_while_it_is_followed_is_read_whole_at_any_time():
-    store = TieredStore()
-    writer, reader = fill(store), client(store)
-    one, expected = followed(client(store)), WHOLE
-    for number in range(60):
-        piece = b"%04d" % number * (1 + number % 5)
-        writer.append(A, piece)
-        expected += piece
-        CLOCK.sleep(step(one).pause_s)
-        view = drive(reader.client.lookup.view(A, fresh=True))
-        assert drive(reader.client.fetcher.read(view, 0, view.length)) == expected  # catching up, and the tail
-    assert one.status.cold_end > len(expected) - 400
-    writer.seal(A)
-    settle(one)
-    assert drive(one.look()).is_over
-    check_end(store, expected)
-
-
 def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_holds_it():
     world = fill(TieredStore())
     one = followed(world)
@@ -351,15 +333,3 @@ def test_a_tier_that_is_slow_is_said_while_it_is():
     assert "90 s" in texts[1]
     assert "slow" in texts[1]
     assert one.status == OffloadStatus(40, 24, one.status.lag_s, None)
-
-
-def test_a_damaged_chunk_stays_where_it_is_and_is_named():
-    store = TieredStore()
-    world = fill(store)
-    file = names.locate(A, world.header(A).entries[1].file)  # type: ignore[union-attr]
-    store.fs.store[file].seek(0)
-    store.fs.store[file].write(b"x")
-    one = followed(world)
-    step(one)
-    assert file in str(one.status.last_error)
-    assert [tier for tier, _ in chunks_of(world)] == [""] * 3

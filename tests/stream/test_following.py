@@ -155,18 +155,6 @@ def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segment
     assert one.tier == "cold"
 
 
-def test_of_two_followers_of_one_folder_each_byte_moves_and_is_right(root):
-    fs = filesystem(root, offload_policy=OffloadPolicy("cold", block_bytes=100, max_delay=0.05, deletion_lag=0))
-    paths = [write(fs, f"{root}/{number}") for number in range(5)]
-    with Follower(root, fs=filesystem(root)) as first, Follower(root, fs=fs):
-        first.stop()  # one of them ends early, and the other goes on
-        for path in paths:
-            fs.append(path, b"more" * 50)
-        wait_for(lambda: all(tiers(fs, path) == {"cold"} for path in paths))
-    for path in paths:
-        assert fs.cat_file(path) == DATA + b"tail" + b"more" * 50
-
-
 def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
     world = World(Counting(TieredStore()), RollingPolicy(100, inline_bytes=10))
     for folder in "ab":
@@ -211,19 +199,6 @@ def test_a_segment_that_is_made_anew_while_the_old_one_moves_is_followed():
     drive(following.look_around())
     following.end(one, listed)
     assert [found.path for found in drive(following.look_around())] == ["/root/a"]
-
-
-def test_chunks_that_a_policy_kept_hot_move_once_it_names_a_tier(root):
-    fs = filesystem(root)
-    path = write(fs, f"{root}/a")
-    fs.set_policy(path, OffloadPolicy("", max_delay=0.2))
-    with Follower(path, fs=filesystem(root)) as follower:
-        wait_for(lambda: follower.status()[path].last_error is None and follower.status()[path].tier is None)
-        time.sleep(0.2)
-        assert follower.status()[path].cold_end == 0
-        fs.set_policy(path, OffloadPolicy("cold", max_delay=0.2))
-        wait_for(lambda: tiers(fs, path) == {"cold"})
-        wait_for(lambda: follower.status()[path].cold_end == 304)
 
 
 @pytest.mark.parametrize("is_named", [False, True])
