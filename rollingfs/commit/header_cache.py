@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend, Blob
@@ -106,6 +107,13 @@ class Headers:
             entry.at_s = time.monotonic()
             self._entries.move_to_end(segment)
             return entry.loaded
+
+    def by_tokens(self, tokens: Mapping[str, str | None]) -> dict[str, Loaded]:
+        """As `by_token` of many segments."""
+        with self._lock:
+            seen = [segment for segment in tokens if segment in self._entries]
+        found = {segment: self.by_token(segment, tokens[segment]) for segment in seen}
+        return {segment: loaded for segment, loaded in found.items() if loaded is not None}
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
         """Remember a header, unless the one remembered may be newer. A missing header is not remembered.

@@ -193,13 +193,8 @@ class Listings:
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
-        loads: dict[str, Loaded | OSError] = {}
-        unseen = []
-        for path, token in found.headers.items():
-            if (loaded := headers.by_token(path, token)) is not None:
-                loads[path] = loaded
-            else:
-                unseen.append(path)
+        loads: dict[str, Loaded | OSError] = {**headers.by_tokens(found.headers)}
+        unseen = [path for path in found.headers if path not in loads]
         rows: Mapping[str, Row] | None = None
         if with_rows and (len(unseen) > UNSEEN_MIN or not rowless_max):
             rows = await self.rows.load(folder, found.headers)
@@ -214,7 +209,7 @@ class Listings:
             rows_path in found.headers
             and headers.by_token(rows_path, found.headers[rows_path]) is not None
             and all(map(names.is_hidden_segment, loads))
-            and all(path > rows_path for path in rows or ())  # so the store listed these later
+            and (not rows or min(rows) > rows_path)  # so the store listed these later
         )
         scan = await self._complete(folder, listing, found, loads, rows, rowless_max, is_by_rows)
         if on_error == RAISE and (errors := scan.errors):

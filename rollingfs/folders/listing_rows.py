@@ -57,8 +57,8 @@ class ListingRows:
         except (OSError, ValueError) as error:
             logger.warning("%s: every header is read, because the rows of the folder cannot be: %s", path, error)
             return {}
-        found = {f"{path[: -len(names.LISTING_NAME)]}{name}": row for name, row in rows.items()}
-        return {path: row for path, row in found.items() if headers.get(path) == row.token}
+        prefix = path.removesuffix(names.LISTING_NAME)
+        return {one: row for name, row in rows.items() if headers.get(one := prefix + name) == row.token}
 
     async def _read(self, path: str, token: str | None) -> dict[str, Row]:
         loaded = self.client.headers.by_token(path, token) or await self.client.headers.load(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -53,19 +53,19 @@ class StreamCut(Mapping[str, int]):
     def __init__(
         self, offsets: Mapping[str, int], at: float, size: int, incarnations: Mapping[str, str] | None = None
     ) -> None:
-        for path, offset in offsets.items():
-            if not (type(path) is str and path and type(offset) is int and 0 <= offset <= OFFSET_MAX):
+        offsets, known = dict(offsets.items()), dict((incarnations or {}).items())
+        if not (_are_texts(offsets) and _are_offsets(offsets.values())):
+            for path, offset in offsets.items():
                 _check_path(path)
                 _check_number(f"the offset of {path!r}", offset)
         _check_number("the size of a stream cut", size)
         _check_time(at)
-        known = dict((incarnations or {}).items())
         if not known.keys() <= offsets.keys():
             known = {path: incarnation for path, incarnation in known.items() if path in offsets}
-        for path, incarnation in known.items():
-            if not (type(incarnation) is str and incarnation):
+        if not _are_texts(known.values()):
+            for path, incarnation in known.items():
                 _check_incarnation(path, incarnation)
-        object.__setattr__(self, "_offsets", _by_path(dict(offsets.items())))
+        object.__setattr__(self, "_offsets", _by_path(offsets))
         object.__setattr__(self, "at", float(at))
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "_incarnations", _by_path(known))
@@ -83,11 +83,20 @@ class StreamCut(Mapping[str, int]):
         """The offsets by segment."""
         return self._offsets.items()
 
+    def values(self) -> ValuesView[int]:
+        """The offsets."""
+        return self._offsets.values()
+
     @collected_later()
-    def columns(self) -> dict[tuple[str, str | None], int]:
-        """The offsets by segment and incarnation."""
-        offsets = self._offsets
-        return dict(zip(zip(offsets, map(self._incarnations.get, offsets), strict=True), offsets.values(), strict=True))
+    def columns(self) -> list[tuple[str, str | None]]:
+        """The segments with their incarnations, in the order of the offsets."""
+        return list(zip(self._offsets, map(self._incarnations.get, self._offsets), strict=True))
+
+    def has_columns_of(self, other: StreamCut | None) -> bool:
+        """Whether both name the same segments with the same incarnations; much cheaper than to compare `columns`."""
+        if other is None or self._offsets.keys() != other._offsets.keys():
+            return False
+        return self._incarnations is other._incarnations or self._incarnations == other._incarnations
 
     @staticmethod
     def parse(text: str) -> StreamCut:
@@ -144,8 +153,9 @@ class StreamCut(Mapping[str, int]):
 
     def renamed(self, rename: Callable[[str], str]) -> StreamCut:
         """The same cut with other names for its segments."""
-        offsets = {rename(path): offset for path, offset in self._offsets.items()}
-        incarnations = {rename(path): incarnation for path, incarnation in self._incarnations.items()}
+        new = dict(zip(self._offsets, map(rename, self._offsets), strict=True))
+        offsets = dict(zip(new.values(), self._offsets.values(), strict=True))
+        incarnations = dict(zip(map(new.__getitem__, self._incarnations), self._incarnations.values(), strict=True))
         return StreamCut(offsets, self.at, self.size, incarnations)
 
     def only(self, paths: Iterable[str]) -> StreamCut:
@@ -159,6 +169,15 @@ def _by_path(values: dict[str, T]) -> dict[str, T]:
     """In the order of the paths, which most are in."""
     paths = sorted(values)
     return values if paths == list(values) else {path: values[path] for path in paths}
+
+
+def _are_texts(values: Collection[object]) -> bool:
+    """Whether all are texts of which none is empty."""
+    return set(map(type, values)) <= {str} and all(values)
+
+
+def _are_offsets(values: Collection[int]) -> bool:
+    return set(map(type, values)) <= {int} and (not values or (min(values) >= 0 and max(values) <= OFFSET_MAX))
 
 
 def _check_path(path: object) -> None:

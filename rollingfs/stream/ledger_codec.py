@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import Any
 
 from rollingfs.errors import BadOffsetError, CorruptLedgerError
@@ -95,7 +96,7 @@ class Ledger:
     def columns(self) -> set[Column]:
         """The segments that its cuts and its goals name."""
         goals = {(name, goal.segment) for name, goal in self.trim.goals.items()}
-        return goals.union(*(cut.columns() for cut in self.cuts))
+        return goals.union(*_columns(self.cuts))
 
     def trimmed(self, goals: Mapping[str, Goal], gone: Collection[Column], name: str) -> Ledger:
         """The ledger with a new trim begun, which includes what the last one has not finished.
@@ -132,7 +133,7 @@ def format_ledger(ledger: Ledger) -> bytes:
 
     A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
-    columns = list(dict.fromkeys(column for cut in ledger.cuts for column in cut.columns()))
+    columns = list(dict.fromkeys(chain.from_iterable(_columns(ledger.cuts))))
     fields = {
         LEDGER_FORMAT: LEDGER_VERSION,
         "retention": ledger.retention.as_fields() if ledger.retention else None,
@@ -151,27 +152,41 @@ def format_ledger(ledger: Ledger) -> bytes:
 def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
     """A row for each cut: time, size, and pairs of a column's index and its offset if the row before has another."""
     index = {column: position for position, column in enumerate(columns)}
-    before: dict[Column, int] = {}
+    before: dict[int, int] = {}
+    last: StreamCut | None = None
+    positions: list[int] = []
     for cut in cuts:
-        now = cut.columns()
-        changed: dict[Column, int] = {}
-        if now != before:
-            changed = {column: offset for column, offset in now.items() if before.get(column) != offset}
-            changed |= {column: GONE for column in before if column not in now}
-        yield [cut.at, cut.size, *(number for column in changed for number in (index[column], changed[column]))]
-        before = now
+        if not cut.has_columns_of(last):
+            positions = [index[column] for column in cut.columns()]
+        now = dict(zip(positions, cut.values(), strict=True))
+        changed = {position: offset for position, offset in now.items() if before.get(position) != offset}
+        changed |= {position: GONE for position in before if position not in now}
+        yield [cut.at, cut.size, *chain.from_iterable(changed.items())]
+        before, last = now, cut
+
+
+def _columns(cuts: Iterable[StreamCut]) -> Iterator[list[Column]]:
+    """What the cuts name; of cuts that name the same, once."""
+    last: StreamCut | None = None
+    for cut in cuts:
+        if not cut.has_columns_of(last):
+            yield cut.columns()
+        last = cut
 
 
 def _cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
     """The inverse of `_rows`."""
+    segments, known = [name for name, _ in columns], [incarnation for _, incarnation in columns]
     now: dict[int, int] = {}
     for at, size, *changed in rows:
         now.update(_pairs(changed))
-        now = {position: offset for position, offset in now.items() if offset != GONE}
-        named = [columns[position] for position in now]
-        offsets = dict(zip((name for name, _ in named), now.values(), strict=True))
-        incarnations = {name: incarnation for name, incarnation in named if incarnation is not None}
-        yield StreamCut(offsets, at, size, incarnations)
+        if GONE in now.values():
+            now = {position: offset for position, offset in now.items() if offset != GONE}
+        named = [segments[position] for position in now]
+        incarnations = dict(zip(named, map(known.__getitem__, now), strict=True))
+        if None in known:
+            incarnations = {name: incarnation for name, incarnation in incarnations.items() if incarnation is not None}
+        yield StreamCut(dict(zip(named, now.values(), strict=True)), at, size, incarnations)
 
 
 def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -225,8 +240,11 @@ def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
     named: set[int] = set()
     count = 0
     for _, _, *changed in rows:
-        for position, offset in _pairs(changed):
-            (named.discard if offset == GONE else named.add)(position)
+        if GONE in changed[1::2]:
+            for position, offset in _pairs(changed):
+                (named.discard if offset == GONE else named.add)(position)
+        else:
+            named.update(changed[::2])
         count += len(named)
     if len(rows) > CUTS_KEPT_MAX + 1 or count > OFFSETS_KEPT_MAX + CUTS_KEPT_MIN * width:
         raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")

@@ -127,6 +127,7 @@ class Members:
         self.listings = listings
         self.path = path
         self.on_error = on_error
+        self._prefix = f"{path.rstrip('/')}/"
         self._last: Listed | None = None
 
     def name_of(self, path: str) -> str:
@@ -144,7 +145,7 @@ class Members:
 
     def path_of(self, name: str) -> str:
         """The inverse of `name_of`."""
-        return f"{self.path.rstrip('/')}/{name}"
+        return self._prefix + name
 
     def is_reported(self, error: OSError) -> bool:
         """Whether to go on without the segment that this error is about."""
@@ -176,7 +177,7 @@ class Members:
     def _listed(self, scan: Scan) -> Listed:
         """The segments of a listing, by name."""
         views: dict[str, View] = {self.name_of(path): view for path, view in scan.listed.items()}
-        views |= {self.name_of(path): Outline(path, row) for path, row in scan.rows.items()}
+        views |= {row.name: Outline(path, row) for path, row in scan.rows.items()}
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
         for name in list(views):
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 from rollingfs.policy import BYTES_MAX, MAX_AGE_S_MAX, parse_bytes, parse_seconds
@@ -184,7 +185,7 @@ Positions = dict[str, int]
 
 def positions(cut: StreamCut, extents: Holdings) -> Positions:
     """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
-    offset_of, incarnation_of = dict(cut.items()).get, cut.incarnations.get
+    offset_of, incarnation_of = dict(cut.items()).get, dict(cut.incarnations).get
     return {
         name: offset
         if extent.start < (offset := offset_of(name, 0)) <= extent.end and incarnation_of(name) in extent.incarnations
@@ -243,23 +244,28 @@ def choose(
     return least([most([target, within[0] if within else newest]), newest])
 
 
-@value_class
+@value_class(slots=False)
 class Kept:
-    """A cut that a stream keeps, and what a trim to it leaves."""
+    """A cut that a stream keeps, and what a trim to it leaves. Most policies need that of few cuts."""
 
     cut: StreamCut
     age_s: float
-    place: Positions
     extents: Holdings
 
     @staticmethod
     def of(cuts: Iterable[StreamCut], extents: Holdings, now: float) -> list[Kept]:
         """All of a stream, the oldest first, at a time in seconds since 1970."""
         ordered = sorted(cuts, key=lambda cut: cut.at)
-        return [Kept(cut, now - cut.at, positions(cut, extents), extents) for cut in ordered]
+        return [Kept(cut, now - cut.at, extents) for cut in ordered]
 
-    @property
+    @cached_property
+    def place(self) -> Positions:
+        """Where it lies now."""
+        return positions(self.cut, self.extents)
+
+    @cached_property
     def bytes(self) -> int:
+        """How many a trim to it leaves."""
         return bytes_left(self.place, self.extents)
 
     def leaves(self, age_s: float | None, size: int | None) -> bool:
@@ -371,7 +377,7 @@ def _is_too_much(count: int, offsets: int) -> bool:
 
 def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:
     """The part of a cut before which there are still bytes, or by which a sealed segment goes."""
-    columns = cut.columns().items()
+    columns = zip(cut.columns(), cut.values(), strict=True)
     kept = [column[0] for column, offset in columns if _is_useful(column, offset, extents, gone)]
     return cut if len(kept) == len(cut) else cut.only(kept)
 

@@ -32,7 +32,7 @@ from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.objects.s3 import bucket as s3_bucket
 from rollingfs.backend.objects.s3 import parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
-from rollingfs.backend.objects.s3.botocore import read_listing, timestamp_of
+from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timestamp_of
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import UnsafeBackendError
 from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
@@ -110,22 +110,50 @@ def _parsed(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return theirs, {**parser.parse(answer, shape), **ours}
 
 
+CHECKED = (
+    "<Contents><Size>0</Size><ChecksumType>FULL_OBJECT</ChecksumType><ChecksumAlgorithm>CRC32C</ChecksumAlgorithm>"
+    '<ETag>"e-2"</ETag><Key>%0A+</Key><LastModified>2026-11-24T02:22:23Z</LastModified></Contents>'
+)
+
+
 @pytest.mark.parametrize("namespace", [NAMESPACE, ""])
-@pytest.mark.parametrize("files", ["", CONTENTS, CONTENTS * 3])
+@pytest.mark.parametrize("files", ["", CONTENTS, CONTENTS * 3, CHECKED + CONTENTS])
 def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
     theirs, ours = _parsed(LISTING.format(namespace, files).encode())
     for file in theirs.get("Contents", []):
-        del file["Owner"]  # nobody here reads it
+        for name in ("Owner", "ChecksumType", "ChecksumAlgorithm"):
+            file.pop(name, None)  # nobody here reads it
     assert ours == theirs
     assert len(ours.get("Contents", [])) == files.count("<Key>")
 
 
-@pytest.mark.parametrize("broken", ["<Size>300</Size>", "2026-11-24T02:22:23.123Z", "</Contents>"])
-def test_a_listing_that_is_not_as_documented_is_left_to_botocore(broken):
-    body = LISTING.format(NAMESPACE, CONTENTS.replace(broken, "")).encode()
+@pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        ("<Size>300</Size>", ""),
+        ("2026-11-24T02:22:23.123Z", ""),
+        ("02:22:23.123Z", "02:22:23.123"),
+        ("</Contents>", ""),
+        ("%26", "&amp;"),
+        ("&#34;e", "&#34;&#101;"),
+        ("a%2F", "<!-- -->a%2F"),
+        ("<Size>300</Size>", "<New>300</New><Size>300</Size>"),
+        ("</Contents>", "</Contents><Contents/>"),
+    ],
+)
+def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):
+    assert part in CONTENTS
+    body = LISTING.format(NAMESPACE, CONTENTS + CONTENTS.replace(part, other)).encode()
     answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
     read_listing(response_dict=answer, customized_response_dict=ours)
     assert (answer["body"], ours) == (body, {})
+
+
+def test_keys_of_a_listing_are_decoded_as_one_by_one():
+    keys = ["a%2Fb%24header", "", "a+b", "%2B%25", "%C3%A9", "%"]
+    assert decoded(keys) == ["a/b$header", "", "a b", "+%", "é", "%"]
+    assert decoded(["a%0Ab", "c"]) == ["a\nb", "c"]
+    assert decoded([]) == []
 
 
 def test_a_refused_listing_is_left_to_botocore():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from io import BytesIO
 from typing import Any
-from xml.etree import ElementTree
+from urllib.parse import unquote_plus
 
 import aiohttp
 from aiobotocore.httpsession import AIOHTTPSession
@@ -128,9 +129,16 @@ class BotocoreObjects:
         return list(map(found_of, answer.get("Contents", [])))
 
 
-def found_of(entry: Mapping[str, Any]) -> StoredFile:
-    """A file as a listing of S3 describes it."""
-    return StoredFile(entry["Key"], entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+def found_of(entry: Mapping[str, Any], key: str | None = None) -> StoredFile:
+    """A file as a listing of S3 describes it; of an encoded key, with the `key` that was meant."""
+    name = entry["Key"] if key is None else key
+    return StoredFile(name, entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+
+
+def decoded(keys: Sequence[str]) -> list[str]:
+    """Keys that a listing has encoded as for a URL, all at once: one by one takes five times as long."""
+    found = unquote_plus("\n".join(keys)).split("\n")
+    return found if len(found) == len(keys) else [unquote_plus(key) for key in keys]
 
 
 def timestamp_of(text: Any) -> datetime:
@@ -142,28 +150,50 @@ def timestamp_of(text: Any) -> datetime:
     return found
 
 
+_FILE = re.compile(
+    r"<Contents>(?:"
+    r"<Key>([^<&\r]*)</Key>|<LastModified>([0-9-]{10}T[0-9:.]+Z)</LastModified>|<ETag>([^<]*)</ETag>|"
+    r"<Size>([0-9]+)</Size>|<StorageClass>([^<&]*)</StorageClass>|"
+    r"<(Owner|RestoreStatus|Checksum[A-Za-z]*|Type)>.*?</\6>)*</Contents>"
+)
+"""A file in a listing as S3 and most other stores write it, with the elements in any order."""
+
+
 @collected_later()
 def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """A hook of botocore's `before-parse`: the files of a listing, for which botocore takes three times as long.
+    """A hook of botocore's `before-parse`: the files of a listing, for which botocore takes more than ten times as long.
 
     The rest of the answer, and any answer that is not as S3 documents it, is left to botocore.
     """
-    try:
-        root = ElementTree.fromstring(response_dict["body"])
-        files = root.findall("{*}Contents")
-        found = [_listed({part.tag.rpartition("}")[2]: part.text or "" for part in file}) for file in files]
-    except (ElementTree.ParseError, LookupError, ValueError):
+    if response_dict["status_code"] != 200:
         return
-    if found and response_dict["status_code"] == 200:
-        root[:] = [part for part in root if part.tag != files[0].tag]
-        response_dict["body"] = ElementTree.tostring(root)
+    try:
+        parts = _FILE.split(response_dict["body"].decode())
+        between, *columns = (parts[nth::7] for nth in range(7))
+        found = list(map(_listed, *columns))
+    except (TypeError, ValueError):
+        return
+    rest = "".join(between)
+    if found and "<Contents" not in rest:
+        response_dict["body"] = rest.encode()
         customized_response_dict["Contents"] = found
 
 
-def _listed(parts: dict[str, Any]) -> dict[str, Any]:
-    """A file of a listing, as botocore's parser has it."""
-    known: dict[str, Any] = {name: parts[name] for name in ("Key", "ETag", "StorageClass") if name in parts}
-    return {**known, "Size": int(parts["Size"]), "LastModified": timestamp_of(parts["LastModified"])}
+def _listed(key: str, modified: str, token: str, size: str, storage_class: str | None, _: object) -> dict[str, Any]:
+    """A file of a listing, as botocore's parser has it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Something is missing, or written in another way.
+    """
+    token = token and token.replace("&#34;", '"').replace("&quot;", '"')
+    if not key or not token or "&" in token:
+        raise ValueError("an element is missing, or holds an entity")
+    found = {"Key": key, "LastModified": datetime.fromisoformat(modified), "ETag": token, "Size": int(size)}
+    if storage_class is not None:
+        found["StorageClass"] = storage_class
+    return found
 
 
 async def _read_up_to(body: Any, limit: int) -> bytes:

@@ -17,7 +17,7 @@ from rollingfs.backend.objects.errors import (
     date_of,
     retrying,
 )
-from rollingfs.backend.objects.s3.botocore import BotocoreObjects, found_of
+from rollingfs.backend.objects.s3.botocore import BotocoreObjects, decoded, found_of
 from rollingfs.backend.objects.s3.parts import S3Parts
 from rollingfs.format import names
 
@@ -179,10 +179,16 @@ class S3Bucket(Bucket):
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max
-        answer = await self._ask("list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+        # where the caller asks for the encoding, botocore leaves it to the caller to decode, which is quicker at once
+        answer = await self._ask("list_objects_v2", Prefix=prefix, Delimiter="/", EncodingType="url", **more)
+        files = answer.get("Contents", [])
+        keys = [file["Key"] for file in files]
+        folders = [common["Prefix"] for common in answer.get("CommonPrefixes", [])]
+        if answer.get("EncodingType") == "url":
+            keys, folders = decoded(keys), decoded(folders)
         return Listed(
-            list(map(found_of, answer.get("Contents", []))),
-            [common["Prefix"][:-1] for common in answer.get("CommonPrefixes", [])],
+            list(map(found_of, files, keys)),
+            [folder[:-1] for folder in folders],
             str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None,
             date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
         )
