@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,7 +22,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
 
-RACERS = ["threads", pytest.param("processes", marks=pytest.mark.slow)]
+RACES = ("test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost")
 
 
 class OnDisk(BackendContract):
@@ -50,15 +50,7 @@ class TestLocalBackend(OnDisk):
 class OnDiskByThreads(OnDisk):
     """Races of processes are in the slow step; those of `TestLocalBackend` are fast enough for all."""
 
-    @pytest.mark.parametrize("kind", RACERS)
-    def test_every_race_of_creates_and_of_replaces_has_one_winner(
-        self, backend: Backend, folder: str, kind: str
-    ) -> None:
-        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
-
-    @pytest.mark.parametrize("kind", RACERS)
-    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
-        super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
+    MARKS: ClassVar = {f"{race}[processes]": pytest.mark.slow for race in RACES}
 
 
 class TestLocalBackendWithoutSync(OnDiskByThreads):

@@ -24,7 +24,21 @@ from tests.support.clouds import blob_service, new_container, new_google_bucket,
 from tests.support.servers import new_bucket, require_module
 
 THREADS = 8
-SLOW_PROCESSES = ["threads", pytest.param("processes", marks=pytest.mark.slow)]  # four processes take 4 s to start
+RACE, INCREMENTS = "test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"
+SLOW = {
+    f"{RACE}[processes]": pytest.mark.slow,  # four processes take 4 s to start
+    f"{INCREMENTS}[processes]": pytest.mark.slow,
+    "test_of_two_and_of_sixteen_writers_at_once_one_wins": pytest.mark.slow,
+}
+DELETE_IF = (
+    "test_delete_if_deletes_only_what_has_the_token",
+    "test_delete_if_of_a_plain_file_leaves_what_was_written_since",
+)
+
+
+def fails(reason: str) -> pytest.MarkDecorator:
+    """What a store has not."""
+    return pytest.mark.xfail(strict=True, reason=reason)
 
 
 def make_s3(options: dict[str, Any], use_obstore: bool = True) -> ObjectBackend:
@@ -69,6 +83,7 @@ def bucket_of(new: Callable[[dict[str, Any]], str], **options: str) -> str:
 class OnObjects(BackendContract):
     """The contract on one store. What is below is what a store has of its own."""
 
+    MARKS = SLOW
     fixture: str
     make: Callable[[dict[str, Any]], ObjectBackend]
     new_bucket: Callable[[dict[str, Any]], str]
@@ -87,20 +102,6 @@ class OnObjects(BackendContract):
 
     def spawn_arguments(self) -> Factory | None:
         return type(self).make, (self.store,)
-
-    @pytest.mark.parametrize("kind", SLOW_PROCESSES)
-    def test_every_race_of_creates_and_of_replaces_has_one_winner(
-        self, backend: Backend, folder: str, kind: str
-    ) -> None:
-        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
-
-    @pytest.mark.parametrize("kind", SLOW_PROCESSES)
-    def test_no_acknowledged_increment_is_lost(self, backend: Backend, folder: str, kind: str) -> None:
-        super().test_no_acknowledged_increment_is_lost(backend, folder, kind)
-
-    @pytest.mark.slow
-    def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
-        super().test_of_two_and_of_sixteen_writers_at_once_one_wins(backend, folder)
 
 
 @functools.cache
@@ -128,14 +129,8 @@ class OnS3(OnObjects):
 
 
 class TestOnSeaweed(OnS3):
+    MARKS = SLOW | {RACE: pytest.mark.slow}  # a probe on SeaweedFS, in tests/backend/test_race.py, has such races
     fixture = "seaweed"
-
-    @pytest.mark.slow  # a probe on SeaweedFS, in tests/backend/test_race.py, has such races
-    @pytest.mark.parametrize("kind", ["threads", "processes"])
-    def test_every_race_of_creates_and_of_replaces_has_one_winner(
-        self, backend: Backend, folder: str, kind: str
-    ) -> None:
-        super().test_every_race_of_creates_and_of_replaces_has_one_winner(backend, folder, kind)
 
 
 @pytest.mark.slow
@@ -146,19 +141,13 @@ class TestOnSeaweedThroughS3fs(TestOnSeaweed):
 @pytest.mark.s3
 @pytest.mark.slow
 class TestOnMinio(OnS3):
+    MARKS = SLOW | {
+        **dict.fromkeys(DELETE_IF, fails("MinIO ignores If-Match on DELETE; the probe finds that out")),
+        "test_unfinished_uploads_are_listed_and_aborted": fails(
+            "MinIO lists uploads of one exact key only, and forgets them after 24 hours"
+        ),
+    }
     fixture = "minio"
-
-    @pytest.mark.xfail(strict=True, reason="MinIO ignores If-Match on DELETE; the probe finds that out")
-    def test_delete_if_deletes_only_what_has_the_token(self, backend: Backend, folder: str) -> None:
-        super().test_delete_if_deletes_only_what_has_the_token(backend, folder)
-
-    @pytest.mark.xfail(strict=True, reason="MinIO ignores If-Match on DELETE; the probe finds that out")
-    def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
-        super().test_delete_if_of_a_plain_file_leaves_what_was_written_since(backend, folder)
-
-    @pytest.mark.xfail(strict=True, reason="MinIO lists uploads of one exact key only, and forgets them after 24 hours")
-    def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
-        super().test_unfinished_uploads_are_listed_and_aborted(backend, folder)
 
 
 class TestOnMinioThroughS3fs(TestOnMinio):
@@ -166,9 +155,7 @@ class TestOnMinioThroughS3fs(TestOnMinio):
 
 
 class OnCloud(OnObjects):
-    @pytest.mark.slow
-    def test_listing_and_deleting_are_complete_past_a_page(self, backend: Backend, folder: str) -> None:
-        super().test_listing_and_deleting_are_complete_past_a_page(backend, folder)
+    MARKS = SLOW | {"test_listing_and_deleting_are_complete_past_a_page": pytest.mark.slow}
 
 
 @pytest.mark.clouds
@@ -191,6 +178,10 @@ class TestOnAzurite(OnCloud):
 
 @pytest.mark.clouds
 class TestOnFakeGoogle(OnCloud):
+    MARKS = OnCloud.MARKS | {
+        **dict.fromkeys(DELETE_IF, fails("fake-gcs-server ignores the condition of a DELETE: probed")),
+        "test_a_copy_with_a_stale_token_leaves_nothing": fails("fake-gcs-server ignores the condition of a rewrite"),
+    }
     fixture = "fake_google"
     make = staticmethod(make_google)
     new_bucket = staticmethod(new_google_bucket)
@@ -200,18 +191,6 @@ class TestOnFakeGoogle(OnCloud):
 
     def raw_write(self, path: str, data: bytes) -> None:
         raw_google(self.store, "POST", path, data)
-
-    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a DELETE: probed")
-    def test_delete_if_deletes_only_what_has_the_token(self, backend: Backend, folder: str) -> None:
-        super().test_delete_if_deletes_only_what_has_the_token(backend, folder)
-
-    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a DELETE: probed")
-    def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
-        super().test_delete_if_of_a_plain_file_leaves_what_was_written_since(backend, folder)
-
-    @pytest.mark.xfail(strict=True, reason="fake-gcs-server ignores the condition of a rewrite")
-    def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:
-        super().test_a_copy_with_a_stale_token_leaves_nothing(backend, folder)
 
 
 class TestInMemory(OnObjects):

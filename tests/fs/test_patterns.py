@@ -6,7 +6,6 @@ import uuid
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.support.cli import Run, done
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
@@ -161,17 +160,3 @@ def test_a_pattern_without_a_match_is_an_error_that_names_it(site, verb):
         VERBS[verb](fs, f"{root}/none[12]*", f"{root}/there")
     assert caught.value.filename.endswith(f"{root}/none[12]*")  # put makes it an absolute one
     assert list(found(fs, root)) == ["x"]
-
-
-def test_the_command_line_takes_names_before_patterns(tmp_path):
-    path = f"{tmp_path}/log[1]"
-    for name in (path, f"{tmp_path}/log1"):
-        done("append", name, stdin=b"data")
-    assert done("cat", path).out == b"data"
-    done("mv", path, f"{tmp_path}/log[2]")
-    done("rm", f"{tmp_path}/log[2]")
-    assert done("ls", tmp_path).text == "log1\n"
-    done("rm", path)  # as a pattern now
-    assert done("ls", tmp_path).text == ""
-    again = Run("rm", path)
-    assert (again.code, again.err) == (1, f"rollingfs: {path}: Nothing has this name or matches it as a pattern\n")

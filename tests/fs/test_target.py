@@ -2,13 +2,11 @@
 
 import importlib.util
 import json
-import multiprocessing
 import pickle
 import re
 import subprocess
 import sys
 import tomllib
-from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -316,22 +314,6 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
     assert other._client.commits.slots.writer.id != fs._client.commits.slots.writer.id
     assert other._client.segments.policy.max_bytes == 100
     assert other.cat_file(f"{tmp_path}/x") == b"data"
-
-
-def _append(fs, path, count):
-    for _ in range(count):
-        fs.append(path, b"0123456789")
-    return fs._client.commits.slots.writer.id
-
-
-def test_spawned_processes_are_writers_of_their_own(tmp_path):
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    path = f"{tmp_path}/x"
-    fs.create(path)
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        writers = list(pool.map(_append, [fs] * 4, [path] * 4, [5] * 4))
-    assert fs._client.commits.slots.writer.id not in writers
-    assert fs.cat_file(path) == b"0123456789" * 20
 
 
 def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(

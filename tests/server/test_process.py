@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 import socket
 import subprocess
@@ -179,50 +178,6 @@ def test_more_clients_than_files_that_a_process_may_open_by_default(tmp_path: Pa
             client.close()
         process.kill()
     assert all(answer.startswith(b"HTTP/1.1 200 ") for answer in answers)
-
-
-@pytest.mark.slow
-def test_repeats_among_servers_that_are_killed_append_each_once(tmp_path: Path) -> None:
-    url, count, chance = "/v1/segments/logs/a", 60, random.Random(7)
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(serving(f"{tmp_path}/store")) for _ in range(2)]
-        done = threading.Event()
-        answers: list[tuple[int, int]] = []
-
-        def append(number: int) -> None:
-            data = b"%04d" % number * (1 + 5000 * (number % 60))  # up to 1.2 MB
-            while True:
-                with contextlib.suppress(httpx.HTTPError):
-                    server = servers[(number + time.monotonic_ns()) % 2]
-                    headers = {"Idempotency-Key": f"k{number}"}
-                    answer = httpx.post(f"{server.url}{url}?create=true", content=data, headers=headers, timeout=60)
-                    if answer.is_success:
-                        answers.append((answer.json()["offset"], number))
-                        return
-                    assert answer.status_code in (503, 504), answer.text
-
-        def kill() -> None:
-            for _ in range(6):
-                if done.wait(0.3 + chance.random()):
-                    return
-                which = chance.randrange(2)
-                servers[which].stop(signal.SIGKILL)
-                servers[which] = stack.enter_context(serving(f"{tmp_path}/store"))
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(append, range(count)))
-        done.set()
-        killer.join()
-    found = RollingFileSystem("file").cat_file(f"{tmp_path}/store/logs/a")
-    ends = 0
-    for offset, number in sorted(answers):
-        size = 4 * (1 + 5000 * (number % 60))
-        assert offset == ends
-        assert found[offset : offset + size] == b"%04d" % number * (size // 4)
-        ends += size
-    assert ends == len(found)
 
 
 def is_up(url: str) -> bool:

@@ -6,7 +6,6 @@ between two lines, or one binary file behind another.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import uuid
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.fs.target import adapt
 from tests.support.servers import new_bucket, require_module
 
 for module in ("dask", "duckdb", "pandas", "polars", "pyarrow", "upath", "zarr"):
@@ -313,29 +311,6 @@ def test_zarr_reads_sharded_chunks_of_segments_whose_heads_are_gone(place: Place
     assert (found[:] == expected).all()
 
 
-def test_universal_pathlib_reads_writes_appends_and_walks(place: Place) -> None:
-    from upath import UPath
-
-    root = UPath(
-        f"rolling://{place.root}", target_protocol=place.protocol, target_options=place.target_options, policy=POLICY
-    )
-    path = root / "folder" / "log.txt"
-    path.write_text("one\n")
-    with path.open("a") as file:
-        file.write("two\n")
-    assert path.read_bytes() == b"one\ntwo\n"
-    place.fs.truncate(place.path("folder/log.txt"), 4)
-    assert path.read_text() == "two\n"
-    assert path.stat().st_size == 4
-    assert [child.name for child in root.iterdir()] == ["folder"]
-    assert [found.name for found in root.rglob("*.txt")] == ["log.txt"]
-    renamed = path.rename(path.with_name("renamed.txt"))
-    assert renamed.read_text() == "two\n"
-    assert not path.exists()
-    renamed.unlink()
-    assert not renamed.exists()
-
-
 def test_rsync_brings_a_tree_to_another_place_and_back(place: Place, tmp_path: Any) -> None:
     from fsspec.generic import GenericFileSystem, rsync, set_generic_fs
 
@@ -369,27 +344,6 @@ def test_fsspec_opens_many_with_compression_and_text_and_parquet_with_prefetch(p
     path = place.behind_a_head("cut.parquet", as_parquet(HEAD), as_parquet(FRAME))
     with open_parquet_file(path, fs=place.fs, columns=["name"], engine="pyarrow") as file:
         assert_same(pd.read_parquet(file, columns=["name"]), FRAME[["name"]])
-
-
-def test_an_asynchronous_caller_reads_and_appends_on_its_own_loop(place: Place) -> None:
-    async def work() -> bytes:
-        options = place.target_options | ({"asynchronous": True} if place.protocol == "s3" else {})
-        backend = adapt(fsspec.filesystem(place.protocol, skip_instance_cache=True, **options))
-        fs = fsspec.filesystem("rolling", backend=backend, asynchronous=True, skip_instance_cache=True)
-        path = place.path("async")
-        await fs._pipe_file(path, b"0123456789")
-        offsets = await asyncio.gather(*(fs._append(path, b"%d;" % number) for number in range(10)))
-        assert sorted(offsets) == [10 + 2 * number for number in range(10)]
-        await fs._truncate(path, 4)
-        data: bytes = await fs._cat_file(path)
-        if place.protocol == "s3":
-            await backend.close()  # its loop ends here
-        return data
-
-    data = asyncio.run(work())
-    assert data[:6] == b"456789"
-    assert sorted(data[6:].split(b";")[:-1]) == [b"%d" % number for number in range(10)]
-    assert place.fs.cat_file(place.path("async")) == data
 
 
 def test_a_verb_by_path_reads_what_another_client_has_put_in_its_place_meanwhile(place: Place) -> None:

@@ -163,19 +163,6 @@ def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
     assert fs.cat_file(path) == b"0123456789"
 
 
-def test_what_is_no_prefix_is_no_stream_and_nothing_is_written(fs, bucket):
-    fs.create(f"{bucket}/segment")
-    for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError)):
-        stream = fs.stream(f"{bucket}/{name}")
-        for write in (stream.cut, stream.retain, lambda stream=stream: stream.unsubscribe("reader")):
-            with pytest.raises(error, match="stream"):
-                write()
-        with pytest.raises(error, match="stream"):
-            stream.retention = RetentionPolicy.by_size(1)
-    assert fs.find(bucket) == [f"{bucket}/segment"]
-    assert not fs.isdir(f"{bucket}/nothing")
-
-
 def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)
