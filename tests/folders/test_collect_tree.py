@@ -12,7 +12,6 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin
 from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
@@ -153,4 +152,4 @@ def test_a_segment_that_grows_all_the_time_is_collected(world):
     collector = World(busy, SMALL, world.clock)
     assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
     assert world.content(path) == b"a" * 50 + b"b" * 50 * (world.header(path).chunk_count - 1)
-    assert all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+    assert all(row.ok for row in world.rows(path))

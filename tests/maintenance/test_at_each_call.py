@@ -17,11 +17,10 @@ from rollingfs.errors import RollingError
 from rollingfs.format import erasing, names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.transitions import Guard
-from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule
-from tests.support.examples import MANY, slowly, some
+from tests.support.examples import MANY, slowly
 from tests.support.faults import CRASHES, Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client, is_whole, settled
@@ -48,12 +47,7 @@ def fill_cold(store: Store) -> None:
 
 
 def offload(world: World, block_bytes: int = 1, lag_s: float = 0) -> Any:
-    offloader = Offloader(world.client.commits, world.client.fetcher)
-    return drive(offloader.offload(A, "cold", lag_s=lag_s, block_bytes=block_bytes))
-
-
-def onload(world: World) -> Any:
-    return drive(Offloader(world.client.commits, world.client.fetcher).onload(A, lag_s=0))
+    return world.offload(A, lag_s=lag_s, block_bytes=block_bytes)
 
 
 def erase(world: World, offset: int = CUT) -> Any:
@@ -73,13 +67,13 @@ def collect(world: World, grace_s: float = 0) -> None:
 
 
 def tiers(world: World) -> set[str]:
-    return {chunk.tier for chunk in drive(world.client.pages.unfold(A, world.header(A).entries))}
+    return {chunk.tier for chunk in world.chunks(A)}
 
 
 def is_erased(world: World) -> bool:
     """Whether each file of the segment is used whole, so that no erased byte is in it."""
     header = world.header(A)
-    return not erasing.to_rewrite(erasing.parts(drive(world.client.pages.unfold(A, header.entries)), header.start))
+    return not erasing.to_rewrite(erasing.parts(world.chunks(A), header.start))
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class Verb:
 VERBS = {
     "offload": Verb(offload, lambda world: tiers(world) <= {"cold"}),
     "offload blocks": Verb(lambda world: offload(world, 60, 100.0), lambda world: tiers(world) <= {"cold"}),
-    "onload": Verb(onload, lambda world: tiers(world) <= {""}, fill_cold),
+    "onload": Verb(lambda world: world.onload(A), lambda world: tiers(world) <= {""}, fill_cold),
     "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 3),
     "erase": Verb(erase, is_erased, cut=CUT),
     "erase in a tier": Verb(erase, is_erased, fill_cold, CUT),
@@ -125,7 +119,7 @@ OTHERS: dict[str, Other] = {
     "concat": (_concat, WHOLE + b"s" * 20, 0),
     "consolidate": (lambda world: world.consolidate(A), WHOLE, 0),
     "offload": (offload, WHOLE, 0),
-    "offload and onload": (lambda world: (offload(world), onload(world)), WHOLE, 0),
+    "offload and onload": (lambda world: (offload(world), world.onload(A)), WHOLE, 0),
     "erase": (lambda world: erase(world, 45), WHOLE, 45),
     "roll": (roll, WHOLE, 0),
     "collect": (lambda world: collect(world, GRACE_S), WHOLE, 0),
@@ -174,7 +168,7 @@ def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True
         store.lapse(2 * GRACE_S)
         collect(world)
     header = world.header(A)
-    chunks = [one for one in drive(world.client.pages.unfold(A, header.entries)) if one.end > header.start]
+    chunks = [one for one in world.chunks(A) if one.end > header.start]
     named = {names.locate(A, chunk.file, chunk.tier) for chunk in chunks}
     named |= {names.resolve(A, page.file) for page in header.entries if isinstance(page, Page)}
     folders = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
@@ -228,36 +222,19 @@ def cases() -> list[Any]:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "other"), cases())
 def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_back(name: str, other: str) -> None:
-    beside(VERBS[name], OTHERS[other], [(index, None, None) for index in calls_of(VERBS[name])], (name, other))
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("name", "other"), cases())
-def test_another_client_then_a_crash_at_any_call_loses_nothing(name: str, other: str) -> None:
-    calls = calls_of(VERBS[name])
-    pairs = ((first, last) for first in calls for last in calls if first <= last)
-    courses = [(first, last, crash) for first, last in some(pairs) for crash in CRASHES]
-    beside(VERBS[name], OTHERS[other], courses, (name, other))
-
-
-def beside(
-    verb: Verb, other: Other, courses: list[tuple[int, int | None, Fault | None]], pair: tuple[str, str]
-) -> None:
-    act, data, start = other
+    verb, (act, data, start) = VERBS[name], OTHERS[other]
+    is_settled = (name, other) not in NOT_SETTLED
     met = 0
-    for index, crash_at, crash in courses:
+    for index in calls_of(verb):
         store, world = filled(verb)
-        plan = {} if crash_at is None else {crash_at: crash}
-        world.backend.prepare(plan, {index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
-        unsettled = [AssertionError] if pair in NOT_SETTLED else []
-        with contextlib.suppress(FileNotFoundError, Crashed, *unsettled):
+        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        with contextlib.suppress(FileNotFoundError, *([] if is_settled else [AssertionError])):
             verb.act(world)
         if world.backend.between:  # type: ignore[attr-defined]
             continue
         met += 1
         assert client(store).content(A) in (data[start:], data[max(start, verb.cut) :]), index
-        check_end(store, verb, data[max(start, verb.cut) :], is_done=pair not in NOT_SETTLED)
+        check_end(store, verb, data[max(start, verb.cut) :], is_done=is_settled)
     assert met
 
 

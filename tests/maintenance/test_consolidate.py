@@ -10,10 +10,8 @@ from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import GRACE_S, Chunk
-from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
@@ -30,14 +28,6 @@ def world(request):
     world = World(Scripted(private_memory(), can_join=request.param == "join"), SMALL)
     yield world
     assert not world.backend.plans, "what was to happen meanwhile did not"
-
-
-def consolidate(world, path=LOG, **options):
-    return drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(path, **options))
-
-
-def rows(world, path=LOG):
-    return drive(Verifier(world.client.fetcher).verify(path))
 
 
 def fill(world, count, size=40, path=LOG):
@@ -95,7 +85,7 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     fill(world, 300)
     content, version = world.content(LOG), world.header(LOG).version
     world.backend.clear()
-    done = consolidate(world)  # it reads the new files back
+    done = world.consolidate(LOG)  # it reads the new files back
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
     if world.backend.can_join:
@@ -109,19 +99,19 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
     assert world.header(LOG).version == version + 1
-    assert [(row.state, row.crc32c is not None) for row in rows(world)] == [("ok", True)] * 12
-    assert consolidate(world).written == 0
+    assert [(row.state, row.crc32c is not None) for row in world.rows(LOG)] == [("ok", True)] * 12
+    assert world.consolidate(LOG).written == 0
 
 
 def test_progress_tells_of_each_byte_once_joined_or_not(world):
     fill(world, 30)
     world.append(LOG, b"x" * 999)
     told = []
-    consolidate(world, progress=told.append)
+    world.consolidate(LOG, progress=told.append)
     assert len(told) > 1
     assert sum(told) == 30 * 40 + 999
     told.clear()
-    assert consolidate(world, progress=told.append).written == 0
+    assert world.consolidate(LOG, progress=told.append).written == 0
     assert sum(told) == 30 * 40 + 999
 
 
@@ -140,14 +130,14 @@ def test_old_files_stay_for_readers_and_go_after_the_grace(world):
     loaded = drive(old.client.headers.load(LOG))
     view = Snapshot(LOG, loaded.header, loaded.token)
     content = world.content(LOG)
-    consolidate(world)
+    world.consolidate(LOG)
     world.backend.shift_s = 2 * GRACE_S
     drive(world.client.collector.collect(LOG))
     old.backend.plan("read_if_changed", before=lambda: pytest.fail("the reader had to look again"))
     assert drive(old.client.fetcher.read(view, 0, len(content))) == content
     old.backend.plans.clear()
     world.clock.now_s += READERS_GRACE_S + 1
-    consolidate(world)
+    world.consolidate(LOG)
     world.append(LOG, b"next")
     drive(world.client.collector.collect(LOG))
     files = world.files(LOG)
@@ -160,7 +150,7 @@ def test_index_pages_are_taken_apart_and_made_anew(world):
     fill(world, 600, size=3)
     world.truncate(LOG, 101)
     content = world.content(LOG)
-    done = consolidate(world, grace_s=0)
+    done = world.consolidate(LOG, grace_s=0)
     assert done.written == world.header(LOG).chunk_count == 2
     assert world.content(LOG) == content
     assert len(world.files(LOG)) == 2
@@ -172,7 +162,7 @@ def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
     world.append(LOG, b"x" * 999)
     fill(world, 20, path="/other")
     content, version = world.content(LOG), world.header(LOG).version
-    assert consolidate(world, grace_s=0).written == 12
+    assert world.consolidate(LOG, grace_s=0).written == 12
     assert world.header(LOG).version > version + 1
     assert world.header(LOG).chunk_count == 13
     assert world.content(LOG) == content
@@ -187,7 +177,7 @@ def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_colle
     staged = drive(world.client.segments.stage(LOG, b"3" * 30))
     drive(world.client.segments.append(LOG, [staged]))
     content = world.content(LOG)
-    assert consolidate(world, grace_s=0).written == 1
+    assert world.consolidate(LOG, grace_s=0).written == 1
     assert world.content(LOG) == content == b"0" * 40 + b"1" * 30 + b"2" * 40 + b"3" * 30
     assert world.header(LOG).waiting_bytes == 40 + 40 + 30
     drive(world.client.collector.collect(LOG, grace_s=0, named=["/deep/source"]))
@@ -207,8 +197,8 @@ def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_lef
     sizes = [40, 40, 910, 20, 30, 30]
     content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
     world.create(LOG, pieces_of(content, sizes))
-    world.backend.plan("replace", before=lambda: consolidate(other_of(world)))
-    assert consolidate(world).written == 0
+    world.backend.plan("replace", before=lambda: other_of(world).consolidate(LOG))
+    assert world.consolidate(LOG).written == 0
     assert world.header(LOG).chunk_count == 3
     assert world.content(LOG) == content
 
@@ -217,8 +207,8 @@ def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     fill(world, 30)
     world.backend.plan("replace", before=lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100)))
     with pytest.raises(FileNotFoundError):
-        consolidate(world, segment="11111111-1111-1111-1111-111111111111")
-    consolidate(world)
+        world.consolidate(LOG, segment="11111111-1111-1111-1111-111111111111")
+    world.consolidate(LOG)
     assert world.content(LOG) == b"new" * 100
     drive(world.client.collector.collect(LOG, grace_s=0))
     assert len(world.files(LOG)) == 1
@@ -227,7 +217,7 @@ def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
 def test_an_exclusive_writer_is_not_disturbed(world):
     fill(world, 30)
     held = drive(world.client.segments.acquire(LOG, "writer"))
-    assert consolidate(world).written == 2
+    assert world.consolidate(LOG).written == 2
     assert world.header(LOG).owner == "writer"
     assert world.header(LOG).epoch == held.epoch
 
@@ -242,9 +232,9 @@ def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
     if damage == "flip":
         store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
     with pytest.raises(CorruptChunkError):
-        consolidate(world)
+        world.consolidate(LOG)
     assert world.header(LOG).chunk_count == 26  # of two runs, that of the newest five chunks is joined
-    assert [row.state for row in rows(world)].count("ok") == 25
+    assert [row.state for row in world.rows(LOG)].count("ok") == 25
 
 
 def test_the_old_chunks_stay_if_the_new_file_reads_otherwise(world):
@@ -259,10 +249,10 @@ def test_the_old_chunks_stay_if_the_new_file_reads_otherwise(world):
 
     world.backend.plan("upload.finish", after=spoil)
     with pytest.raises(CorruptChunkError, match="still names the old chunks"):
-        consolidate(world, grace_s=0)
+        world.consolidate(LOG, grace_s=0)
     assert set(world.files(LOG)) == files
     assert world.content(LOG) == content
-    assert consolidate(world).written == 1
+    assert world.consolidate(LOG).written == 1
 
 
 def test_parts_too_small_for_the_store_are_read_and_written(world):
@@ -270,7 +260,7 @@ def test_parts_too_small_for_the_store_are_read_and_written(world):
         return
     world.backend.join_part_bytes_min = 100
     world.create(LOG, [b"a" * 400, b"b" * 400, b"c" * 700, b"d" * 90, b"e" * 200])
-    done = consolidate(world)
+    done = world.consolidate(LOG)
     assert (done.joined_bytes, done.copied_bytes) == (1690, 100)
 
 
@@ -279,6 +269,6 @@ def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
     for _ in range(10):
         world.clock.now_s += 60
         world.append(LOG, b"x" * 50)
-    consolidate(world)
+    world.consolidate(LOG)
     (entry,) = world.header(LOG).entries
     assert entry.at_ms == round(world.clock.now_s * 1000)

@@ -14,7 +14,7 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
-from rollingfs.maintenance.offload import Offloader
+from rollingfs.policy import DELETION_LAG_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -39,10 +39,6 @@ def erase(world: World, offset: int, path: str = A) -> Erased:
     return drive(world.client.eraser.erase(path, offset))
 
 
-def chunks(world: World, path: str = A):
-    return drive(world.client.pages.unfold(path, world.header(path).entries))
-
-
 def holding(store: Store, secret: bytes) -> list[str]:
     """The files in which any of these bytes is, of a store in which no other file has them."""
     return sorted(
@@ -64,7 +60,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
     assert world.content(A) == expected
     assert is_whole(world)
     header = world.header(A)
-    assert not erasing.to_rewrite(erasing.parts(chunks(world), header.start))
+    assert not erasing.to_rewrite(erasing.parts(world.chunks(A), header.start))
     assert holding(store, DATA[: min(cut, 100)]) == []
 
 
@@ -129,9 +125,9 @@ def test_a_reader_of_an_older_snapshot_reads_on_behind_the_cut():
 def test_a_chunk_in_a_tier_is_written_anew_in_its_tier():
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", block_bytes=1))
+    world.offload(A, lag_s=DELETION_LAG_S, block_bytes=1)
     did = erase(world, 30)
-    assert [chunk.tier for chunk in chunks(world)] == ["cold"] * 4
+    assert [chunk.tier for chunk in world.chunks(A)] == ["cold"] * 4
     check_erased(store, 30, WHOLE[30:])
     assert did.versions == {"": False, "cold": False}
 
@@ -221,7 +217,7 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
         world.seal(source)
         sources.append(source)
     drive(world.client.concats.concat(A, sources))
-    shared = [chunk for chunk in chunks(world) if chunk.length < chunk.size]
+    shared = [chunk for chunk in world.chunks(A) if chunk.length < chunk.size]
     assert [chunk.start for chunk in shared] == [35, 55, 75]
     assert len({chunk.file for chunk in shared}) == 1
     store.lapse(GRACE_S)
@@ -343,11 +339,7 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days)
     store = TieredStore()
     world = client(store)
     world.create("/stream/old", pieces_of(DATA, [20] * 5))
-    drive(
-        Offloader(world.client.commits, world.client.fetcher).offload(
-            "/stream/old", "cold", lag_s=7 * 86400, block_bytes=1
-        )
-    )
+    world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
     take(world)
     store.lapse(days * 86400)
     drive(world.client.collector.collect(A))
@@ -370,11 +362,7 @@ def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(take):
     world = client(store)
     world.create("/stream/first", pieces_of(DATA, [20] * 5))
     drive(world.client.concats.rename("/stream/first", "/stream/old"))
-    drive(
-        Offloader(world.client.commits, world.client.fetcher).offload(
-            "/stream/old", "cold", lag_s=7 * 86400, block_bytes=1
-        )
-    )
+    world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
     take(world)
     did = erase(world, 100)
     left = holding(store, DATA)

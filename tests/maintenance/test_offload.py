@@ -16,8 +16,7 @@ from rollingfs.errors import BadOffsetError, CorruptChunkError, UnknownTierError
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names, placement
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -42,12 +41,7 @@ def fill(store: Store) -> World:
 
 
 def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
-    offloader = Offloader(world.client.commits, world.client.fetcher)
-    return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=1))  # type: ignore[arg-type]
-
-
-def onload(world: World, path: str = A, *, lag_s: float = LAG_S) -> Offloaded:
-    return drive(Offloader(world.client.commits, world.client.fetcher).onload(path, lag_s=lag_s))
+    return world.offload(path, lag_s=lag_s, block_bytes=1, **chosen)
 
 
 def collect(world: World, path: str = A, grace_s: float = 0) -> None:
@@ -158,7 +152,7 @@ def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_de
     drive(world.client.segments.append(A, [receipt]))
     drive(world.client.concats.concat(A, [f"/stream/s{number}" for number in range(3)]))
     before = world.content(A)
-    files = {chunk.file for chunk in drive(world.client.pages.unfold(A, world.header(A).entries))}
+    files = {chunk.file for chunk in world.chunks(A)}
     assert offload(world).files == len(files)
     assert world.content(A) == before
     store.lapse(GRACE_S + LAG_S)
@@ -251,8 +245,8 @@ def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_li
     store = TieredStore()
     world = fill(store)
     offload(world, upto=240, lag_s=0)
-    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A, grace_s=0))
-    chunks = drive(world.client.pages.unfold(A, world.header(A).entries))
+    world.consolidate(A, grace_s=0)
+    chunks = world.chunks(A)
     assert [(chunk.length, chunk.tier) for chunk in chunks] == [(200, "cold"), (200, ""), (100, "")]
     assert [bool(chunk.moved_ms) for chunk in chunks] == [True, False, False]
     assert world.content(A) == DATA + b"tail"
@@ -265,7 +259,7 @@ def test_consolidation_leaves_chunks_of_an_unknown_tier_where_they_are():
     offload(fill(store), upto=200)
     store.tiers = {}
     world = client(store)
-    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A))
+    world.consolidate(A)
     assert tiers_of(world) == ["cold"] * 10 + [""] * 2
 
 
@@ -299,7 +293,7 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
     "read": lambda world: world.content(A),
     "verify": lambda world: is_whole(world),
     "offload": lambda world: offload(world),
-    "onload": lambda world: onload(world),
+    "onload": lambda world: world.onload(A, lag_s=LAG_S),
     "truncate": lambda world: world.truncate(A, 100),
     "delete": lambda world: drive(world.client.segments.delete(A)),
     "overwrite": lambda world: drive(world.client.segments.overwrite(A, [b"x"])),
@@ -405,7 +399,7 @@ def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it():
     with pytest.raises(CorruptChunkError, match=r"tier:cold//stream/a.*missing"):
         world.content(A)
     with pytest.raises(CorruptChunkError, match="missing"):
-        onload(world)
+        world.onload(A, lag_s=LAG_S)
 
 
 # -- the marks of a tier -------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from rollingfs.format import labels, names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
 from rollingfs.maintenance import swaps
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.offload import Offloader
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
 from rollingfs.maintenance.rebuild_evidence import (
     MISSING,
@@ -154,7 +152,7 @@ def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out():
 def test_old_files_that_a_consolidation_keeps_are_the_same_bytes():
     store = Store()
     world = small(store)
-    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A))
+    world.consolidate(A)
     lose(store)
     did = rebuild(client(store))
     assert {one.reason for one in did.left} == {SAME}
@@ -168,7 +166,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
     store = Store()
     world = small(store)
     drive(world.client.segments.truncate(A, 20))
-    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A))
+    world.consolidate(A)
     (page,) = [file for file in store.files() if "/index-" in file]
     if of_earlier_release:
         store.fs.store[page]._rollingfs_metadata[labels.OFFSET] = "0"
@@ -183,7 +181,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
 def test_chunks_in_a_tier_return(monkeypatch):
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
+    world.offload(A)
     lose(store)
     before = store.snapshot()
     rebuild(client(store))
@@ -402,7 +400,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
 def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
     store = TieredStore()
     world = small(store)
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
+    world.offload(A)
     lose(store)
     last = max(file for file in store.files() if "$chunks/tier-" in file)
     key, offset = names.key_of(last.rpartition("/")[2]), "00000000000000000100"

@@ -12,9 +12,6 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.errors import CorruptChunkError
 from rollingfs.format.header import AGE_S_MAX
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.offload import Offloader
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, Store, hurry
 from tests.support.life import World, pieces_of
@@ -45,21 +42,17 @@ def made() -> Careless:
     return store
 
 
-def offload(world: World) -> None:
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(A, "cold", lag_s=0))
+VERBS: dict[str, Callable[[World], Any]] = {
+    "offload": lambda world: world.offload(A),
+    "consolidate": lambda world: world.consolidate(A, grace_s=0),
+    "erase": lambda world: drive(world.client.eraser.erase(A, 30)),
+}
 
 
-def consolidate(world: World) -> None:
-    drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(A, grace_s=0))
-
-
-def erase(world: World) -> None:
-    drive(world.client.eraser.erase(A, 30))
-
-
-@pytest.mark.parametrize("verb", [offload, consolidate, erase])
-def test_no_original_goes_for_a_renewed_copy_that_the_store_has_damaged(verb: Callable[[World], None], monkeypatch):
+@pytest.mark.parametrize("name", VERBS)
+def test_no_original_goes_for_a_renewed_copy_that_the_store_has_damaged(name: str, monkeypatch):
     hurry(monkeypatch)
+    verb = VERBS[name]
     probe = client(made())
     verb(probe)
     refused = 0
@@ -79,5 +72,5 @@ def test_no_original_goes_for_a_renewed_copy_that_the_store_has_damaged(verb: Ca
         fresh = client(store)
         header = fresh.header(A)
         assert fresh.content(A) == DATA[header.start :], index
-        assert all(row.ok for row in drive(Verifier(fresh.client.fetcher).verify(A))), index
+        assert all(row.ok for row in fresh.rows(A)), index
     assert refused, "some naps make a renewed copy necessary"

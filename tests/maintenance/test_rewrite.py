@@ -15,7 +15,7 @@ from rollingfs.errors import CorruptChunkError
 from rollingfs.format import labels, names, placement
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
-from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.offload import Offloaded
 from rollingfs.maintenance.rewrite import fold
 from rollingfs.maintenance.swaps import Swapper
 from rollingfs.runtime.concurrency import drive
@@ -40,17 +40,12 @@ def fill(store: TieredStore, path: str = A) -> World:
 
 
 def offload(world: World, path: str = A, block_bytes: int = 100, **chosen: int) -> Offloaded:
-    offloader = Offloader(world.client.commits, world.client.fetcher)
-    return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=0, block_bytes=block_bytes))
-
-
-def onload(world: World, path: str = A) -> Offloaded:
-    return drive(Offloader(world.client.commits, world.client.fetcher).onload(path, lag_s=0))
+    return world.offload(path, block_bytes=block_bytes, **chosen)
 
 
 def chunks(world: World, path: str = A) -> list[Chunk]:
     header = world.header(path)
-    found = drive(world.client.pages.unfold(path, header.entries))
+    found = world.chunks(path)
     return [placement.clip(chunk, max(chunk.start, header.start), chunk.end) for chunk in found]  # type: ignore[misc]
 
 
@@ -148,14 +143,14 @@ def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_
     assert drive(fetcher.read(view, 100, 140)) + drive(fetcher.read(view, 160, 200)) == DATA[100:140] + DATA[160:200]
 
 
-@pytest.mark.parametrize("act", [onload, lambda world: world.consolidate(A), lambda world: offload(world)])
+@pytest.mark.parametrize("act", [World.onload, World.consolidate, offload])
 def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(act):
     store = TieredStore()
     world = fill(store)
     offload(world, upto=200)
     flip(store, file_of(chunks(world)[0]), 3)
     with contextlib.suppress(CorruptChunkError):
-        act(world_of(store))
+        act(world_of(store), A)
     with pytest.raises(CorruptChunkError):
         world_of(store).content(A)
     assert drive(world.client.fetcher.read(drive(world.client.lookup.view(A, fresh=True)), 100, 400)) == DATA[100:]
@@ -187,7 +182,7 @@ def test_what_comes_back_and_goes_again_is_the_same_bytes():
     for _ in range(3):
         offload(world, upto=340)
         world.consolidate(A)
-        onload(world)
+        world.onload(A)
         assert {chunk.tier for chunk in chunks(world)} == {""}
         assert not any(chunk.moved_ms or chunk.pieces for chunk in chunks(world))
         assert world.content(A) == DATA

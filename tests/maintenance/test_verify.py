@@ -4,8 +4,7 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.format import names
-from rollingfs.maintenance.verify import Verifier, damaged
-from rollingfs.runtime.concurrency import drive
+from rollingfs.maintenance.verify import damaged
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
 
@@ -29,17 +28,17 @@ def rewrite(world, path, data):
 
 
 def states(world, path=LOG):
-    return [row.state for row in drive(Verifier(world.client.fetcher).verify(path))]
+    return [row.state for row in world.rows(path)]
 
 
 def test_progress_tells_of_bytes_as_they_are_read_and_in_the_end_of_all(world):
     told = []
-    drive(Verifier(world.client.fetcher).verify(LOG, progress=told.append))
+    world.rows(LOG, progress=told.append)
     assert told == [50] * 6
     world.truncate(LOG, 120)
     world.backend.fs.rm_file(file(world, 1))
     told.clear()
-    drive(Verifier(world.client.fetcher).verify(LOG, progress=told.append))
+    world.rows(LOG, progress=told.append)
     assert len(told) > 1
     assert sum(told) == 180
 
@@ -50,7 +49,7 @@ def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
     rewrite(world, file(world, 2), b"C" * 51)
     rewrite(world, file(world, 3), b"D" * 49 + b"x")
     rewrite(world, file(world, 4), b"")
-    rows = drive(Verifier(world.client.fetcher).verify(LOG))
+    rows = world.rows(LOG)
     assert [row.state for row in rows] == ["missing", "too short", "too long", "corrupt", "too short", "ok"]
     assert [row.found_size for row in rows] == [None, 49, 51, 50, 0, 50]
     assert [(row.start, row.length, row.size) for row in rows] == [(50 * index, 50, 50) for index in range(6)]

@@ -17,8 +17,7 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.fs import read_buffer, reading
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.verify import Verifier, damaged
+from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
 from rollingfs.read import ranges as fetch
 from rollingfs.read.piece_checks import PieceChecks
@@ -492,14 +491,6 @@ def flip(world: World, index: int, at: int, path: str = LOG) -> str:
     return file
 
 
-def consolidate(world: World) -> Any:
-    return drive(Consolidator(world.client.commits, world.client.fetcher).consolidate(LOG))
-
-
-def rows(world: World, path: str = LOG) -> Any:
-    return drive(Verifier(world.client.fetcher).verify(path))
-
-
 @pytest.mark.parametrize("at", [0, 39])
 def test_a_chunk_that_is_used_in_part_is_verified_before_it_is_joined_with_others(world, at):
     """Its part has no checksum of its own: that of the joined chunk would cover up what is damaged."""
@@ -507,14 +498,14 @@ def test_a_chunk_that_is_used_in_part_is_verified_before_it_is_joined_with_other
     world.truncate(LOG, 10)
     bad = flip(world, 0, at)
     with pytest.raises(CorruptChunkError) as caught:
-        consolidate(world)
+        world.consolidate(LOG)
     assert bad in str(caught.value)
     assert world.header(LOG).chunk_count == 10
     flip(world, 0, at)
     content = world.content(LOG)
-    assert consolidate(world).written == 1
+    assert world.consolidate(LOG).written == 1
     assert world.content(LOG) == content
-    assert [(row.state, row.crc32c) for row in rows(world)] == [("ok", crc32c(content))]
+    assert [(row.state, row.crc32c) for row in world.rows(LOG)] == [("ok", crc32c(content))]
 
 
 def test_neighbours_of_an_adopted_file_keep_their_checksums(world):
@@ -522,9 +513,9 @@ def test_neighbours_of_an_adopted_file_keep_their_checksums(world):
     for number in range(5):
         world.append(LOG, bytes([number]) * 40)
     content = world.content(LOG)
-    assert rows(world)[0].crc32c is None
-    assert consolidate(world).written == 1
-    assert [(row.state, row.crc32c) for row in rows(world)] == [("ok", crc32c(content))]
+    assert world.rows(LOG)[0].crc32c is None
+    assert world.consolidate(LOG).written == 1
+    assert [(row.state, row.crc32c) for row in world.rows(LOG)] == [("ok", crc32c(content))]
 
 
 @pytest.mark.parametrize("how", ["concat", "rename"])
@@ -538,7 +529,7 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
         drive(world.client.concats.concat("/target", [LOG]))
     else:
         drive(world.client.concats.rename(LOG, "/target"))
-    assert [row.state for row in damaged(rows(world, "/target"))] == ["corrupt"]
+    assert [row.state for row in damaged(world.rows("/target"))] == ["corrupt"]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
@@ -562,5 +553,5 @@ def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(cop
         assert world.files(LOG) == [stored.path.rpartition("/")[2]]
         return
     drive(world.client.segments.append(LOG, [staged]))
-    [row] = rows(world)
+    [row] = world.rows(LOG)
     assert (row.file != stored.path, row.state, row.crc32c) == (True, "ok", crc32c(b"x" * 40))

@@ -14,7 +14,6 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
@@ -43,7 +42,7 @@ def grow(world: World, path: str, data: bytes, size: int = 26) -> None:
 
 
 def sizes(world: World, path: str) -> list[int]:
-    return [chunk.length for chunk in drive(world.client.pages.unfold(path, world.header(path).entries))]
+    return [chunk.length for chunk in world.chunks(path)]
 
 
 # -- what is joined ------------------------------------------------------------------------------------------
@@ -71,7 +70,7 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
     assert header.rewritten <= 3 * len(content)
     assert did.write_amplification == 1 + header.rewritten / len(content)
     assert upkeep(world).consolidated.replaced == 0
-    assert [row.state for row in drive(Verifier(world.client.fetcher).verify(GROWN))] == ["ok"] * 10
+    assert [row.state for row in world.rows(GROWN)] == ["ok"] * 10
 
 
 def test_few_chunks_wait_and_a_policy_can_forbid_it():

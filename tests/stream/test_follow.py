@@ -43,8 +43,7 @@ def fill(store: Store, path: str = A) -> World:
 
 
 def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
-    header = world.header(path)
-    return [(chunk.tier, chunk.length) for chunk in drive(world.client.pages.unfold(path, header.entries))]
+    return [(chunk.tier, chunk.length) for chunk in world.chunks(path)]
 
 
 def collect(world: World, grace_s: float = 0) -> None:
@@ -61,8 +60,7 @@ def check_end(store: Store, expected: bytes) -> None:
     assert {tier for tier, _ in chunks_of(world)} <= {"cold"}
     for _ in range(2):
         collect(world)
-    header = world.header(A)
-    kept = {names.locate(A, c.file, c.tier) for c in drive(world.client.pages.unfold(A, header.entries))}
+    kept = {names.locate(A, c.file, c.tier) for c in world.chunks(A)}
     folders = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
     assert {file for file in store.files() if file.startswith(folders) and "/pin-" not in file} == kept
 

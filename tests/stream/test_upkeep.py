@@ -15,7 +15,6 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
-from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
@@ -314,7 +313,7 @@ def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_tou
     world = fill(TieredStore())
     [did] = keep(world, A)
     assert (did.path, did.offloaded.chunks, did.dropped_bytes) == (A, 18, 0)
-    assert {chunk.tier for chunk in drive(world.client.pages.unfold(B, world.header(B).entries))} == {""}
+    assert {chunk.tier for chunk in world.chunks(B)} == {""}
     with pytest.raises(FileNotFoundError):
         keep(world, "/root/none")
 
@@ -329,7 +328,7 @@ def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others():
     assert set(stream.failed) == {"read the memory of /root/stream", f"collect {A}", "collect /root/stream/$stream"}
     assert stream.offloaded.files == stream.dropped_bytes == 0, "what the policies are is not known"
     assert total(keep(world)).offloaded.files == 0
-    assert {chunk.tier for chunk in drive(world.client.pages.unfold(LONE, world.header(LONE).entries))} == {"", "cold"}
+    assert {chunk.tier for chunk in world.chunks(LONE)} == {"", "cold"}
 
 
 def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short():
@@ -368,7 +367,7 @@ def again(hot: Store, cold: Store) -> World:
 
 def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
     hot, cold, world = two_stores()
-    drive(Offloader(world.client.commits, world.client.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
+    world.offload(LONE)
     assert "/archive/$tier" in cold.files()
     drive(world.client.segments.delete(LONE))
     crowd = {path: bytes(file) for path, file in cold.snapshot().items()}
@@ -392,17 +391,16 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
 
 def test_an_offload_to_a_tier_whose_root_is_not_what_it_was_moves_nothing():
     hot, cold, world = two_stores()
-    offloader = Offloader(world.client.commits, world.client.fetcher)
-    drive(offloader.offload(LONE, "cold", Chosen(upto=100), lag_s=0))
+    world.offload(LONE, upto=100)
     kept = cold.snapshot()
     cold.fs.store.clear()
     hot.lapse(GRACE_S)
     with pytest.raises(OSError, match=r"'cold' lacks the file '\$tier'.*nothing was changed"):
-        drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
+        again(hot, cold).offload(LONE)
     assert cold.files() == set()
     for path, data in kept.items():
         cold.fs.pipe_file(path, data)
-    drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
+    again(hot, cold).offload(LONE)
     assert again(hot, cold).content(LONE) == DATA
 
 
@@ -413,11 +411,11 @@ def test_a_failing_tier_is_named_with_the_segment_and_nothing_is_lost(fault):
     slow.prepare(always=fault)
     failing = World(TieredBackend(hot, {"cold": TierStore(slow, "/archive")}), SMALL, CLOCK.time)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed.*nothing is lost.*injected"):
-        drive(Offloader(failing.client.commits, failing.client.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
+        failing.offload(LONE)
     assert again(hot, cold).content(LONE) == DATA
-    drive(Offloader((one := again(hot, cold).client).commits, one.fetcher).offload(LONE, "cold", Chosen(), lag_s=0))
+    again(hot, cold).offload(LONE)
     assert again(hot, cold).content(LONE) == DATA
     slow.prepare(always=fault)
     with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed"):
-        drive(Offloader(failing.client.commits, failing.client.fetcher).onload(LONE, lag_s=0))
+        failing.onload(LONE)
     assert again(hot, cold).content(LONE) == DATA

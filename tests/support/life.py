@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.format import names
-from rollingfs.format.header import Header
+from rollingfs.format.header import Chunk, Header
 from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.steps import Progress
+from rollingfs.maintenance.verify import Verified, Verifier
+from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
@@ -62,8 +67,24 @@ class World:
     def truncate(self, path: str, offset: int) -> None:
         drive(self.client.segments.truncate(path, offset))
 
-    def consolidate(self, path: str) -> Consolidated:
-        return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path))
+    def consolidate(self, path: str, **options: Any) -> Consolidated:
+        return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path, **options))
+
+    def offload(self, path: str, *, lag_s: float = 0.0, block_bytes: int = BLOCK_BYTES, **chosen: Any) -> Offloaded:
+        """To the tier ``cold``."""
+        offloader = Offloader(self.client.commits, self.client.fetcher)
+        return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=block_bytes))
+
+    def onload(self, path: str, *, lag_s: float = 0.0) -> Offloaded:
+        return drive(Offloader(self.client.commits, self.client.fetcher).onload(path, lag_s=lag_s))
+
+    def rows(self, path: str, progress: Progress | None = None) -> list[Verified]:
+        """What a verification finds."""
+        return drive(Verifier(self.client.fetcher).verify(path, progress=progress))
+
+    def chunks(self, path: str) -> list[Chunk]:
+        """All that the map names, also what lies before the start."""
+        return drive(self.client.pages.unfold(path, self.header(path).entries))
 
     def header(self, path: str) -> Header:
         header = drive(self.client.headers.load(path)).header

@@ -7,7 +7,6 @@ from typing import Any
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.maintenance.verify import Verifier
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
@@ -37,7 +36,7 @@ def client(store: Store) -> World:
 
 def is_whole(world: World, path: str = "/stream/a") -> bool:
     """Whether all bytes of a segment have the checksums that its map names."""
-    return all(row.ok for row in drive(Verifier(world.client.fetcher).verify(path)))
+    return all(row.ok for row in world.rows(path))
 
 
 def followed(world: World, path: str, rule: BlockRule, lag_s: float = 0.0) -> Followed:
