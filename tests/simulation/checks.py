@@ -117,10 +117,25 @@ def check_step(world: World, doing: Doing, before: State, after: State) -> None:
             raise Violation(f"{folder} has {left} bytes left, by {policy}: {doing}")
         tokens = [token_at(one.group()) for one in TOKENS.finditer(old.data[:lost])]
         written_s = max((world.history.written_s[token] for token in tokens), default=0.0)
-        age_s = world.store.clock() - written_s
-        if age_s < max(policy.min_age or 0.0, policy.keep_age or 0.0 if policy.keep_bytes is None else 0.0):
+        age_s, has_maxima = world.store.clock() - written_s, (policy.max_age, policy.max_bytes) != (None, None)
+        is_by_age = policy.keep_bytes is None and not has_maxima
+        if age_s < max(policy.min_age or 0.0, policy.keep_age or 0.0 if is_by_age else 0.0):
             raise Violation(f"{path} has lost bytes that are {age_s} s old, by {policy}: {doing}")
         world.counts["bytes dropped by policies"] += lost
+        if world.is_unread(path, old, old.start + lost):
+            world.counts["unread bytes dropped by maxima"] += lost
+            if not _is_over(world, policy, folder, doing):
+                raise Violation(f"{path} has lost unread bytes, by {policy}: {doing}")
+
+
+def _is_over(world: World, policy: RetentionPolicy, folder: str, doing: Doing) -> bool:
+    """Whether a folder held more than a maximum, or older bytes, when a run of retention began."""
+    paths = [path for path in world.paths if names.parent(path) == folder]
+    found = [seg for path in paths if (seg := world.history.at(path, doing.began)) is not None]
+    tokens = [token_at(one.group()) for seg in found for one in TOKENS.finditer(seg.data)]
+    age_s = world.store.clock() - min(world.history.written_s[token] for token in tokens)
+    is_large = policy.max_bytes is not None and sum(len(seg.data) for seg in found) > policy.max_bytes
+    return is_large or (policy.max_age is not None and age_s > policy.max_age)
 
 
 def check_cut(world: World, cut: StreamCut, doing: Doing) -> None:

@@ -25,7 +25,7 @@ from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
 from rollingfs.stream.segment_upkeep import CONSOLIDATE, OFFLOAD, ROLL
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
-from tests.simulation.history import Doing, Violation, running, tokens_of
+from tests.simulation.history import TOKENS, Doing, Violation, running, token_at, tokens_of
 from tests.simulation.model import Call, by_steps
 
 if TYPE_CHECKING:
@@ -97,11 +97,13 @@ async def check_lasting(world: World) -> None:
 
 
 async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, writer: Client) -> None:
+    first = world.tokens
     for number in range(EVENTS):
         await asyncio.sleep(chance.random() * PAUSE_S_MAX)
         await _append(world, chance, writer)
         for _ in range(ROUNDS_MAX):
             did = await kept(upkeep)
+            world.counts["idle tails made a chunk"] += did.rolled
             if replace(did, failed={}).is_idle:
                 break
             await asyncio.sleep(chance.random())
@@ -111,6 +113,19 @@ async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, wri
         world.counts["rounds of a long life"] += 1
         if (anew.rolled, anew.offloaded.files, anew.consolidated.replaced) != (0, 0, 0):
             raise Violation(f"a new upkeep does what one of {number} rounds has not done: {anew} after {did}")
+        _check_tails(world, first)
+
+
+def _check_tails(world: World, first: int) -> None:
+    """No tail is older than its policy allows; those with earlier tokens may have dates of wrong clocks."""
+    for path, seg in world.history.state.items():
+        header = world.witness.headers.get(path)
+        if header is None or header.policy.max_age is None:
+            continue
+        tokens = [token_at(one.group()) for one in TOKENS.finditer(seg.data[len(seg.data) - len(header.tail) :])]
+        age_s = world.store.clock() - min(map(world.history.written_s.__getitem__, tokens), default=float("inf"))
+        if age_s > header.policy.max_age + 1 and min(tokens) >= first:
+            raise Violation(f"{path}: its tail is {age_s} s old after a round of upkeep: {header.policy}")
 
 
 async def _check_follower(world: World, chance: random.Random, client: Client, writer: Client) -> None:
@@ -131,7 +146,7 @@ async def _check_follower(world: World, chance: random.Random, client: Client, w
 
 async def _check_followed(world: World, client: Client) -> None:
     """No full or old block waits."""
-    fresh = world.client_on(world.store, world.store.clock)
+    fresh = world.client_on(world.store, lambda: world.store.clock() - POLL_S_MAX)  # what is due now waits for a poll
     for path in world.history.state:
         check_may_move(path)
         header = (await fresh.headers.load(path)).header

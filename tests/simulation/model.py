@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -182,15 +182,17 @@ def moves(before: State, after: State, folder: str, target: str) -> bool:
     return False
 
 
-def retains(before: State, after: State, folder: str, bounds: Mapping[Any, Bound], trims: Mapping[str, int]) -> bool:
+def retains(
+    before: State, after: State, folder: str, is_unread: Callable[[str, Seg, int], bool], limited: Set[str]
+) -> bool:
     """Whether segments have lost bytes that no subscriber needs, or were sealed and are gone, and nothing else changed.
 
     Parameters
     ----------
-    bounds
-        What subscribers have read.
-    trims
-        How far users have trimmed each incarnation: these bytes may go at any time, whoever needs them.
+    is_unread
+        Whether a subscriber needs bytes of a segment before an offset.
+    limited
+        Folders in which a policy may let go what is unread.
 
     Raises
     ------
@@ -206,8 +208,7 @@ def retains(before: State, after: State, folder: str, bounds: Mapping[Any, Bound
         cut = old.length if new is None else new.start
         if new is not None and (cut > old.length or replace(old, start=cut, data=old.data[cut - old.start :]) != new):
             return False
-        needed = [bound for bound in bounds.values() if bound.is_stored and bound.folder == path.rpartition("/")[0]]
-        if cut > max(trims.get(one, 0) for one in ("", *old.ids)) and any(cut > bound.of(old) for bound in needed):
+        if path.rpartition("/")[0] not in limited and is_unread(path, old, cut):
             raise Refused(SegmentTruncatedError)
     return True
 

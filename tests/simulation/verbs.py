@@ -366,8 +366,10 @@ class Verbs:
             "min_age": self.chance.choice((None, None, 60, 4000)),
         }
         keep = self.chance.choice(({}, {}, {"keep_bytes": 200}, {"keep_age": 9000}))
-        policy = RetentionPolicy(**minima, **keep, every=self.chance.choice((0, 0, 900)))
+        most = self.chance.choice(({}, {}, {"max_bytes": 200}, {"max_age": 9000}))
+        policy = RetentionPolicy(**minima, **keep, **most, every=self.chance.choice((0, 0, 900)))
         folder, start = self._stream(lambda stream: stream.set_retention(policy if policy.as_fields() else None))
+        self.world.limited |= {one for one in self.world.folders if most and one.startswith(folder)}
         op = self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
         return replace(op, done=lambda _, doing: self.world.expect(doing, lambda found: found.retention == policy))
 
@@ -384,7 +386,8 @@ class Verbs:
     def set_rolling(self) -> Op:
         """What new segments of a folder and of those below it are made with."""
         fields = {"max_bytes": self.chance.choice((9, 33, 90)), "inline_bytes": self.chance.choice((0, 40))}
-        given = self.chance.sample(sorted(fields), self.chance.randint(0, 2))
+        fields |= {"max_age": self.chance.choice((1, 60))}
+        given = self.chance.sample(sorted(fields), self.chance.randint(0, 3))
         change = PolicyChange(**{name: fields[name] for name in given}, inherit=tuple(fields.keys() - set(given)))
         return self._upkeep(*self._stream(lambda stream: stream.set_rolling(change)))
 
@@ -458,7 +461,7 @@ class Verbs:
     ) -> Op:
         world = self.world
         op = self._upkeep(folder, start, ValueError, *errors)
-        is_step = partial(model.retains, folder=folder, bounds=world.bounds, trims=world.trims)
+        is_step = partial(model.retains, folder=folder, is_unread=world.is_unread, limited=world.limited)
         return Op(replace(op.call, verb=model.by_steps, is_step=is_step, is_retaining=True), op.start)
 
     def retain(self) -> Op:
@@ -472,7 +475,8 @@ class Verbs:
         root = self.chance.choice(("/top", "/other"))
 
         async def start(client: Client) -> None:
-            await kept(self.world.upkeep(client), (root,))
+            did = await kept(self.world.upkeep(client), (root,))
+            self.world.counts["idle tails made a chunk"] += did.rolled
 
         return self._retaining(root, start)
 
@@ -480,6 +484,7 @@ class Verbs:
 
     def _of_tree(self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], **args: Any) -> Op:
         step = partial(model.moves if args else model.removes, folder=folder, **args)
+        self.world.limited |= set(args.values()) if folder in self.world.limited else set()
         for bound in self.world.bounds.values():
             if bound.folder.startswith((folder, *args.values())):
                 bound.leave()  # its memory goes, or moves

@@ -43,7 +43,7 @@ from tests.simulation.clock import Wall, simulated_time
 from tests.simulation.faults import Crashed, Fault, Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
-from tests.simulation.model import Bound, State
+from tests.simulation.model import Bound, Seg, State
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
 from tests.simulation.verbs import MOVED, NAMES, Handle, Op, Verbs
@@ -151,7 +151,9 @@ class World:
         self.bounds: dict[tuple[str, str], Bound] = {}
         self.cuts: list[tuple[str, StreamCut]] = []
         self.trims: dict[str, int] = {}
-        """How far users have trimmed each incarnation."""
+        """How far users have trimmed each incarnation: these bytes may go at any time, whoever needs them."""
+        self.limited: set[str] = set()
+        """Folders that have, or had, a policy that lets go what is unread."""
         self.doings: dict[asyncio.Task[None], Doing] = {}
         self.upkeeps: dict[Client, Upkeep] = {}
         self.followers: dict[Client, Following] = {}
@@ -162,7 +164,9 @@ class World:
 
     def another_policy(self, chance: random.Random) -> RollingPolicy:
         return RollingPolicy(
-            max_bytes=chance.choice((8, 20, 64, 64, 200, 1000)), inline_bytes=chance.choice((0, 16, 64, 200, 1000))
+            max_bytes=chance.choice((8, 20, 64, 64, 200, 1000)),
+            inline_bytes=chance.choice((0, 16, 64, 200, 1000)),
+            max_age=chance.choice((None, None, None, 60)),
         )
 
     def new_number(self) -> int:
@@ -338,6 +342,12 @@ class World:
     def stepped(self, doing: Doing, before: State, after: State) -> None:
         """An operation of many steps has made one."""
         checks.check_step(self, doing, before, after)
+
+    def is_unread(self, path: str, seg: Seg, offset: int) -> bool:
+        """Whether a subscriber needs bytes before an offset, which no user has trimmed."""
+        bounds = [one for one in self.bounds.values() if one.is_stored and one.folder == names.parent(path)]
+        is_trimmed = offset <= max(self.trims.get(one, 0) for one in ("", *seg.ids))
+        return not is_trimmed and any(offset > bound.of(seg) for bound in bounds)
 
     def _policies(self) -> dict[str, RetentionPolicy]:
         """What counts in each folder where no trim is under way."""
