@@ -326,7 +326,7 @@ class Verbs:
             begin = max(begin - 3, 0)
 
         async def start(client: Client) -> bytes:
-            view = await client.lookup.view(path, fresh=True)
+            view = await client.lookup.view(path)
             return bytes(await client.fetcher.read(view, begin, end))
 
         return Op(Call(model.read, path, {"begin": begin, "end": end}), start)

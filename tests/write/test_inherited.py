@@ -28,3 +28,13 @@ def test_only_a_refusal_counts_for_the_next_segments_too(number, is_believed):
     assert world.header(world.create("/root/a")).policy.max_bytes == 200
     away.is_away = False
     assert world.header(world.create("/root/b")).policy.max_bytes == (200 if is_believed else 77)
+
+
+def test_a_field_is_that_of_the_nearest_folder_that_has_it():
+    store = private_memory()
+    writer, world = (World(store, RollingPolicy(200)) for _ in range(2))
+    for folder, max_bytes in (("/root", 77), ("/root/sub", 33)):
+        drive(writer.client.segments.create(f"{folder}/first"))
+        verbs = StreamVerbs(writer.client, Listings(writer.client), folder)
+        drive(verbs.set_rolling(PolicyChange(max_bytes=max_bytes)))
+    assert world.header(world.create("/root/sub/a")).policy.max_bytes == 33
