@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from benchmarks.case import Case, Goal, Job, Medians, figure
+from benchmarks.case import Case, Goal, Job, Lowered, Medians, figure
 from benchmarks.cases.l7_list import header_bytes
 from benchmarks.clients import BUCKET, obs, rolling
 from benchmarks.fabricate import at_once
@@ -128,7 +128,16 @@ CASES = (
         (
             *(Goal(f"requests, {name}", figure("requests", name), at_most=100) for name in BY_ROWS),
             *map(_beyond, BY_ROWS),
-            Goal("requests of an idle round", figure("requests", IDLE_ROUND), at_most=12),
+            Goal(
+                "requests of an idle round",
+                figure("requests", IDLE_ROUND),
+                at_most=13,
+                lowered=Lowered(
+                    "≤ 12",
+                    "2026-11-26",
+                    "eleven list 10,000 keys; one looks whether the folder is a segment, one reads the policy above it",
+                ),
+            ),
         ),
         prepare,
         shown=("wall_s", "requests", "cpu_s", "memory_bytes"),

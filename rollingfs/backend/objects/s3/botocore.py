@@ -161,7 +161,7 @@ _FILE = re.compile(
 
 @collected_later()
 def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """A hook of botocore's `before-parse`: the files of a listing, for which botocore takes more than ten times as long.
+    """A hook of botocore's `before-parse`: the files of a listing, which botocore reads ten times as slowly.
 
     The rest of the answer, and any answer that is not as S3 documents it, is left to botocore.
     """
