@@ -5,12 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-from typing import Any
 
 import pytest
 
 from tests.support.servers import require_module
-from tests.support.spark import given as options_given
+from tests.support.spark import batch_reader, given, read
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -18,7 +17,6 @@ require_module("pyspark")
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import parse_options
@@ -49,13 +47,6 @@ def compressed(codec: str, data: bytes) -> bytes:
 ENDINGS = {"gzip": "gz", "bz2": "bz2", "xz": "xz", "zstd": "zst", "lz4": "lz4"}
 
 
-def read(options: dict[str, Any], schema: StructType) -> list[Any]:
-    reader = RollingReader(parse_options(options), schema)
-    return [
-        value for part in reader.partitions() for batch in reader.read(part) for value in batch.column(0).to_pylist()
-    ]
-
-
 @pytest.mark.parametrize("codec", list(compression.READABLE))
 def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_others(fs, tmp_path, monkeypatch, codec):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
@@ -63,21 +54,21 @@ def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_o
     named, bare = f"{tmp_path}/a.{ENDINGS[codec]}", f"{tmp_path}/a"
     for path in (named, bare):
         fs.overwrite(path, data)
-    assert read(options_given(named, partitionBytes="100"), TEXT) == WANTED
-    assert read(options_given(bare, compression=codec), TEXT) == WANTED
+    assert read(named, partitionBytes="100") == WANTED
+    assert read(bare, compression=codec) == WANTED
     fs.overwrite(named, data[:-3])
     with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are not a whole"):
-        read(options_given(named), TEXT)
+        read(named)
     fs.overwrite(named, b"plain\n")
     with pytest.raises(CompressedError, match=r"a\.\w+: its bytes are not a whole .*compression=none"):
-        read(options_given(named), TEXT)
-    assert read(options_given(named, compression="none"), TEXT) == ["plain"]
+        read(named)
+    assert read(named, compression="none") == ["plain"]
 
 
 @pytest.mark.parametrize("name", ["a.snappy", "a.zip", "a.deflate"])
 def test_a_compression_that_cannot_be_read_is_refused_before_any_task_begins(fs, tmp_path, name):
     fs.overwrite(f"{tmp_path}/{name}", b"bytes")
-    reader = RollingReader(parse_options(options_given(f"{tmp_path}/{name}")), TEXT)
+    reader = batch_reader(f"{tmp_path}/{name}")
     with pytest.raises(CompressedError, match=f"{name}: its name says that it is compressed"):
         reader.partitions()
 
@@ -86,11 +77,11 @@ def test_a_part_of_a_compressed_segment_is_refused(fs, tmp_path):
     path = f"{tmp_path}/a.gz"
     fs.overwrite(path, compressed("gzip", PLAIN))
     view = fs._bridge.run(fs._client.lookup.view(path, fresh=True))
-    options = parse_options(options_given(path))
+    options = parse_options(given(path))
     with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, and not bytes 0 to 10 of it"):
         options.form.cut(SegmentReader(fs, view), extent_of(view, 0, 10), options)
 
 
 def test_lines_are_not_written_to_a_name_that_says_they_are_compressed(tmp_path):
     with pytest.raises(CompressedError, match="nothing was written"):
-        RollingWriter(parse_options(options_given(f"{tmp_path}/a.gz")), TEXT, overwrite=False)
+        RollingWriter(parse_options(given(f"{tmp_path}/a.gz")), TEXT, overwrite=False)

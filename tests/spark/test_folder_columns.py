@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support.backends import Counting, private_memory
-from tests.support.spark import arrow_stream
+from tests.support.spark import arrow_stream, rows_of
 
 pytest.importorskip("pyspark")
 
@@ -119,13 +118,9 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _read(reader: Any) -> list[dict[str, Any]]:
-    return [row for one in reader.partitions() for batch in reader.read(one) for row in batch.to_pylist()]
-
-
 def test_rows_have_the_columns_of_their_folders(log):
     source = RollingDataSource({"path": str(log), "format": "json"})
-    assert _read(source.reader(DAY)) == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
+    assert rows_of(source.reader(DAY)) == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
 
 
 def test_folders_are_no_columns_with_the_option_off(log):
@@ -133,14 +128,14 @@ def test_folders_are_no_columns_with_the_option_off(log):
     assert source.schema().simpleString() == "struct<value:string>"
     schema = types.StructType([types.StructField("day", types.StringType())])
     source = RollingDataSource({"path": str(log), "format": "json", "partitionColumns": "false"})
-    assert [row["day"] for row in _read(source.reader(schema))] == [None, None]
+    assert [row["day"] for row in rows_of(source.reader(schema))] == [None, None]
 
 
 def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
     source = RollingDataSource({"path": str(log)})
     assert source.schema().simpleString() == "struct<value:string,day:date>"
     schema = types.StructType([types.StructField("value", types.StringType()), DAY["day"]])
-    assert _read(source.reader(schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
+    assert rows_of(source.reader(schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
     with pytest.raises(ValueError, match="one column of strings"):
         source.reader(schema.add("more", types.IntegerType())).partitions()
 
@@ -167,7 +162,7 @@ def test_a_base_that_lies_elsewhere_is_refused(log):
 def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(log):
     schema = types.StructType([types.StructField("day", types.IntegerType())])
     with pytest.raises(ValueError, match="part: its folder says day=2026-11-20, which is no int: give the column"):
-        _read(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
+        rows_of(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
 
 
 @pytest.mark.parametrize("kind", ["text", "arrow"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.servers import require_module
-from tests.support.spark import parquet_file
+from tests.support.spark import batch_reader, parquet_file
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -80,17 +80,13 @@ def test_a_null_where_a_schema_says_not_null_is_refused_by_its_column(kind, valu
 
 
 def test_json_with_a_null_where_the_users_schema_says_not_null_is_refused_by_its_column(tmp_path):
-    from rollingfs.spark.source.batch_reader import RollingReader
-    from rollingfs.spark.source.options import parse_options
-
     path = tmp_path / "j"
     path.write_bytes(b'{"n": 1}\n{}\n')
-    options = parse_options({"path": str(path), "format": "json"})
-    reader = RollingReader(options, StructType([StructField("n", LongType(), False)]))
+    reader = batch_reader(path, StructType([StructField("n", LongType(), False)]), format="json")
     [part] = reader.partitions()
     with pytest.raises(pa.ArrowInvalid, match="column 'n' has nulls"):
         list(reader.read(part))
-    assert RowReader(options, NOT_NULL)
+    assert RowReader(reader.options, NOT_NULL)
 
 
 def test_a_value_that_does_not_fit_its_column_is_refused_by_the_columns_name():

@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, first_column, given, parquet_file, reader, step
+from tests.support.spark import arrow_stream, batch_reader, given, parquet_file, read, reader, step
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.inference import infer_schema
@@ -44,11 +43,6 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
 
 def options_of(path: Any, **options: Any) -> Any:
     return parse_options(given(path, **options))
-
-
-def read(path: Any, schema: StructType = SCHEMA, **options: Any) -> list[Any]:
-    reader = RollingReader(options_of(path, **options), schema)
-    return first_column(reader, reader.partitions())
 
 
 # -- headers -----------------------------------------------------------------------------------------------------
@@ -166,7 +160,7 @@ def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_o
     for option in ("fail", "skip"):
         path = tmp_path / option
         fs.overwrite(str(path), b"a\n")
-        reader = RollingReader(options_of(path, onCorrupt=option), SCHEMA)
+        reader = batch_reader(path, onCorrupt=option)
         [part] = reader.partitions()
         Path(f"{path}$header").write_bytes(b"rubbish")
         if option == "fail":

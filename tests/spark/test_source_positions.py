@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
 from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, blinded, first_column, given, step, streamed
+from tests.support.spark import arrow_stream, batch_reader, blinded, first_column, given, read, rows_of, step, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -26,7 +26,6 @@ from pyspark.sql.types import StructType
 
 from rollingfs.format.header import Page
 from rollingfs.spark.source import metadata
-from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.inference import infer_schema
@@ -39,11 +38,6 @@ TEXT = StructType().add("value", "string")
 NUMBERS = StructType().add("n", "long")
 ALL = ReadAllAvailable()
 OURS = [("_offset", "long"), ("_segment", "string"), ("_commit_time", "timestamp")]
-
-
-def read(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
-    reader = RollingReader(parse_options(given(path, **options)), schema)
-    return first_column(reader, reader.partitions())
 
 
 def begun(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
@@ -303,9 +297,7 @@ def test_a_plain_file_lies_before_the_time_of_its_last_change_or_behind_it(tmp_p
 
 
 def rows(path: Any, schema: StructType, **options: Any) -> list[tuple[Any, ...]]:
-    reader = RollingReader(parse_options(given(path, includeMetadata="true", **options)), schema)
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    return [tuple(row.values()) for row in rows_of(batch_reader(path, schema, includeMetadata="true", **options))]
 
 
 def ours(schema: StructType) -> StructType:
@@ -373,7 +365,7 @@ def test_streams_have_the_columns_and_a_schema_may_name_some_of_them(fs, tmp_pat
     source = RollingStreamReader(options, StructType().add("_offset", "long").add("value", "string"))
     start = source.initialOffset()
     parts = source.partitions(start, source.latestOffset(start, ReadMaxBytes(100)))
-    assert [row for part in parts for batch in source.read(part) for row in batch.to_pylist()] == [
+    assert rows_of(source, parts) == [
         {"_offset": 0, "value": "one"},
         {"_offset": 4, "value": "two"},
     ]

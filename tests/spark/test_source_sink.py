@@ -31,7 +31,6 @@ from pyspark.sql.types import StructType
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
-from rollingfs.parquet import encoding
 from rollingfs.spark.source import places
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats.compression import CompressedError
@@ -142,12 +141,6 @@ def test_by_default_64_tasks_may_send_64_kib_128_may_send_16_and_512_may_send_1(
     shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(512)]
     assert (shares[63], shares[127], shares[511]) == (64 * KIB, 16 * KIB, KIB)
     assert 62 * KIB < shares[64] < 64 * KIB
-
-
-def test_the_parquet_file_of_a_text_of_1_kib_fits_the_message_of_each_of_200_tasks():
-    text = random.Random(SEED).randbytes(KIB // 2).hex()
-    file = b"".join(encoding.Encoder(iter([record_batch(VALUE, [text])])))
-    assert 4 * KIB < len(file) <= task_bytes_max(199, 64 * KIB, 8 * KIB * KIB)
 
 
 def test_a_task_that_writes_more_than_its_message_may_carry_stages_all_of_it(sink):
@@ -547,29 +540,6 @@ def test_a_driver_that_meets_a_fault_at_any_request_of_routed_batches_writes_eac
         assert sink.routed() == EXPECTED
         index += step
     assert index > 30
-
-
-def test_a_crash_between_two_segments_is_repaired_by_the_next_run_of_the_batch(routed, monkeypatch):
-    monkeypatch.setattr(commits, "COMMITS_MAX", 1)
-    commit = SegmentCommit.commit
-    done: list[str] = []
-
-    def dying(one: SegmentCommit, *args: Any) -> None:
-        if len(done) == 1:
-            raise Crashed("between two segments")
-        done.append(one.path)
-        commit(one, *args)
-
-    rows = [("a", "1"), ("b", "2"), ("c", "3")]
-    with monkeypatch.context() as patch:
-        patch.setattr(SegmentCommit, "commit", dying)
-        with pytest.raises(Crashed):
-            routed.stream(4, rows)
-    assert routed.routed() == {"a": ["1"]}
-    for _ in range(2):
-        routed.stream(4, rows)
-        assert routed.routed() == {"a": ["1"], "b": ["2"], "c": ["3"]}
-    assert routed.fs.segment("log/t/a").attrs == {"spark/3f": "4"}
 
 
 def test_a_batch_that_all_segments_have_may_be_run_again_when_they_are_sealed(routed):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.servers import require_module
-from tests.support.spark import SMALL, first_column, given, streamed
+from tests.support.spark import SMALL, batch_reader, first_column, given, rows_of, streamed
 
 require_module("pyarrow")
 require_module("pyspark")
@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.strict_json import RefusedLineError
@@ -33,9 +32,7 @@ WIDE = (
 
 
 def rows(path: Any, schema: StructType, **options: Any) -> list[dict[str, Any]]:
-    reader = RollingReader(parse_options(given(path, format="json", **options)), schema)
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return [row for batch in batches for row in batch.to_pylist()]
+    return rows_of(batch_reader(path, schema, format="json", **options))
 
 
 @pytest.mark.parametrize("block_bytes", [16, 100, 4096])

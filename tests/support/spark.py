@@ -146,6 +146,28 @@ def first_column(source: Any, parts: Iterable[Any]) -> list[Any]:
     return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()]
 
 
+def rows_of(source: Any, parts: Iterable[Any] | None = None) -> list[dict[str, Any]]:
+    """What a reader reads of some partitions, or of all that it plans."""
+    parts = source.partitions() if parts is None else parts
+    return [row for part in parts for batch in source.read(part) for row in batch.to_pylist()]
+
+
+def batch_reader(path: Any, schema: Any = None, **options: Any) -> Any:
+    """A batch read; of lines, if there is no schema."""
+    from pyspark.sql.types import StructType
+
+    from rollingfs.spark.source.batch_reader import RollingReader
+    from rollingfs.spark.source.options import parse_options
+
+    return RollingReader(parse_options(given(path, **options)), schema or StructType().add("value", "string"))
+
+
+def read(path: Any, schema: Any = None, **options: Any) -> list[Any]:
+    """The first column of a batch read."""
+    source = batch_reader(path, schema, **options)
+    return first_column(source, source.partitions())
+
+
 def reader(path: Any, **options: Any) -> Any:
     """A stream of lines that looks at the store whenever Spark asks it."""
     from pyspark.sql.types import StructType
