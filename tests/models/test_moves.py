@@ -56,6 +56,8 @@ class Rule:
     """What the resolver looks at first."""
     expires: Literal["never under way", "any time"] = "never under way"
     """When a collection deletes it: not while a commit may land that was sent, by D and G; or at any age."""
+    heeds: bool = True
+    """Whether the mover gives up where the target says that the mark was undone, although the source has it still."""
 
     def holds(self, world: World) -> bool:
         if self.trusts == "never":
@@ -91,7 +93,7 @@ def mover(world: World, rule: Rule) -> Iterator[World]:
         if rule.forgets == "early" and world.evidence:
             yield replace(world, evidence=False)
         for base in {world.before, world.token}:  # the header that it knows, or the one that a look finds
-            is_aborted = base == world.token and world.line == "aborted"
+            is_aborted = rule.heeds and base == world.token and world.line == "aborted"
             yield replace(world, mover="undoing" if is_aborted else "looking", base=base)
     elif world.mover == "looking":
         if rule.holds(world):
@@ -178,6 +180,10 @@ def test_a_mover_that_trusts_any_header_doubles_the_bytes() -> None:
 def test_a_mover_that_trusts_the_absence_of_a_header_doubles_the_bytes() -> None:
     """A tombstone that said so may have been collected."""
     assert broken(Rule("absence"), 0) is not None
+
+
+def test_a_mover_that_goes_on_over_the_line_that_undoes_its_mark_doubles_the_bytes() -> None:
+    assert broken(Rule(heeds=False), 1) is not None
 
 
 BETWEEN = Rule(evidence="before the mark")
