@@ -13,7 +13,7 @@ import pytest
 from tests.support.careless import careless_proxy
 from tests.support.cli import Run, done, failed
 from tests.support.examples import slowly
-from tests.support.servers import free_port, new_bucket
+from tests.support.servers import new_bucket
 
 ROWS = {
     *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
@@ -75,15 +75,3 @@ def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None
 
 def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
     assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options(moto), "s3://no-such-bucket")
-
-
-def test_a_missing_server_is_named() -> None:
-    store = {"endpoint_url": f"http://127.0.0.1:{free_port()}", "key": "a", "secret": "b"}
-    assert store["endpoint_url"] in failed("doctor", *options(store), "s3://bucket")
-
-
-@pytest.mark.s3
-@pytest.mark.slow
-def test_wrong_credentials_are_named(minio: dict[str, Any]) -> None:
-    bucket = new_bucket(minio)
-    assert "SignatureDoesNotMatch" in failed("doctor", *options({**minio, "secret": "wrong"}), f"s3://{bucket}")

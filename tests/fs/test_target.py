@@ -257,18 +257,6 @@ def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_sing
     below.rm("/generic", recursive=True)
 
 
-def test_an_s3_filesystem_handed_in_stays_as_it_is(seaweed):
-    import s3fs
-
-    bucket = new_bucket(seaweed)
-    below = s3fs.S3FileSystem(**seaweed, skip_instance_cache=True)
-    before = dict(below.config_kwargs), below._s3
-    fs = RollingFileSystem(fs=below)
-    fs.pipe_file(f"{bucket}/x", b"data")
-    assert (dict(below.config_kwargs), below._s3) == before
-    assert fs.cat_file(f"s3://{bucket}/x") == b"data"
-
-
 def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ImportError, match=r"pip install 'rollingfs\[s3\]'"):

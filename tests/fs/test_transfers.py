@@ -97,14 +97,6 @@ def test_a_list_of_targets_must_be_as_long_as_what_a_pattern_matches(fs: Rolling
     assert not fs.exists("/to")
 
 
-def test_put_in_a_transaction_commits_with_it(fs: RollingFileSystem, tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"x")
-    with fs.transaction:
-        fs.put(str(tmp_path), "/put", recursive=True)
-        assert not fs.exists("/put/x")
-    assert fs.cat_file("/put/x") == b"x"
-
-
 def test_nothing_is_left_on_the_disk_of_a_file_that_does_not_exist(fs: RollingFileSystem, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fs.get("/from/none", f"{tmp_path}/new/")

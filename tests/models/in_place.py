@@ -8,9 +8,10 @@ flushed, and any subset of what was neither flushed nor lost by a failed flush; 
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+from tests.models.explore import explore
 
 WRITERS, REPLACER, READER = ("a", "b"), "c", "r"
 TRIES_MAX = 2
@@ -294,14 +295,5 @@ def reading(world: World, rules: Rules) -> Iterator[World]:
 
 def walk(rules: Rules, *, fails: bool = False) -> tuple[int, str]:
     """The number of states, and the first problem in one of them; empty if there is none."""
-    first = World()
-    seen, queue = {first}, deque([first])
-    while queue:
-        world = queue.popleft()
-        if why := problem(world):
-            return len(seen), why
-        for after in steps(world, rules, fails=fails):
-            if after not in seen:
-                seen.add(after)
-                queue.append(after)
-    return len(seen), ""
+    known, _, why = explore(World(), lambda world: steps(world, rules, fails=fails), problem)
+    return len(known), why

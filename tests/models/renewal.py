@@ -8,9 +8,10 @@ and not erased, each once.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+from tests.models.explore import explore as visit
 
 RULES = ("length", "incarnation", "start", "offsets grow")
 
@@ -116,14 +117,5 @@ def _renewed(world: World, base: File, who: str, rules: frozenset[str]) -> World
 
 def explore(rules: frozenset[str]) -> tuple[int, str, World | None]:
     """Visit every world: how many there are, and why the first bad one is bad."""
-    first = World(File(0, 0, ()))
-    known, waiting = {first}, deque([first])
-    while waiting:
-        world = waiting.popleft()
-        if why := broken(world):
-            return len(known), why, world
-        for following in steps(world, rules):
-            if following not in known:
-                known.add(following)
-                waiting.append(following)
-    return len(known), "", None
+    known, world, why = visit(World(File(0, 0, ())), lambda world: steps(world, rules), broken)
+    return len(known), why, world

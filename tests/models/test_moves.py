@@ -10,12 +10,13 @@ target whose source is not merging any more, and appends. A request lands at onc
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
+
+from tests.models.explore import explore
 
 Line = Literal["none", "merged", "aborted"]
 TOKEN_MAX = 5
@@ -152,19 +153,16 @@ def others(world: World) -> Iterator[World]:
 def broken(rule: Rule, token: int, first: World | None = None) -> World | None:
     """The first world in which the bytes are in two places, or in none; or a target is written that nobody moves to."""
     first = first or World(token=token)
-    known, queue = {first}, deque([first])
-    while queue:
-        world = queue.popleft()
-        is_twice = world.was_merged and world.source == "free"
-        is_lost = world.source == "gone" and not world.was_merged
-        if is_twice or is_lost or (world.planted and world.mover == "never"):
-            return world
-        for after in steps(world, rule):
-            if after not in known:
-                known.add(after)
-                queue.append(after)
-    assert len(known) > (30 if first.mover == "begin" else 3), "the model does something"
-    return None
+    known, world, _ = explore(first, lambda world: steps(world, rule), problem)
+    assert world is not None or len(known) > (30 if first.mover == "begin" else 3), "the model does something"
+    return world
+
+
+def problem(world: World) -> str:
+    is_twice = world.was_merged and world.source == "free"
+    is_lost = world.source == "gone" and not world.was_merged
+    is_forged = world.planted and world.mover == "never"
+    return "twice, lost or forged" if is_twice or is_lost or is_forged else ""
 
 
 @pytest.mark.parametrize("token", [0, 1])

@@ -163,20 +163,6 @@ def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
     assert fs.cat_file(path) == b"0123456789"
 
 
-def test_a_segment_is_followed_with_one_request_a_poll(fs, bucket):
-    path = f"{bucket}/log"
-    fs.create(path)
-    fs.append(path, b"first")
-    follower = fs.segment(path).tail(poll_s_max=0.06)
-    assert next(follower) == b"first"
-    fs.append(path, b"second")
-    assert next(follower) == b"second"
-    fs.seal(path)
-    fs._backend.clear()
-    assert list(follower) == []
-    assert fs._backend.verbs == ["read_if_changed"]
-
-
 @pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)  # MinIO tells of uploads by their exact key only
 def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
     path = f"{bucket}/log"

@@ -7,12 +7,13 @@ replaces it, a delete removes it, a move puts it where nothing is. A writer may 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
+
+from tests.models.explore import explore
 
 HERE, THERE = 0, 1
 Verb = Literal["write", "upload", "remove", "move", "create"]
@@ -185,17 +186,8 @@ def take(world: World, index: int, party: Party, rule: Rule) -> Iterator[World]:
 def walk(rule: Rule, *parties: Party) -> tuple[str, set[tuple[bool, ...]]]:
     """The first fault in any course, and which parties did what they wanted, in all courses."""
     first = World(parties)
-    known, queue, outcomes = {first}, deque([first]), set()
-    while queue:
-        world = queue.popleft()
-        if world.fault:
-            return world.fault, outcomes
-        outcomes.add(tuple(party.did for party in world.parties))
-        for after in steps(world, rule):
-            if after not in known:
-                known.add(after)
-                queue.append(after)
-    return "", outcomes
+    known, _, fault = explore(first, lambda world: steps(world, rule), lambda world: world.fault)
+    return fault, {tuple(party.did for party in world.parties) for world in known}
 
 
 WRITERS = Party("write", HERE), Party("write", HERE)

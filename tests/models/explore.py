@@ -1,0 +1,23 @@
+"""The walk through all states of a small model, breadth first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+W = TypeVar("W", bound=Hashable)
+
+
+def explore(first: W, steps: Callable[[W], Iterable[W]], problem: Callable[[W], str]) -> tuple[set[W], W | None, str]:
+    """Visit every state until one has a problem: the states known by then, that state, and what is wrong with it."""
+    known, waiting = {first}, deque([first])
+    while waiting:
+        world = waiting.popleft()
+        if why := problem(world):
+            return known, world, why
+        for after in steps(world):
+            if after not in known:
+                known.add(after)
+                waiting.append(after)
+    return known, None, ""
