@@ -17,6 +17,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, run
+from tests.support.backends import private_memory
 
 
 @pytest.fixture
@@ -50,6 +51,29 @@ class TestMemoryBackend(BackendContract):
 
     def raw_write(self, path: str, data: bytes) -> None:
         fsspec.filesystem("memory").pipe_file(path, data)
+
+    def spawn_arguments(self) -> None:
+        return None
+
+
+class InPrivateMemory(BackendContract):
+    """The contract over files in memory that no other test sees."""
+
+    @pytest.fixture(autouse=True)
+    def memory(self) -> MemoryBackend:
+        self._memory = private_memory()
+        return self._memory
+
+    @pytest.fixture
+    def folder(self) -> str:
+        return "/folder"
+
+    def raw_read(self, path: str) -> bytes:
+        data: bytes = self._memory.fs.cat_file(path)
+        return data
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        self._memory.fs.pipe_file(path, data)
 
     def spawn_arguments(self) -> None:
         return None

@@ -139,56 +139,45 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, proxy):
     assert proxy.of("PUT") == []
 
 
-class SeeOther(Handler):
-    """Answers the PUT of a header with 303, which says: GET what is there."""
+class Elsewhere(Handler):
+    """Answers what writes with 303, which says: GET what is at another path; some requests only.
 
-    def do_PUT(self) -> None:  # noqa: N802 - http.server's name
-        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
-        if not proxy.fault(Seen(self.command, self.path, {})):
-            self._forward()
-            return
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response_only(303)
-        self.send_header("Location", proxy.url + self.path)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-
-def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
-    with serving(moto["endpoint_url"], SeeOther) as proxy:
-        fs = RollingFileSystem("s3", moto | {"endpoint_url": proxy.url}, commit_timeout_s=2)
-        path = f"{new_bucket(moto)}/log"
-        fs.create(path)
-        fs.append(path, b"first ")
-        proxy.fault = lambda seen: "see other"
-        with pytest.raises(OSError, match="log"):
-            fs.append(path, b"second ")
-        proxy.fault = lambda seen: None
-        fs.append(path, b"third")
-        assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
-
-
-class Login(Handler):
-    """Answers what writes with 303 and the address of a page, whose ETag is that of no file; some requests only."""
+    It leads to the same path, or to a page whose ETag is that of no file.
+    """
 
     def _forward(self) -> None:
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         if self.path == "/login":
             self._answer(200, [("ETag", '"page"'), MODIFIED], b"log in")
             return
-        if self.command == "GET" or not proxy.fault(Seen(self.command, self.path, {})):
+        where = None if self.command == "GET" else proxy.fault(Seen(self.command, self.path, {}))
+        if where is None:
             super()._forward()
             return
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(303, [("Location", f"{proxy.url}/login")], b"")
+        self._answer(303, [("Location", proxy.url + (self.path if where == "the same" else "/login"))], b"")
 
     do_GET = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
+
+
+def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
+    with serving(moto["endpoint_url"], Elsewhere) as proxy:
+        fs = RollingFileSystem("s3", moto | {"endpoint_url": proxy.url}, commit_timeout_s=2)
+        path = f"{new_bucket(moto)}/log"
+        fs.create(path)
+        fs.append(path, b"first ")
+        proxy.fault = lambda seen: "the same" if seen.method == "PUT" else None
+        with pytest.raises(OSError, match="log"):
+            fs.append(path, b"second ")
+        proxy.fault = lambda _: None
+        fs.append(path, b"third")
+        assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
-    with serving(moto["endpoint_url"], Login) as proxy:
+    with serving(moto["endpoint_url"], Elsewhere) as proxy:
         plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
         backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)
         _do(backend, "write", f"{bucket}/kept", [DATA])

@@ -16,42 +16,20 @@ from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.testing import BackendContract
 from tests.backend.test_local import OnDiskByThreads
+from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Counting, joined, private_memory
 
 FILE = "/logs/s$chunks/tier-x"
 COLD = names.in_tier("cold", FILE)
 
 
-class TestAHotStoreWithATier(BackendContract):
+class TestAHotStoreWithATier(InPrivateMemory):
     """The hot store's own paths behave as without tiers."""
-
-    @pytest.fixture
-    def memory(self) -> MemoryBackend:
-        return private_memory()
 
     @pytest.fixture
     def backend(self, memory: MemoryBackend) -> Backend:
         return TieredBackend(memory, {"cold": TierStore(private_memory(), "/archive")})
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return "/folder"
-
-    @pytest.fixture(autouse=True)
-    def _raw(self, memory: MemoryBackend) -> None:
-        self.memory = memory
-
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = self.memory.fs.cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        self.memory.fs.pipe_file(path, data)
-
-    def spawn_arguments(self) -> None:
-        return None
 
 
 class TestAHotDiskWithATier(OnDiskByThreads):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.local.backend import LocalBackend
@@ -16,32 +14,18 @@ from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import Meters
-from rollingfs.testing import BackendContract, run
+from rollingfs.testing import run
+from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.verbs import call_every_verb, forwarded_verbs
 
 
-class TestWrappedBackend(BackendContract):
+class TestWrappedBackend(InPrivateMemory):
     claims_atomicity = False  # the races are in the tests of the inner backend
 
     @pytest.fixture
-    def backend(self) -> Backend:
-        self._fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
-        return BackendWrapper(MeteredBackend(MemoryBackend(self._fs), Meters()))
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return f"/{uuid.uuid4().hex}"
-
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = self._fs.cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        self._fs.pipe_file(path, data)
-
-    def spawn_arguments(self) -> None:
-        return None
+    def backend(self, memory: MemoryBackend) -> Backend:
+        return BackendWrapper(MeteredBackend(memory, Meters()))
 
 
 @pytest.fixture

@@ -119,11 +119,7 @@ def create(path: str) -> Step:
 def append(path: str, *counts: int) -> Step:
     def make(world: Course) -> Op:
         pieces = [world.data(count) for count in counts]
-        given: Any = pieces if len(pieces) > 1 else pieces[0]
-        data = b"".join(pieces)
-        return _step(
-            model.append, path, lambda client: client.segments.append(path, given), data=data, attrs={}, who=ANYBODY
-        )
+        return _append(path, pieces if len(pieces) > 1 else pieces[0], b"".join(pieces))
 
     return make
 
@@ -131,15 +127,7 @@ def append(path: str, *counts: int) -> Step:
 def append_owned(path: str) -> Step:
     def make(world: Course) -> Op:
         data, handle = world.data(11), world.handles[-1]
-        guard = Guard(epoch=handle.epoch)
-        return _step(
-            model.append,
-            path,
-            lambda client: client.segments.append(path, data, guard=guard),
-            data=data,
-            attrs={},
-            who=Who(handle.owner),
-        )
+        return _append(path, data, data, Who(handle.owner), guard=Guard(epoch=handle.epoch))
 
     return make
 
@@ -147,12 +135,16 @@ def append_owned(path: str) -> Step:
 def append_staged(path: str) -> Step:
     def make(world: Course) -> Op:
         receipts = [receipt for receipt, _, _ in world.receipts]
-        data = b"".join(data for _, data, _ in world.receipts)
-        return _step(
-            model.append, path, lambda client: client.segments.append(path, receipts), data=data, attrs={}, who=ANYBODY
-        )
+        return _append(path, receipts, b"".join(data for _, data, _ in world.receipts))
 
     return make
+
+
+def _append(path: str, given: Any, data: bytes, who: Who = ANYBODY, **how: Any) -> Op:
+    async def start(client: Client) -> int:
+        return await client.segments.append(path, given, **how)
+
+    return _step(model.append, path, start, data=data, attrs={}, who=who)
 
 
 def stage(path: str) -> Step:
