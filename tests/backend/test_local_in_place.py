@@ -33,11 +33,6 @@ ONE, TWO = (Record(2 + index, "w", index, 9, b"record").encode(SEGMENT) for inde
 
 
 @pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
-
-
-@pytest.fixture
 def header(tmp_path: Path) -> str:
     return f"{tmp_path}/log$header"
 

@@ -79,27 +79,6 @@ def test_a_commit_gives_up_on_a_stopped_writer_at_its_deadline_and_says_what_hol
     assert fs.cat_file(log) == b"before by the stopped one and after"
 
 
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs waitid")
-def test_a_commit_waits_for_a_writer_that_goes_on_before_its_deadline(log: str, stopped: Any) -> None:
-    process, pipe = stopped
-    fs, errors = _new_fs(WAIT_S), []
-
-    def append() -> None:
-        try:
-            fs.append(log, b" and after")
-        except OSError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=append)
-    thread.start()
-    os.kill(process.pid, signal.SIGCONT)
-    assert pipe.poll(WAIT_S)
-    pipe.recv()
-    thread.join(WAIT_S)
-    assert errors == []
-    assert fs.cat_file(log) == b"before by the stopped one and after"
-
-
 def test_a_delete_and_a_removal_do_not_wait_for_ever_either(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_lock, "WAIT_S_MAX", 0.05)
     backend, header = LocalBackend(), names.header_path(log)
