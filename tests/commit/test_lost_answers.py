@@ -12,7 +12,6 @@ from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX
-from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.runtime.bridge import Bridge
@@ -43,40 +42,22 @@ def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace"
 # -- results come from the header that the commit wrote --------------------------------------------------------
 
 
-def test_two_that_acquire_never_hold_one_epoch(site: Site) -> None:
-    lose_answer(site, lambda other: other.segments.acquire(site.path, "another"))
-    mine = site.run(site.client.segments.acquire(site.path, "me"))
-    assert (mine.owner, mine.epoch) == ("me", 1)
-    with pytest.raises(FencedError):
-        site.append(b"mine", guard=Guard(mine.segment, mine.epoch))
-    assert site.content() == b""
-
-
 def test_a_handle_that_has_acquired_is_fenced_by_whoever_acquired_before_it_looked(site: Site) -> None:
     lose_answer(site, lambda other: other.segments.acquire(site.path, "another"))
     held = site.segment().acquire("me")
     with pytest.raises(FencedError):
         held.append(b"mine")
+    assert site.content() == b""
 
 
-def test_a_file_goes_on_into_its_own_incarnation_alone(site: Site) -> None:
-    for mode in ("wb", "ab"):
-        file = site.open(mode)
-        file.write(b"mine")
-        lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"))
-        file.commit()
-        file.write(b" goes on")
-        with pytest.raises(FileNotFoundError):
-            file.commit()
-        file.discard()
-        assert site.content() == b"another's"
-
-
-def test_a_file_that_creates_goes_on_into_its_own_incarnation_alone() -> None:
+@pytest.mark.parametrize(("mode", "verb"), [("xb", "create"), ("wb", "replace"), ("ab", "replace")])
+def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> None:
     site = Site(Scripted(private_memory()), "")
-    file = site.open("xb")
+    if mode != "xb":
+        site.create()
+    file = site.open(mode)
     file.write(b"mine")
-    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), "create")
+    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), verb)
     file.commit()
     file.write(b" goes on")
     with pytest.raises(FileNotFoundError):

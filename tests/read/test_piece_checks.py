@@ -16,10 +16,9 @@ from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
-from rollingfs.fs import read_buffer, reading
+from rollingfs.fs import reading
 from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
-from rollingfs.read import ranges as fetch
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, private_memory
@@ -82,20 +81,9 @@ KINDS = ["memory", "local", "async", "s3"]
 
 
 @pytest.fixture(params=KINDS)
-def place(request, tmp_path, monkeypatch):
-    """No request covers a whole chunk: neither those of one large read, nor those fetched ahead."""
-    for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
-        monkeypatch.setattr(fetch, name, 300)
-    for module, name, size in (
-        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
-        (prefetch, "READ_BYTES_MIN", 100),
-        (prefetch, "AHEAD_BYTES_MIN", 1500),
-        (read_buffer, "SYNC_BUFFER_BYTES", 170),
-        (read_buffer, "LINE_BYTES", 170),
-        (reading, "PIECE_BYTES", 700),
-        (prefetch, "PREFETCH_RANGE_BYTES", 300),
-    ):
-        monkeypatch.setattr(module, name, size)
+def place(request, tmp_path, monkeypatch, small_ranges):
+    monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 100)
+    monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 1500)
     return Place(*make_fs(request.param, request, tmp_path))
 
 

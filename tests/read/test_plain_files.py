@@ -18,8 +18,6 @@ from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.fs import read_buffer, reading
-from rollingfs.read import prefetch
-from rollingfs.read import ranges as fetch
 from rollingfs.read.read_job import even
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.descriptors import DESCRIPTORS, opened_below
@@ -70,17 +68,7 @@ class Place:
 
 
 @pytest.fixture(params=KINDS)
-def place(request, tmp_path, monkeypatch):
-    for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
-        monkeypatch.setattr(fetch, name, 300)
-    for module, name, size in (
-        (read_buffer, "SYNC_BUFFER_BYTES", 170),
-        (read_buffer, "LINE_BYTES", 170),
-        (reading, "PIECE_BYTES", 700),
-        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
-        (prefetch, "PREFETCH_RANGE_BYTES", 300),
-    ):
-        monkeypatch.setattr(module, name, size)
+def place(request, tmp_path, monkeypatch, small_ranges):
     monkeypatch.setitem(reading.Reads.pieces.__kwdefaults__, "piece_bytes", 700)
     return Place(request.param, request, tmp_path)
 
