@@ -603,32 +603,6 @@ def test_async_methods_of_a_blocking_instance_work_on_any_loop(place):
 # -- processes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
-@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
-def test_a_forked_child_is_another_writer_on_the_same_segment(place):
-    fs, path = place.fs, f"{place.root}/x"
-    fs.create(path)
-    fs.append(path, b"parent")
-    file = fs.open(path)
-    assert file.size == 6  # the snapshot is taken
-    child = os.fork()
-    if not child:
-        try:
-            fs.append(path, b" child")
-            assert file.read() == b"parent"
-            assert fs.glob(f"{place.root}/*") == [path]
-            os._exit(0)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert fs.append(path, b" parent") == 12
-    assert fs.cat_file(path) == b"parent child parent"
-    header = fs._bridge.run(fs._client.headers.load(path)).header
-    assert len({line.writer for line in header.commits}) == 2
-
-
 @pytest.mark.parametrize("read", [lambda file: file.read(), lambda file: b"".join(file.readlines())])
 def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncated_to(tmp_path, read):
     options = {"target_protocol": "file", "sync": False, "max_bytes": 10, "inline_bytes": 0}

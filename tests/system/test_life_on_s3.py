@@ -129,24 +129,6 @@ def write_later(fs, path, data):
     fs._bridge.run(fs._backend.write(path, [data]))
 
 
-@pytest.mark.parametrize("end", ["mv", "rm"])
-def test_a_marker_file_that_another_tool_writes_again_is_not_taken_for_the_one_that_was_adopted(fs, bucket, end):
-    path = f"{bucket}/job/_SUCCESS"
-    write_later(fs, path, b"")
-    seen = fs._bridge.run(fs._backend.stat(path))
-    fs.seal(path)
-    fs.mv(path, f"{bucket}/moved") if end == "mv" else fs.rm(path)
-    assert not fs.exists(path)
-    while fs._bridge.run(fs._backend.now(path)) <= seen.modified + 1:
-        time.sleep(0.05)
-    fs._bridge.run(fs._backend.write(path, [b""]))
-    again = fs._bridge.run(fs._backend.stat(path))
-    assert again.token == seen.token
-    assert again.modified > seen.modified
-    fs.collect(path, grace=0)
-    assert fs.exists(path)
-
-
 def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
     """Some stores give milliseconds in listings, and whole seconds for a single file."""
     path = f"{bucket}/stream/plain"
