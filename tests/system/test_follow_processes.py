@@ -80,27 +80,3 @@ def test_a_signal_ends_a_follower_cleanly(tmp_path, number):
     process.until(5000)
     assert process.end(number) == (0, "")
     assert fs.cat_file(path) == b"x" * 5000
-
-
-@pytest.mark.slow
-def test_two_followers_and_a_writer_and_a_trimmer_at_once_lose_nothing(tmp_path):
-    fs, path, expected, start = filesystem(tmp_path), str(tmp_path / "s"), b"", 0
-    fs.create(path)
-    processes = [Process(tmp_path, path), Process(tmp_path, path)]
-    for number in range(40):
-        data = b"%07d\n" % number * 30
-        fs.append(path, data)
-        expected += data
-        if number % 10 == 9:
-            processes[number // 10 % 2].until(len(expected) - 3000)
-            start = len(expected) - 1500
-            fs.truncate(path, start)
-        assert fs.cat_file(path) == expected[start:]
-    fs.seal(path)
-    for process in processes:
-        assert process.end() == (0, "")
-    assert fs.cat_file(path) == expected[start:]
-    assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
-    fs.collect(path, grace=0)
-    files = sorted(chunk.file for chunk in fs.segment(path).chunks)
-    assert sorted(file.name for file in (tmp_path / "archive").rglob("tier-*")) == files
