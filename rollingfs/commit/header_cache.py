@@ -100,20 +100,19 @@ class Headers:
 
     def by_token(self, segment: str, token: str | None) -> Loaded | None:
         """The header that was seen, if a listing shows that it is still there; it counts as seen now."""
-        with self._lock:
-            entry = self._entries.get(segment)
-            if entry is None or token is None or entry.loaded.token != token:
-                return None
-            entry.at_s = time.monotonic()
-            self._entries.move_to_end(segment)
-            return entry.loaded
+        return self.by_tokens({segment: token}).get(segment)
 
     def by_tokens(self, tokens: Mapping[str, str | None]) -> dict[str, Loaded]:
-        """As `by_token` of many segments."""
+        """As `by_token` of many segments; those that were not seen, or changed since, are left out."""
+        found = {}
         with self._lock:
-            seen = [segment for segment in tokens if segment in self._entries]
-        found = {segment: self.by_token(segment, tokens[segment]) for segment in seen}
-        return {segment: loaded for segment, loaded in found.items() if loaded is not None}
+            for segment, token in tokens.items():
+                entry = self._entries.get(segment)
+                if entry is not None and token is not None and entry.loaded.token == token:
+                    entry.at_s = time.monotonic()
+                    self._entries.move_to_end(segment)
+                    found[segment] = entry.loaded
+        return found
 
     def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
         """Remember a header, unless the one remembered may be newer. A missing header is not remembered.

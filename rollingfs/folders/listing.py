@@ -193,7 +193,7 @@ class Listings:
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
-        loads: dict[str, Loaded | OSError] = {**headers.by_tokens(found.headers)}
+        loads: dict[str, Loaded | OSError] = dict(headers.by_tokens(found.headers))
         unseen = [path for path in found.headers if path not in loads]
         rows: Mapping[str, Row] | None = None
         if with_rows and (len(unseen) > UNSEEN_MIN or not rowless_max):
