@@ -149,6 +149,14 @@ def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):
     assert (answer["body"], ours) == (body, {})
 
 
+def test_a_file_that_is_not_understood_takes_no_other_one_with_it():
+    owned = CONTENTS.replace("<Owner><ID>me</ID></Owner>", "").replace("<Key>", "<Owner><ID>me</ID></Owner><Key>")
+    body = LISTING.format(NAMESPACE, owned + owned.replace("2026-11-24T", "24 November 2026, ") + owned).encode()
+    answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
+    read_listing(response_dict=answer, customized_response_dict=ours)
+    assert (answer["body"], ours) == (body, {})
+
+
 def test_keys_of_a_listing_are_decoded_as_one_by_one():
     keys = ["a%2Fb%24header", "", "a+b", "%2B%25", "%C3%A9", "%"]
     assert decoded(keys) == ["a/b$header", "", "a b", "+%", "é", "%"]

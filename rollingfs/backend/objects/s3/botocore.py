@@ -152,11 +152,15 @@ def timestamp_of(text: Any) -> datetime:
 
 _FILE = re.compile(
     r"<Contents>(?:"
-    r"<Key>([^<&\r]*)</Key>|<LastModified>([0-9-]{10}T[0-9:.]+Z)</LastModified>|<ETag>([^<]*)</ETag>|"
+    r"<Key>([^<&\r]*)</Key>|<LastModified>([0-9-]{10}T[0-9:.]+Z)</LastModified>|<ETag>([^<\r]*)</ETag>|"
     r"<Size>([0-9]+)</Size>|<StorageClass>([^<&]*)</StorageClass>|"
-    r"<(Owner|RestoreStatus|Checksum[A-Za-z]*|Type)>.*?</\6>)*</Contents>"
+    r"<(?:Owner|RestoreStatus)>(?:<\w+>[^<]*</\w+>)*</(?:Owner|RestoreStatus)>|"
+    r"<(?:Checksum\w+|Type)>[^<]*</(?:Checksum\w+|Type)>)*</Contents>"
 )
-"""A file in a listing as S3 and most other stores write it, with the elements in any order."""
+"""A file in a listing as S3 and most other stores write it, with the elements in any order.
+
+No part of it matches more than one element: else a file that is not understood could take the next one with it.
+"""
 
 
 @collected_later()
@@ -169,7 +173,7 @@ def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[s
         return
     try:
         parts = _FILE.split(response_dict["body"].decode())
-        between, *columns = (parts[nth::7] for nth in range(7))
+        between, *columns = (parts[nth::6] for nth in range(6))
         found = list(map(_listed, *columns))
     except (TypeError, ValueError):
         return
@@ -179,7 +183,7 @@ def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[s
         customized_response_dict["Contents"] = found
 
 
-def _listed(key: str, modified: str, token: str, size: str, storage_class: str | None, _: object) -> dict[str, Any]:
+def _listed(key: str, modified: str, token: str, size: str, storage_class: str | None) -> dict[str, Any]:
     """A file of a listing, as botocore's parser has it.
 
     Raises
