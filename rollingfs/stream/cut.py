@@ -96,7 +96,7 @@ class StreamCut(Mapping[str, int]):
         """Whether both name the same segments with the same incarnations; much cheaper than to compare `columns`."""
         if other is None or self._offsets.keys() != other._offsets.keys():
             return False
-        return self._incarnations is other._incarnations or self._incarnations == other._incarnations
+        return self._incarnations == other._incarnations
 
     @staticmethod
     def parse(text: str) -> StreamCut:

@@ -157,7 +157,7 @@ class ObjectBackend(Backend):
         """One listing a page; of the buckets, at the top."""
         if not folder:
             return await self._buckets()
-        entries: tuple[FileInfo, ...] = ()
+        entries: list[FileInfo] = []
         is_there, place = not self._folder(folder)[1], None
         while True:
             listed = await self._page(folder, place)

@@ -179,7 +179,7 @@ class S3Bucket(Bucket):
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max
-        # where the caller asks for the encoding, botocore leaves it to the caller to decode, which is quicker at once
+        # botocore decodes the keys one by one, unless its caller asks for the encoding; `decoded` takes all at once
         answer = await self._ask("list_objects_v2", Prefix=prefix, Delimiter="/", EncodingType="url", **more)
         files = answer.get("Contents", [])
         keys = [file["Key"] for file in files]
