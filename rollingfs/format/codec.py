@@ -363,5 +363,5 @@ def _with_records(header: Header, data: bytes, start: int = 0, room: int = RECOR
             f"it has {RECORDS_MAX - room + len(found)} records, but at most {RECORDS_MAX} are allowed"
         )
     folded = records.fold(header, found)
-    invariants.check(folded)
+    invariants.check(folded, known=header)
     return folded, room - len(found) if end == len(data) else 0

@@ -22,10 +22,10 @@ def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
     before
         The checksum of the bytes that come before them.
     """
-    if isinstance(data, memoryview) and isinstance(data.obj, bytes) and data.nbytes == len(data.obj):
-        data = data.obj
-    if isinstance(data, bytes):
+    if isinstance(data, bytes):  # first: a header that grows in place asks this twice for each record
         return int(google_crc32c.extend(before, data))
+    if isinstance(data, memoryview) and isinstance(data.obj, bytes) and data.nbytes == len(data.obj):
+        return int(google_crc32c.extend(before, data.obj))
     view = memoryview(data)
     for start in range(0, len(view), STEP_BYTES):
         before = google_crc32c.extend(before, bytes(view[start : start + STEP_BYTES]))
