@@ -202,7 +202,8 @@ def behind(record: Record, others: bytes, segment: str, room: int, size_max: int
         return None
     if sum(int(line[4]) for line in lines) + len(record.data) > size_max:
         return None
-    if any(_unquoted(line[2]) == record.writer for line in lines):
+    own = tokens.quote(record.writer).encode()
+    if any(line[2] == own for line in lines):
         return None  # it may be this very append
     return replace(record, version=int(lines[-1][1]) + 1)
 
