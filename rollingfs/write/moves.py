@@ -294,10 +294,12 @@ class Moves:
 
     async def _undo(self, sources: Sequence[Source]) -> None:
         """Take back the marks of transactions that certainly did not and will not take place."""
-        await self.store.each([partial(self._undo_one, source) for source in sources])
-        await self._forget(sources)
+        undone = await self.store.each([partial(self._undo_one, source) for source in sources])
+        # a mark that stays keeps its evidence: the client that resolves it notes the pins at the target only by that
+        await self._forget([source for source, is_undone in zip(sources, undone, strict=True) if is_undone])
 
-    async def _undo_one(self, source: Source) -> None:
+    async def _undo_one(self, source: Source) -> bool:
+        """Take back a mark; returns whether none is left."""
         try:
             header = (await self.store.headers.load(source.path)).header
             if header is not None and is_merging(header, source.txn):
@@ -308,3 +310,5 @@ class Moves:
                 await self.merges.reset(source.path, source.txn)
         except OSError as error:
             logger.warning("%s: its merge mark stays until a client meets it: %s", source.path, error)
+            return False
+        return True

@@ -1,6 +1,7 @@
 """The phases of a concat of many (`moves`): all requests of a phase at once, and what holds if one fails amid it."""
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, field
 
@@ -166,6 +167,31 @@ def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
     assert site.pins() == []
     site.concat()
     assert site.content() == b"t" + JOINED
+
+
+def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target_outlives_the_pin(site):
+    """Without it, the pin would stay for ever once the source is made anew and the target is gone."""
+    source, far = SOURCES[0], "/elsewhere/target"
+    drive(site.maker.segments.create(far))
+
+    def break_off():  # the mover cannot look at what it has marked, neither for its commit nor to undo it
+        drive(site.maker.segments.append(far, b"by another"))
+        site.backend.plan(("read", "read_if_changed"), f"{source}$header", times=None, before=fail)
+
+    site.backend.plan("put", of_pin(source), after=break_off)
+    with pytest.raises(OSError, match="the connection broke"):
+        site.bridge.run(site.mover.concats.concat(far, [source]))
+    assert site.phases([source]) == {Phase.MERGING}
+    other = later(site.store)
+    drive(other.segments.delete(source))
+    drive(other.segments.create(source))
+    for path in (far, source):
+        drive(other.segments.delete(path))
+    for path in (far, source, far, source):
+        with contextlib.suppress(FileNotFoundError):
+            drive(other.collector.collect(path, grace_s=0))
+    left = [file for file in site.store.fs.store if file.startswith((f"{source}$", f"{far}$"))]
+    assert left == []
 
 
 def test_a_burial_that_fails_stops_no_other_one(site):
