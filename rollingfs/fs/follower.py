@@ -278,10 +278,11 @@ class Follower:
     async def _follow(self, one: Followed, looks: asyncio.Semaphore, moves: asyncio.Semaphore) -> float:
         """Look at a segment, move a block of it if that is due; returns the pause until the next look."""
         left_s = self._retry_s.get(one.path, 0.0) - time.monotonic()
-        if left_s > 0:  # its move is tried again later: see meanwhile how the segment grows
+        if left_s > 0:  # what failed is tried again later: see meanwhile how the segment grows
             async with looks:
-                await self._bridge.arun(one.glance())
-            return min(one.poll_s_max, left_s)
+                is_over = await self._bridge.arun(one.glance())
+            if not is_over:
+                return min(one.poll_s_max, left_s)
         self._retry_s.pop(one.path, None)
         listed = self._following.listed(one.path)
         async with looks:

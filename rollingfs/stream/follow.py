@@ -93,6 +93,8 @@ class Followed:
         self.token: str | None = None
         """Of the header that `_hot` shows."""
         self._failures = 0
+        self._is_lost = False
+        """Whether what failed last was a look, not a move."""
         self._is_missing = False
         self._error: str | None = None
         self._moving_s: float | None = None
@@ -142,7 +144,7 @@ class Followed:
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
-            self._is_missing = isinstance(error, FileNotFoundError)
+            self._is_missing, self._is_lost = isinstance(error, FileNotFoundError), True
             return self._failed(error)
         assert self._hot is not None
         if self._asked is None:
@@ -158,12 +160,14 @@ class Followed:
         """The longest pause between two polls."""
         return self._rule.poll_s_max
 
-    async def glance(self) -> None:
-        """Poll the header for the status alone, while a move waits to be tried again."""
+    async def glance(self) -> bool:
+        """Poll the header while what failed waits to be tried again; returns whether a look does not fail any more."""
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - the status keeps the error of the move; `look` tells this one
             logger.debug("%s: %s", self.path, error)
+            return False
+        return self._is_lost
 
     async def move(self, block: Move) -> Wait:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
@@ -175,6 +179,7 @@ class Followed:
         except DamagedBlocksError:
             return Wait(0.0)
         except Exception as error:  # noqa: BLE001 - as above; the next look shows whether the segment is missing
+            self._is_lost = False
             return self._failed(error)
         finally:
             self._moving_s = None

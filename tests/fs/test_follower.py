@@ -107,10 +107,11 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
     async def failing(self: Any, block: Any) -> Any:
         raise ConnectionError("the tier is away")
 
-    async def noted(self: Any) -> None:
-        await glance(self)
+    async def noted(self: Any) -> bool:
+        is_over = await glance(self)
         if self.status.lag_bytes == 304:
             glanced.set()
+        return is_over
 
     monkeypatch.setattr(follow.Followed, "_move", failing)
     monkeypatch.setattr(follow.Followed, "glance", noted)
@@ -120,6 +121,16 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
         fs.append(path, b"tail")
         assert glanced.wait(WAIT_S)
         assert follower.status()[path].last_error == "the tier is away"
+
+
+def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(name, monkeypatch):
+    fs, path, told = filesystem(name), f"/{name}/plain", Told()
+    fsspec.filesystem("memory").pipe_file(path, b"a plain file")
+    monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=told):
+        told.wait(lambda _, status: "plain file" in str(status.last_error))
+        fs.append(path, b" no more")
+        told.wait(lambda _, status: status.cold_end == len(b"a plain file no more") and status.last_error is None)
 
 
 def test_a_stop_lets_the_block_under_way_come_to_its_end(name, monkeypatch):
