@@ -304,10 +304,17 @@ class History:
         return after == state and expected in (None, value)
 
     def _is_overtaken(self, doing: Doing) -> bool:
-        """Whether a plain file was overwritten while it was being deleted: nobody saw it gone in between."""
+        """Whether a plain file was replaced while it was being deleted, perhaps after it was adopted.
+
+        Nobody saw it gone in between.
+        """
         segs = list(self.segs(doing.call.path, doing))
+        files = {one for seg in segs if seg is not None and seg.segment is None for one in seg.ids}
         pairs = [(old, new) for old, new in itertools.pairwise(segs) if old is not None and new is not None]
-        is_over = any(old.segment is None and new.segment and old.data != new.data for old, new in pairs)
+        is_over = any(
+            (old.segment is None or not files.isdisjoint(old.ids)) and new.segment and set(old.ids).isdisjoint(new.ids)
+            for old, new in pairs
+        )
         return doing.call.verb is model.delete and is_over
 
     def moments(self, doing: Doing) -> Iterator[State]:
