@@ -63,15 +63,15 @@ class Cutter:
             return error
 
     async def _offset(self, view: View, at: float | None, align: bytes | None) -> int:
+        end = view.length
         if isinstance(view, Outline):
             if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
-                return view.length
+                return end
             outline, view = view, await self.client.lookup.view(view.path)
             if view.incarnations != outline.incarnations:
                 raise missing(view.path)
-            return min(await self._offset(view, at, align), outline.length)
-        offset = view.length if at is None else await offset_at(self.client, view, at)
-        return offset if align is None else await self._aligned(view, offset, align)
+        offset = end if at is None else min(await offset_at(self.client, view, at), end)
+        return offset if align is None else min(await self._aligned(view, offset, align), end)
 
     async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
         if not delimiter:
