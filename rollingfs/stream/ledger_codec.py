@@ -230,7 +230,7 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
         cuts=tuple(_cuts(found["cuts"], found["segments"])),
         subscribers={who: _published(who, *published) for who, published in found["subscribers"].items()},
-        trim=Trim({name: _goal(name, *goal) for name, goal in found["trim"]["goals"].items()}, found["trim"]["done"]),
+        trim=_trim(found["trim"]["goals"], found["trim"]["done"]),
         offload=None if found["offload"] is None else OffloadPolicy.of(found["offload"]),
     )
 
@@ -248,6 +248,12 @@ def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
         count += len(named)
     if len(rows) > CUTS_KEPT_MAX + 1 or count > OFFSETS_KEPT_MAX + CUTS_KEPT_MIN * width:
         raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")
+
+
+def _trim(goals: Mapping[str, Sequence[Any]], done: object) -> Trim:
+    if not isinstance(done, bool):
+        raise ValueError(f"whether the trim is done is {done!r}")  # what counts as true could not be finished
+    return Trim({name: _goal(name, *goal) for name, goal in goals.items()}, done)
 
 
 def _goal(name: str, offset: object, segment: Any) -> Goal:

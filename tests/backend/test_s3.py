@@ -139,6 +139,7 @@ def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
         ("a%2F", "<!-- -->a%2F"),
         ("<Size>300</Size>", "<New>300</New><Size>300</Size>"),
         ("</Contents>", "</Contents><Contents/>"),
+        (CONTENTS, f"<!-- {CONTENTS} -->"),
     ],
 )
 def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):

@@ -73,3 +73,11 @@ def test_a_ledger_with_half_a_character_is_refused_when_it_is_read(escaped: str)
     with pytest.raises(CorruptLedgerError):
         parse_ledger(json.dumps(whole).replace("HALF", escaped).encode(), "x")
     assert parse_ledger(json.dumps(whole).encode(), "x").subscribers
+
+
+@pytest.mark.parametrize("done", ["no", "\ud800", 1, None])
+def test_a_trim_that_is_not_known_to_be_done_or_not_is_refused(done: object) -> None:
+    whole = json.loads(format_ledger(Ledger()))
+    damaged = json.dumps({**whole, "trim": {"done": done, "goals": {}}}, ensure_ascii=False)
+    with pytest.raises(CorruptLedgerError, match="done"):
+        parse_ledger(damaged.encode("utf-8", "surrogatepass"), "x")
