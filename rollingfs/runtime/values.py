@@ -37,7 +37,7 @@ def _made(cls: type, slots: bool) -> type:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     methods: dict[str, Callable[..., Any]] = {"__eq__": equals, "__hash__": lambda self: hash(values(self)), **_SHARED}
-    own = vars(cls)
+    own = dict(vars(cls))  # without slots, it would show the methods that are set below
     if "__init__" not in own:
         methods["__init__"] = _init(made, fields)
     for name, method in methods.items():
