@@ -123,6 +123,27 @@ def test_an_answer_of_unknown_length_is_read(moto):
         assert _ways(backend) == ["ObstoreObjects"]
 
 
+class Endless(Handler):
+    """Says of each page of a listing that there is another one."""
+
+    token = ""
+
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
+        data = f"<ListBucketResult><IsTruncated>true</IsTruncated>{self.token}</ListBucketResult>".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.mark.parametrize("token", ["", "<NextContinuationToken/>", "<NextContinuationToken>t</NextContinuationToken>"])
+def test_a_listing_that_would_never_end_is_an_error(moto, token):
+    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"token": token})) as proxy:
+        backend = _backend(moto, proxy)
+        with pytest.raises(OSError, match="at no other place"):
+            _do(backend, "list", "bucket")
+
+
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
 def test_metadata_with_the_name_of_a_header_stays_metadata(moto, proxy, name):
     backend = _backend(moto, proxy, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})

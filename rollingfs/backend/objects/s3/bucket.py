@@ -12,6 +12,7 @@ from rollingfs.backend.objects.errors import (
     ERRORS,
     TRANSIENT_CODES,
     UNSUPPORTED_STATUSES,
+    LastingError,
     Refusal,
     UntrustedStoreError,
     date_of,
@@ -189,7 +190,7 @@ class S3Bucket(Bucket):
         return Listed(
             list(map(found_of, files, keys)),
             [folder[:-1] for folder in folders],
-            str(answer["NextContinuationToken"]) if answer.get("IsTruncated") else None,
+            _next_place(answer, place),
             date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
         )
 
@@ -254,6 +255,22 @@ class S3Bucket(Bucket):
                 return await self._account.call(verb, **arguments)
 
         return await retrying(once)
+
+
+def _next_place(answer: Mapping[str, Any], place: str | None) -> str | None:
+    """Where the next page of a listing begins; None after the last page.
+
+    Raises
+    ------
+    LastingError
+        The store names no other place than before, so the listing would never end.
+    """
+    if not answer.get("IsTruncated"):
+        return None
+    found: str = answer.get("NextContinuationToken", "")
+    if found in ("", place):
+        raise LastingError(f"the store says that the listing goes on, but at no other place: {found!r}")
+    return found
 
 
 def _is_elsewhere(error: BaseException) -> bool:
