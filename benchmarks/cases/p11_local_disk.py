@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import logging
 import multiprocessing
 import os
@@ -186,10 +187,11 @@ def _work(make: Callable[[str], Callable[[int], object]], folder: str, count: in
     barrier.wait()
 
 
-def _in_processes(job: Job, make: Callable[[str], Callable[[int], object]], folder: str) -> None:
-    context, count = multiprocessing.get_context("forkserver"), job.pick(100, 20)
+def _in_processes(job: Job, make: Callable[[str], Callable[[int], object]], *folders: str) -> None:
+    context, count = multiprocessing.get_context("forkserver"), job.pick(250, 20)
     barrier = context.Barrier(PROCESSES + 1)
-    workers = [context.Process(target=_work, args=(make, folder, count, barrier)) for _ in range(PROCESSES)]
+    places = itertools.islice(itertools.cycle(folders), PROCESSES)
+    workers = [context.Process(target=_work, args=(make, place, count, barrier)) for place in places]
     for worker in workers:
         worker.start()
     barrier.wait()
@@ -215,7 +217,16 @@ def ours_of_processes(job: Job) -> None:
         fs = _rolling()
         fs.create(f"{folder}/log")
         _in_processes(job, _appending, folder)
-        assert fs.info(f"{folder}/log")["size"] == PROCESSES * (job.pick(100, 20) + 1) * APPEND_BYTES
+        assert fs.info(f"{folder}/log")["size"] == PROCESSES * (job.pick(250, 20) + 1) * APPEND_BYTES
+
+
+def ours_of_processes_apart(job: Job) -> None:
+    """The floor of processes that share a segment: each has one of its own, so that none waits or reads for another."""
+    with _folder() as folder:
+        fs, folders = _rolling(), [f"{folder}/{nth}" for nth in range(PROCESSES)]
+        for each in folders:
+            fs.create(f"{each}/log")
+        _in_processes(job, _appending, *folders)
 
 
 def replaced_file(job: Job) -> None:
@@ -340,6 +351,7 @@ CASES = (
             "lock + record + fsync, bare": bare_append,
             "rollingfs, 8 threads": ours_of_threads,
             "rollingfs, 8 processes": ours_of_processes,
+            "rollingfs, 8 processes apart": ours_of_processes_apart,
             "bare, 8 processes": bare_of_processes,
             "rollingfs, followed": ours_followed,
             "RollingHandler": ours_logged,
