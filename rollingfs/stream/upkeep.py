@@ -30,6 +30,8 @@ logger = logging.getLogger("rollingfs")
 
 LOOK_AGAIN_S = GRACE_S
 """For how long a segment is left alone where a look found nothing to do, and a listing shows no other header since."""
+TIME_STEP_S = 0.01
+"""What becomes due less than this before a look may not have been due for it: times are rounded to milliseconds."""
 
 
 @value_class
@@ -53,8 +55,9 @@ class _Rest:
     """That of its header."""
     policies: tuple[object, ...]
     """What its folders say."""
+    since_s: float
+    """When the look began, in seconds since 1970."""
     until_s: float
-    """Seconds since 1970."""
 
 
 class Upkeep:
@@ -163,9 +166,10 @@ class Upkeep:
         if self._rests_now(path, ledger):
             return Upkept(path, is_stream=False)
         one = SegmentUpkeep(self.client, self.how, path, ledger, seen=self._seen, named=self._named)
+        began_s = self.client.store.now_ms() / 1000
         result = await one.keep()
         if result.is_idle and ledger is not None:
-            await self._let_rest(path, ledger)
+            await self._let_rest(path, ledger, began_s)
         return result
 
     def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
@@ -173,15 +177,16 @@ class Upkeep:
         rest = self._rests.get(path)
         if rest is None or ledger is None or rest.token != self._tree.tokens.get(path):
             return False
-        return rest.policies == _policies(ledger) and self.client.store.now_ms() < rest.until_s * 1000
+        now_s = self.client.store.now_ms() / 1000
+        # before the look it is where a clock went back: then all that waits for a time would wait longer
+        return rest.policies == _policies(ledger) and rest.since_s <= now_s < rest.until_s
 
-    async def _let_rest(self, path: str, ledger: Ledger) -> None:
-        """Note that a look has found nothing to do."""
+    async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
+        """Note that a look has found nothing to do. What becomes due while it looks is for the next one."""
         seen, token = self.client.headers.seen(path), self._tree.tokens.get(path)
         header = None if seen is None or seen.token != token else seen.header
         if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
             return
-        now_s = self.client.store.now_ms() / 1000
         asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
         waits = _waits_s(asked)
         try:
@@ -189,10 +194,11 @@ class Upkeep:
         except OSError as error:  # the next look says it
             logger.info("%s: looked at again in the next round: %s", path, error)
             return
-        times = [now_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
+        times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
             times.append(header.modified_ms / 1000 + self.how.collects_after_s)
-        self._rests[path] = _Rest(token, _policies(ledger), min(one for one in times if one > now_s))
+        until_s = min(one for one in times if one > began_s - TIME_STEP_S)
+        self._rests[path] = _Rest(token, _policies(ledger), began_s, until_s)
 
     async def _retain(self, path: str) -> Upkept:
         did = await StreamVerbs(self.client, self.listings, path).retain()

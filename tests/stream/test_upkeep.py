@@ -22,7 +22,7 @@ from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.simulation.world import shrink_pages
-from tests.support.backends import Counting
+from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Fault, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
@@ -177,6 +177,30 @@ def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
     rolled, moved = zip(*seen, strict=True)
     assert rolled == (0, 0, 60, *[0] * 9), "not before its time, and not a round later"
     assert moved == (0, 0, 0, 0, 0, 0, 51, 0, 0, 0, 60, 0), "a chunk of a tail has the date of its roll"
+
+
+@pytest.mark.parametrize("early_s", [0.0, 0.5])
+def test_what_becomes_due_while_a_round_looks_is_done_in_the_next_one(early_s: float):
+    store = Scripted(TieredStore())
+    world = World(store, RollingPolicy(max_bytes=200, inline_bytes=50, max_age=60), CLOCK.time)
+    path = world.create("/root/a", [b"x"])
+    upkeep = Upkeep(world.client)
+    CLOCK.sleep(world.header(path).tail_at_ms / 1000 + 60 - early_s - CLOCK.time())
+    store.plan("list", "a$chunks", after=lambda: CLOCK.sleep(2 * early_s))
+    assert kept_again(upkeep).is_idle
+    CLOCK.sleep(1)
+    assert kept_again(upkeep).rolled == 1
+
+
+def test_a_clock_that_goes_back_ends_the_rest_of_all():
+    world, upkeep, paths = idle_world()
+    CLOCK.sleep(-30 * 24 * 3600)
+    left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
+    drive(world.backend.write(left, [b"left"]))
+    for _ in range(2):
+        kept_again(upkeep)
+        CLOCK.sleep(LOOK_AGAIN_S + 1)
+    assert not [file for file in world.files(paths[3]) if left.endswith(file)]
 
 
 @pytest.mark.parametrize("policy", [OffloadPolicy("cold", after_age=3600), OffloadPolicy("cold", max_delay=3600)])
