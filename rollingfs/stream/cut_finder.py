@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from rollingfs.client import Client
+from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.transitions import missing
@@ -67,11 +68,16 @@ class Cutter:
         if isinstance(view, Outline):
             if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
                 return end
-            outline, view = view, await self.client.lookup.view(view.path)
-            if view.incarnations != outline.incarnations:
-                raise missing(view.path)
+            view = await self._same(view, fresh=False)
         offset = end if at is None else min(await offset_at(self.client, view, at), end)
         return offset if align is None else min(await self._aligned(view, offset, align), end)
+
+    async def _same(self, seen: View, *, fresh: bool) -> Snapshot:
+        """The header of a segment that was seen; with `fresh`, as it is now."""
+        view = await self.client.lookup.view(seen.path, fresh=fresh)
+        if view.incarnations != seen.incarnations:
+            raise missing(seen.path)
+        return view
 
     async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
         if not delimiter:
@@ -79,7 +85,11 @@ class Cutter:
         window = WINDOW_BYTES_MIN
         while offset > view.start:
             first = max(view.start, offset - window)
-            data = await self.client.fetcher.read(view, first, offset)
+            try:
+                data = await self.client.fetcher.read(view, first, offset)
+            except SegmentTruncatedError:  # somebody has trimmed it since the look
+                view = await self._same(view, fresh=True)
+                continue
             found = data.rfind(delimiter)
             if found >= 0:
                 return first + found + len(delimiter)

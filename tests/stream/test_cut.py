@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
+from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import CHUNKS, NOON_S, World
 
@@ -127,3 +128,13 @@ def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
     world.append(path, b"new")
     assert world.header(path).chunk_count == 1
     assert world.content(path) == b"oldnew"
+
+
+@pytest.mark.parametrize(("start", "expected"), [(5, 8), (10, 10), (11, 11)])
+def test_a_cut_between_records_is_taken_though_another_trims_the_segment_meanwhile(start, expected):
+    store = Scripted(private_memory())
+    world, other = World(store, CHUNKS), World(store, CHUNKS)
+    path = world.create("/stream/a", [b"one\n", b"two\n", b"end"])
+    store.plan((), lambda file: "a$chunks/" in file, before=lambda: other.truncate(path, start))
+    assert world.stream().cut(align=b"\n")[path] == expected
+    assert not store.plans
