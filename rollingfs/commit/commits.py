@@ -79,7 +79,7 @@ class Commits:
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
-        """In a child process: another writer, who holds no lock, and knows nothing of others."""
+        """In a child process: a new writer, which holds no lock and knows nothing of others."""
         self.slots.after_fork()
 
     def deadline_s(self) -> float:

@@ -1,7 +1,7 @@
 """What lies in folders: segments, plain files and folders, as of the call.
 
-The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen, and of which the
-folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with its
+The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen and for which
+the folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with its
 error: the caller chooses.
 """
 

@@ -45,7 +45,7 @@ _OWN_PAGE = rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_
 ENTRY_KINDS = ("Chunk ", "Page ")
 
 
-@lru_cache(maxsize=1024)  # who reads a header again finds nearly the same lines
+@lru_cache(maxsize=1024)  # a header that is read again has nearly the same lines
 def parse_entry_line(line: str) -> Chunk | Page | None:
     """An entry in the form that nearly all entries have, several times as fast; None for any other line."""
     if line.startswith("Page ") and (found := re.fullmatch(_OWN_PAGE, line)):

@@ -266,7 +266,7 @@ class Mark:
 
 
 def mark_of(read: Read, size: int) -> Mark | None:
-    """The mark of a header file of some size, of which only text and records are read; None if it is not a header."""
+    """The mark of a header file of some size, without a read of its inline tail; None if the file is not a header."""
     head, text_end = b"", -1
     while text_end < 0 and len(head) < min(size, TEXT_BYTES_MAX):
         more = read(len(head), min(size, max(_READ_STEP_BYTES, 4 * len(head))))

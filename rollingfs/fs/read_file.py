@@ -184,8 +184,8 @@ class ReadFile(io.BufferedIOBase):
         """Go to the position that the calling thread has sought, even if another thread has moved the file since.
 
         DuckDB shares one file between its threads, and each seeks and reads in two calls. So a thread that native code
-        has started reads where it sought; Python's threads share one position, as with any file. Who reads without a
-        seek goes on where the last call ended.
+        has started reads where it sought; Python's threads share one position, as with any file. A read without
+        a seek goes on where the last call ended.
         """
         if not self._sought:
             return

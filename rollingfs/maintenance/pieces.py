@@ -95,7 +95,7 @@ def _without_short_ends(pieces: Sequence[Piece], part_bytes_min: int) -> list[Pi
 
 
 def in_files(pieces: Sequence[Piece], parts_max: int = PARTS_MAX) -> list[list[Piece]]:
-    """Cut a plan into runs, each of which one upload takes."""
+    """Cut a plan into runs, one for each upload."""
     files: list[list[Piece]] = [[]]
     room = parts_max
     for piece in pieces:

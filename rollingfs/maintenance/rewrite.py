@@ -45,7 +45,7 @@ RUNS_AT_ONCE_MAX = 2
 REWRITE_BYTES_MAX = 6 * READ_BYTES_MAX
 """What one rewrite may hold: on S3 four parts that are sent, one that waits, and the next bytes that were read."""
 READ_BACK_BYTES, READ_BACKS_AT_ONCE_MAX = 4 * 1024 * 1024, 4
-"""A new file is read back over several connections, each of which gives some 85 MB/s, in the memory of its write."""
+"""A new file is read back over several connections, each at some 85 MB/s, in the memory of its write."""
 TRIES_MAX = 3
 """Maximum times that runs are written, because a collection took a new file before its commit."""
 

@@ -1,4 +1,4 @@
-"""Puts garbage collection off while a call makes many objects of which none is garbage.
+"""Puts garbage collection off while a call makes many objects, none of them garbage.
 
 Each 700 new objects make Python look through the young ones, and every few thousand through all of them. A listing of
 60,000 segments spent more than half of its CPU time on that, and found nothing.

@@ -287,7 +287,7 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
 
 
 def _collect(fs: RollingFileSystem, segment: Segment | str, settings: Settings) -> Outcome:
-    """Collect what lies beside a segment, or the remains of a deleted one, of which there is the path."""
+    """Collect what lies beside a segment, or the remains of a deleted one, given by its path."""
     if isinstance(segment, Segment):
         result = segment.collect(settings.grace, settings.dry_run)
     else:

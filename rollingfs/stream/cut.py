@@ -172,7 +172,7 @@ def _by_path(values: dict[str, T]) -> dict[str, T]:
 
 
 def _are_texts(values: Collection[object]) -> bool:
-    """Whether all are texts of which none is empty."""
+    """Whether all are texts, and none is empty."""
     return set(map(type, values)) <= {str} and all(values)
 
 

@@ -41,7 +41,7 @@ class Following:
         self._named: set[str] = set()
         """Segments and folders that it was told of. A segment without a policy goes to the default tier."""
         self._ended: dict[str, str | None] = {}
-        """The tokens of the headers of segments of which there is nothing to do."""
+        """The tokens of the headers of segments for which there is nothing to do."""
         self._tokens: dict[str, str | None] = {}
         """Those of all headers that the last look around has met."""
         self._ledgers: dict[str, Ledger] = {}
@@ -148,7 +148,7 @@ class Following:
     async def _policies(self, tree: TreeCollector, folders: set[str]) -> set[str]:
         """Ask what the folders say, if it may be something new.
 
-        Returns those that say something else than before, or of which it was not known what they say.
+        Returns the folders whose policies have changed, or were not known before.
         """
         memories = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
         is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX

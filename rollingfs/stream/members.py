@@ -77,7 +77,7 @@ class Listed:
 
     @property
     def snapshots(self) -> dict[str, Snapshot]:
-        """Those of which more is known than a row."""
+        """The segments that are known by their headers, not by a row alone."""
         return {name: view for name, view in self.views.items() if isinstance(view, Snapshot)}
 
     def without_files(self) -> Listed:

@@ -1,10 +1,10 @@
 """The memory that all open writers and appends of a client hold together: counted, and bounded.
 
-1. Who wants to hold more bytes asks for room. While there is some, it gets it at once.
+1. A caller that wants to hold more bytes asks for room. While there is some, it gets it at once.
 2. At the bound, the first caller makes the file with the most pending bytes, perhaps its own, write them as a chunk.
    The others write their own as chunks, and wait behind it.
 3. Where nothing can be written (all the rest is on its way already), it waits until something has arrived.
-4. A part is kept back for one of those who hold nothing. So somebody always goes on.
+4. A part is kept back for a caller that holds nothing. So some caller always goes on.
 
 A short `bytes` that is appended does not count: its caller holds it already.
 """
@@ -101,7 +101,7 @@ class Share:
 
 
 class Budget:
-    """The bound of a client, and who holds how much of it.
+    """The bound of a client, and how much of it each caller holds.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ MAVEN_S_MAX = 180
 JAVAC_S_MAX = 300
 MANIFEST = "META-INF/MANIFEST.MF"
 DIGEST = "META-INF/rollingfs-sources.sha256"
-"""The entry of the jar that says of which sources it was compiled."""
+"""The entry of the jar that identifies the sources it was compiled from."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every entry: the first that a zip file can hold."""
 

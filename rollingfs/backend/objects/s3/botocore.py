@@ -142,7 +142,7 @@ def decoded(keys: Sequence[str]) -> list[str]:
 
 
 def timestamp_of(text: Any) -> datetime:
-    """As botocore's own, of which the times of listings take three quarters of the CPU time of a listing."""
+    """As botocore's own, which spends three quarters of the CPU time of a listing on its times."""
     if isinstance(text, str) and text[10:11] == "T":
         with suppress(ValueError):
             return datetime.fromisoformat(text)

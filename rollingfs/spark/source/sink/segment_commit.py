@@ -23,7 +23,7 @@ from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink.task_writer import Written, segment_path
 
 ATTRIBUTE_PREFIX = "spark/"
-"""With this begin the attributes by which a segment knows which batches of which query it has."""
+"""The attributes in which a segment notes the batches that it has, by query, begin with this."""
 
 
 class SegmentCommit:
