@@ -66,7 +66,8 @@ FIRST_AGE_S_MAX = 1.0
 """How long a writer that has committed once believes a header of others."""
 SLOTS_MAX = 1024
 """Maximum segments for which a client remembers the speed of commits, and the lines whose work is done: a deleted
-segment may never see the commit that clears them. What is forgotten is done once more, by the next commit or collection.
+segment may never see the commit that clears them. What is forgotten is done once more, by the next commit or
+collection.
 """
 
 

@@ -1,8 +1,8 @@
 """What lies in folders: segments, plain files and folders, as of the call.
 
 The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen and for which
-the folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with its
-error: the caller chooses.
+the folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with
+its error: the caller chooses.
 """
 
 from __future__ import annotations
