@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence, Set
 from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def _is_left_behind(world: World, file: str, doing: Doing) -> bool:
 def check_inherited(world: World, header: Header, doing: Doing) -> None:
     """A new segment has the fields that its folder and those above said, as late as clients believe them."""
     folders = lineage(world.clients[0].store, names.parent(doing.call.path))
-    said = [world.witness.rolling_since(one, doing.began_s - BELIEVED_S) for one in reversed(folders)]
+    since_s = doing.began_s - BELIEVED_S
+    said = [[one.rolling for one in world.witness.ledgers_since(folder, since_s)] for folder in reversed(folders)]
     was_refused = world.ways[doing.client].refused_s >= doing.began_s - BELIEVED_S
     unread: list[Mapping[str, Any]] = [{}] if doing.is_faulty or was_refused else []
     good = {
@@ -115,9 +117,7 @@ def check_step(world: World, doing: Doing, before: State, after: State) -> None:
         left = sum(len(seg.data) for one, seg in after.items() if names.parent(one) == folder)
         if left < (policy.min_bytes or 0):
             raise Violation(f"{folder} has {left} bytes left, by {policy}: {doing}")
-        tokens = [token_at(one.group()) for one in TOKENS.finditer(old.data[:lost])]
-        written_s = max((world.history.written_s[token] for token in tokens), default=0.0)
-        age_s, has_maxima = world.store.clock() - written_s, (policy.max_age, policy.max_bytes) != (None, None)
+        age_s, has_maxima = _age_s(world, old.data[:lost]), (policy.max_age, policy.max_bytes) != (None, None)
         is_by_age = policy.keep_bytes is None and not has_maxima
         if age_s < max(policy.min_age or 0.0, policy.keep_age or 0.0 if is_by_age else 0.0):
             raise Violation(f"{path} has lost bytes that are {age_s} s old, by {policy}: {doing}")
@@ -126,6 +126,64 @@ def check_step(world: World, doing: Doing, before: State, after: State) -> None:
             world.counts["unread bytes dropped by maxima"] += lost
             if not _is_over(world, policy, folder, doing):
                 raise Violation(f"{path} has lost unread bytes, by {policy}: {doing}")
+
+
+def check_remembered(world: World, folder: str, before: Ledger, after: Ledger) -> None:
+    """What a run of retention stores lets go nothing younger than the least age, and is cut behind whole records.
+
+    The memory has the policy that counts, so this holds whatever else goes on.
+    """
+    doing = running.get()
+    if doing is None or not doing.call.is_retaining:
+        return
+    policies = [after.under(above).retention for above in world.inherited(folder, doing.began_s)]
+    least_s = min((one.min_age or 0.0) if one is not None else 0.0 for one in policies)
+    for name, goal in after.trim.goals.items():
+        seg = world.history.state.get(f"{folder}/{name}")
+        if goal == before.trim.goals.get(name) or seg is None or goal.segment not in seg.ids:
+            continue
+        if (age_s := _age_s(world, seg.data[: goal.offset - seg.start])) < least_s:
+            raise Violation(f"{folder}/{name} is to lose bytes that are {age_s} s old, by {policies}: {goal}, {doing}")
+        world.counts["goals of retention"] += 1
+    known = {(name, cut.incarnation(name), offset) for cut in before.cuts for name, offset in cut.items()}
+    for name, offset in after.cuts[-1].items() if after.cuts and None not in policies else ():
+        incarnation = after.cuts[-1].incarnation(name)
+        if (name, incarnation, offset) not in known:
+            aligns = {one.align for one in policies if one is not None}
+            world.counts["aligned offsets of retention"] += None not in aligns
+            _check_place(world, f"{folder}/{name}", offset, incarnation, aligns, doing)
+
+
+def _age_s(world: World, data: bytes) -> float:
+    """How long all of these bytes have been there, at least; without any, for ever."""
+    tokens = [token_at(one.group()) for one in TOKENS.finditer(data)]
+    return world.store.clock() - max((world.history.written_s[token] for token in tokens), default=-math.inf)
+
+
+def _check_place(
+    world: World, path: str, offset: int, incarnation: str | None, aligns: Set[bytes | None], doing: Doing
+) -> None:
+    """A cut lies where a segment ended at some moment, or behind its last delimiter; a truncation may have come after.
+
+    Of several ways to align it, any is good.
+    """
+    segs = [seg for seg in world.history.segs(path, doing) if seg is not None and incarnation in seg.ids]
+    places = {
+        min(max(_end_of(seg, align), later.start), seg.length)
+        for place, seg in enumerate(segs)
+        for later in segs[place:]
+        for align in aligns
+    }
+    if offset not in places:
+        raise Violation(f"{path} never ended at {offset}, by {aligns}, but at {places}: {doing}, {segs}")
+
+
+def _end_of(seg: Seg, align: bytes | None) -> int:
+    """Where a segment ends, or the last whole record in it."""
+    if align is None:
+        return seg.length
+    place = seg.data.rfind(align)
+    return seg.start + (place + len(align) if place >= 0 else 0)
 
 
 def _is_over(world: World, policy: RetentionPolicy, folder: str, doing: Doing) -> bool:
@@ -138,8 +196,8 @@ def _is_over(world: World, policy: RetentionPolicy, folder: str, doing: Doing) -
     return is_large or (policy.max_age is not None and age_s > policy.max_age)
 
 
-def check_cut(world: World, cut: StreamCut, doing: Doing) -> None:
-    """Each segment is cut where it ended at some moment, and only what was absent is missing."""
+def check_cut(world: World, cut: StreamCut, doing: Doing, align: bytes | None) -> None:
+    """Each segment is cut where it ended at some moment, or its last record; only what was absent is missing."""
     for path in world.paths:
         if names.parent(path) != doing.call.path:
             continue
@@ -147,8 +205,8 @@ def check_cut(world: World, cut: StreamCut, doing: Doing) -> None:
         if path not in cut:
             if None not in segs and not doing.is_faulty:  # what cannot be read is left out
                 raise Violation(f"{path} is not in {cut}, but was there all the time: {doing}")
-        elif (cut[path], True) not in [(seg.length, cut.incarnations[path] in seg.ids) for seg in segs if seg]:
-            raise Violation(f"{path} never ended at {cut[path]}: {doing}, {cut!r}, {segs}")
+        else:
+            _check_place(world, path, cut[path], cut.incarnations[path], {align}, doing)
 
 
 def check_trimmed(world: World, cut: StreamCut, did: Trimmed, doing: Doing) -> None:

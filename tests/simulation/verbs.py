@@ -21,13 +21,14 @@ from rollingfs.errors import (
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
+from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.policies import PolicyChange
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
-from rollingfs.policy import OffloadPolicy
+from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEYS = ("k", "ä =")
+TOKEN_FIRST = b"\xf0"
+"""The first byte of each token."""
 TOKENS_MAX = 24
 TOKENS_OF_LARGE_MAX = 40
 MOVED = "/aside"
@@ -356,18 +359,26 @@ class Verbs:
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _stream(self, verb: Callable[[StreamVerbs], Coroutine[Any, Any, Any]]) -> tuple[str, Any]:
+    def _stream(self, verb: Callable[[StreamVerbs], Coroutine[Any, Any, Any]], *good: str) -> tuple[str, Any]:
+        """A verb of a stream; mostly of one of the good folders, if there are any."""
         folder = self.world.folders[0] if self.often(0.5) else self.chance.choice(self.world.folders)
+        folder = self.chance.choice(good) if good and self.often(0.8) else folder
         return folder, lambda client: verb(StreamVerbs(client, Listings(client), folder))
 
     def set_retention(self) -> Op:
-        minima = {
-            "min_bytes": self.chance.choice((0, 20, 100, None)),
-            "min_age": self.chance.choice((None, None, 60, 4000)),
-        }
+        min_age = self.chance.choice((None, None, None, None, 60, 60, 60, 4000, FOREVER))
         keep = self.chance.choice(({}, {}, {"keep_bytes": 200}, {"keep_age": 9000}))
         most = self.chance.choice(({}, {}, {"max_bytes": 200}, {"max_age": 9000}))
-        policy = RetentionPolicy(**minima, **keep, **most, every=self.chance.choice((0, 0, 900)))
+        if min_age == FOREVER:  # no age is more
+            keep, most = ({name: value for name, value in one.items() if name[-3:] != "age"} for one in (keep, most))
+        policy = RetentionPolicy(
+            min_bytes=self.chance.choice((0, 20, 100, None)),
+            min_age=min_age,
+            **keep,
+            **most,
+            every=self.chance.choice((0, 0, 900)),
+            align=self._align(),
+        )
         folder, start = self._stream(lambda stream: stream.set_retention(policy if policy.as_fields() else None))
         self.world.limited |= {one for one in self.world.folders if most and one.startswith(folder)}
         op = self._upkeep(folder, start, ValueError)  # what a client offloads by default may not go with it
@@ -438,8 +449,14 @@ class Verbs:
         folder, start = self._stream(publish)
         return self._subscribing(folder, name, start)
 
+    def _align(self) -> bytes | None:
+        """A delimiter: of each token, or of few."""
+        return self.chance.choice((None, None, None, TOKEN_FIRST, bytes((self.chance.randrange(128),))))
+
     def cut(self) -> Op:
-        return replace(self._upkeep(*self._stream(lambda stream: stream.cut())), done=self.world.cut_taken)
+        align = self._align()
+        op = self._upkeep(*self._stream(lambda stream: stream.cut(align=align)))
+        return replace(op, done=lambda cut, doing: self.world.cut_taken(cut, doing, align))
 
     def trim(self) -> Op:
         if not self.world.cuts:
@@ -467,7 +484,11 @@ class Verbs:
     def retain(self) -> Op:
         if self.often(0.15):
             return self._upkeep(*self._stream(lambda stream: stream.retain(dry_run=True)), ValueError)
-        op = self._retaining(*self._stream(lambda stream: stream.retain()))
+        held = {names.parent(path) for path, seg in self.state.items() if seg.data}
+        good = [folder for folder in self.world.policies() if folder in held]
+        if not good and self.often(0.6):
+            return self.set_retention()
+        op = self._retaining(*self._stream(lambda stream: stream.retain(), *good))
         return replace(op, done=self.world.retained)
 
     def run(self) -> Op:

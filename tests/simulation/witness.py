@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.client import Client
@@ -15,6 +16,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.model import Seg
 from tests.simulation.store import Store
@@ -42,10 +44,18 @@ class Witness:
         All segments.
     fail
         Is told of the first broken rule.
+    remembered
+        Is told of each change of the memory of a stream: the folder, and what the memory said before and says now.
     """
 
-    def __init__(self, history: History, paths: Iterable[str], fail: Callable[[Violation], None]) -> None:
-        self.history, self.paths, self._fail = history, tuple(paths), fail
+    def __init__(
+        self,
+        history: History,
+        paths: Iterable[str],
+        fail: Callable[[Violation], None],
+        remembered: Callable[[str, Ledger, Ledger], None],
+    ) -> None:
+        self.history, self.paths, self._fail, self._remembered = history, tuple(paths), fail, remembered
         self.headers: dict[str, Header] = {}
         self.files_of: dict[str, frozenset[str]] = {}
         """The files that each visible segment needs."""
@@ -57,8 +67,8 @@ class Witness:
         self.writers: dict[str, Doing | None] = {}
         """The operation that wrote each of these files first."""
         self._before: dict[str, tuple[Any, bytes]] = {}
-        self.rolling: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
-        """What the memory of each stream has said of new segments, and since when, by the path of the memory."""
+        self._memories: dict[str, list[tuple[float, Ledger]]] = {}
+        """What the memory of each stream has said, and since when, by its folder."""
         self.carried = 0
         """The asks that commits have carried."""
         self.outside: set[str] = set()
@@ -86,9 +96,9 @@ class Witness:
         """A header has got another name."""
         segments = [names.segment_of_header(one) for one in (path, target)]
         self.headers[segments[1]] = self.headers.pop(segments[0])
-        for segment in segments:
-            self._note_rolling(segment)
         try:
+            for segment in segments:
+                self._note_memory(segment)
             self._look(segments)
         except Violation as violation:
             self._fail(violation)
@@ -129,7 +139,7 @@ class Witness:
         elif path.endswith(names.HEADER_SUFFIX) and f"/{names.PROBE_PREFIX}" not in path:
             segment = names.segment_of_header(path)
             self.headers.pop(segment, None)
-            self._note_rolling(segment)
+            self._note_memory(segment)
             self._look([segment])
         elif path in self.outside:
             raise Violation(f"a file outside was deleted: {path}, by {running.get()}")
@@ -144,7 +154,7 @@ class Witness:
         self.carried += sum(line.offset is not None and line.version == header.version for line in header.commits)
         self._check_evidence(path, old, header)
         self.headers[path] = header
-        self._note_rolling(path)
+        self._note_memory(path)
         # sources go with the commit of their target
         sources = [
             one
@@ -173,18 +183,28 @@ class Witness:
         if names.parent(source) != names.parent(target) and pin not in self.store.files:
             raise Violation(f"{target} has no evidence of the move {txn} of {source}, by {running.get()}")
 
-    def _note_rolling(self, path: str) -> None:
-        if names.is_hidden_segment(path):
-            header = self.headers.get(path)
-            text = None if header is None or header.deleted else header.attrs.get(ROLLING_ATTR)
-            now_s = asyncio.get_running_loop().time()
-            self.rolling.setdefault(path, []).append((now_s, parse_rolling(text) if text else {}))
+    def _note_memory(self, path: str) -> None:
+        if names.is_ledger(path):
+            header, folder = self.headers.get(path), names.parent(path)
+            ledger, before = Ledger(), self.ledger(folder)
+            if header is not None and not header.deleted:
+                data, text = self.content(path, header), header.attrs.get(ROLLING_ATTR)
+                ledger = replace(
+                    parse_ledger(data, path) if data else ledger, rolling=parse_rolling(text) if text else {}
+                )
+            said = self._memories.setdefault(folder, [(0.0, Ledger())])
+            said.append((asyncio.get_running_loop().time(), ledger))
+            self._remembered(folder, before, ledger)
 
-    def rolling_since(self, folder: str, since_s: float) -> list[Mapping[str, Any]]:
-        """All that a folder has said of new segments since then."""
-        said = [(0.0, {}), *self.rolling.get(names.ledger_path(folder), [])]
-        last = max(index for index, (at_s, _) in enumerate(said) if at_s <= since_s or not index)
-        return [fields for _, fields in said[last:]]
+    def ledger(self, folder: str) -> Ledger:
+        """The memory of a stream, as it lies there."""
+        return self._memories[folder][-1][1] if folder in self._memories else Ledger()
+
+    def ledgers_since(self, folder: str, since_s: float) -> list[Ledger]:
+        """All that the memory of a stream has said since then."""
+        said = self._memories.get(folder, [(0.0, Ledger())])
+        last = max(index for index, (at_s, _) in enumerate(said) if at_s < since_s or not index)
+        return [ledger for _, ledger in said[last:]]
 
     @staticmethod
     def _check_follows(path: str, old: Header | None, new: Header) -> None:

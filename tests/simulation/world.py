@@ -32,7 +32,7 @@ from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger_codec import Ledger, parse_ledger
+from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed
@@ -65,10 +65,13 @@ FOREIGN = {model.drop_in, model.drop_out}
 CROWD_SHARE = 0.3
 STREAM_SHARE = 0.3
 OF_STREAMS = (
-    *("append", "append", "append", "append", "seal", "concat", "rename", "publish", "unsubscribe", "cut", "trim"),
+    *("append", "append", "append", "append", "seal", "concat", "rename", "publish", "publish", "unsubscribe"),
+    *("cut", "trim"),
     *("retain", "retain", "retain", "retain", "retain", "retain", "set_retention", "set_retention"),
 )
 """In so many worlds, half of the verbs are these: retention comes often, and alone."""
+FIRST_POLICIES = (10, 15, 20)
+"""Steps that set one."""
 SMALL_PAGES_SHARE = 0.3
 FEW_JOINS_SHARE = 0.7
 """Of the worlds: in these, upkeep joins few small chunks already."""
@@ -109,7 +112,9 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
     steps: list[Step] = []
     for _ in range(count):
         verb, pause_s = chance.choice(NAMES), _pause_s(chance, haste_s)
-        if is_stream and chance.random() < 0.5:
+        if is_stream and len(steps) in FIRST_POLICIES:
+            verb = "set_retention"
+        elif is_stream and chance.random() < 0.5:
             verb, pause_s = chance.choice(OF_STREAMS), pause_s + chance.random() * 2
         if is_crowd and chance.random() < 0.6:
             verb, pause_s = "append", chance.random() * haste_s
@@ -159,7 +164,7 @@ class World:
         self.followers: dict[Client, Following] = {}
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), self.stepped)
-        self.witness = Witness(self.history, PATHS, self.fail)
+        self.witness = Witness(self.history, PATHS, self.fail, self.remembered)
         self.policy = self.another_policy(self.chance)
 
     def another_policy(self, chance: random.Random) -> RollingPolicy:
@@ -279,7 +284,7 @@ class World:
         doing = self.history.begin(number, op.call, index)
         doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
         if op.call.is_retaining:
-            doing.policies = self._policies()
+            doing.policies = self.policies()
         for other in self.doings.values():
             other.is_alone = doing.is_alone = False
         task = asyncio.ensure_future(self._do(op, doing, self.clients[index], chance))
@@ -349,7 +354,7 @@ class World:
         is_trimmed = offset <= max(self.trims.get(one, 0) for one in ("", *seg.ids))
         return not is_trimmed and any(offset > bound.of(seg) for bound in bounds)
 
-    def _policies(self) -> dict[str, RetentionPolicy]:
+    def policies(self) -> dict[str, RetentionPolicy]:
         """What counts in each folder where no trim is under way."""
         found = {}
         for folder in self.folders:
@@ -361,10 +366,15 @@ class World:
 
     def ledger(self, folder: str) -> Ledger:
         """The memory of a stream, as it lies there."""
-        path = names.ledger_path(folder)
-        header = self.witness.headers.get(path)
-        data = b"" if header is None or header.deleted else self.witness.content(path, header)
-        return parse_ledger(data, path) if data else Ledger()
+        return self.witness.ledger(folder)
+
+    def inherited(self, folder: str, since_s: float) -> list[Ledger]:
+        """All that a folder could inherit since then."""
+        return self.witness.ledgers_since("/top", since_s) if folder == "/top/sub" else [Ledger()]
+
+    def remembered(self, folder: str, before: Ledger, after: Ledger) -> None:
+        """The memory of a stream has changed."""
+        checks.check_remembered(self, folder, before, after)
 
     def created(self, policy: RollingPolicy | None, header: Header, doing: Doing) -> None:
         """A segment was made."""
@@ -378,9 +388,9 @@ class World:
         if doing.is_alone and not self.is_waiting and not is_so(self.ledger(doing.call.path)):
             raise Violation(f"the memory of the stream has not changed: {doing}, {self.ledger(doing.call.path)}")
 
-    def cut_taken(self, cut: StreamCut, doing: Doing) -> None:
+    def cut_taken(self, cut: StreamCut, doing: Doing, align: bytes | None = None) -> None:
         """A cut was taken: it is kept for a trim."""
-        checks.check_cut(self, cut, doing)
+        checks.check_cut(self, cut, doing, align)
         self.cuts = [*self.cuts[-5:], (doing.call.path, cut)]
 
     def trimmed(self, cut: StreamCut, did: Trimmed, doing: Doing) -> None:
