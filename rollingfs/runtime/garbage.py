@@ -7,6 +7,7 @@ Each 700 new objects make Python look through the young ones, and every few thou
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,19 @@ from contextlib import contextmanager
 _lock = threading.Lock()
 _inside = 0
 _was_enabled = False
+
+
+def _after_fork_in_child() -> None:
+    """No other thread goes on in a child, so none would turn it on again, or give back the lock."""
+    global _lock, _inside
+    _lock = threading.Lock()
+    if _inside and _was_enabled:
+        gc.enable()
+    _inside = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 @contextmanager

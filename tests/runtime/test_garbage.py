@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 
 import pytest
@@ -49,3 +50,27 @@ def test_the_last_of_several_threads_turns_it_on():
     leave.set()
     thread.join()
     assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_fork_collects_though_another_thread_was_inside():
+    inside, leave = threading.Event(), threading.Event()
+
+    def other():
+        with collected_later():
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(10)
+    child = os.fork()
+    if not child:
+        is_on = gc.isenabled()
+        with collected_later():
+            is_off = not gc.isenabled()
+        os._exit(0 if is_on and is_off and gc.isenabled() else 1)
+    _, status = os.waitpid(child, 0)
+    leave.set()
+    thread.join()
+    assert not status
