@@ -74,7 +74,7 @@ class SegmentUpkeep:
         """Do all steps; an error of one is part of the result, and does not stop the others."""
         result = Upkept(self.path, is_stream=False)
         steps: dict[str, Callable[[], Awaitable[Upkept]]] = {}
-        if not names.is_ledger(self.path) and self.ledger is not None:
+        if not names.is_hidden_segment(self.path) and self.ledger is not None:
             steps = {
                 ROLL: partial(self._roll, self.ledger),
                 OFFLOAD: partial(self._offload, self.ledger),

@@ -145,18 +145,24 @@ class Upkeep:
         folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
         if RETAIN in self.how.steps and retains:
             whole = whole.plus(await attempt(self.how, RETAIN, folder.path, partial(self._retain, folder.path)))
-        calls = [partial(self.segment, path, ledger) for path in folder.segments]
-        if COLLECT in self.how.steps and folder.is_stream:
-            calls.append(partial(self.segment, names.ledger_path(folder.path), ledger))
+        hidden = self._hidden(folder) if COLLECT in self.how.steps else []
+        calls = [partial(self.segment, path, ledger) for path in (*folder.segments, *hidden)]
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         if not folder.is_stream:
-            return [whole, *each] if whole.failed else list(each)
+            shown = [one for one in each if one.path not in hidden or not one.is_idle]
+            return [whole, *shown] if whole.failed else shown
         for one in each:
             whole = whole.plus(one)
         return [whole]
 
+    def _hidden(self, folder: Folder) -> list[str]:
+        """The segments that a folder has for itself: the memory of its stream, and its rows."""
+        found = [names.ledger_path(folder.path)] if folder.is_stream else []
+        rows = names.listing_path(folder.path)
+        return [*found, rows] if folder.is_whole and rows in self._named else found
+
     async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
-        """Do the steps to a segment, or collect the memory of a stream, unless it is idle.
+        """Do the steps to a segment, or collect what a hidden one has left, unless it is idle.
 
         Parameters
         ----------

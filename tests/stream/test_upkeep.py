@@ -10,6 +10,7 @@ import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingPolicy
 from rollingfs.backend.tiers import TieredBackend, TierStore
+from rollingfs.folders import listing
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
@@ -232,6 +233,26 @@ def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_it
         CLOCK.sleep(LOOK_AGAIN_S / 3 + 1)
     assert kept_again(upkeep).files == 1
     assert kept_again(upkeep).files == 0
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_what_a_crashed_client_left_of_the_rows_of_a_folder_goes(is_stream: bool, monkeypatch):
+    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
+    world = World(Scripted(TieredStore(), has_folders=False), SMALL, CLOCK.time)
+    paths = [world.create(f"/root/s{nth}", [b"x"]) for nth in range(9)]
+    if is_stream:
+        drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=1000)))
+    drive(Listings(World(world.backend).client).scan("/root", with_rows=True, rowless_max=0))
+    rows = names.listing_path("/root")
+    left = f"{names.chunks_folder(rows)}/{names.new_chunk_name(0)}"
+    drive(world.backend.write(left, [b"left"]))
+    upkeep = Upkeep(world.client, grace_s=0)
+    content = world.content(rows)
+    assert kept_again(upkeep).files == 1
+    assert left.rpartition("/")[2] not in world.files(rows)
+    assert world.content(rows) == content
+    assert kept_again(upkeep).is_idle
+    assert all(world.content(path) == b"x" for path in paths)
 
 
 def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
