@@ -124,12 +124,12 @@ def test_an_answer_of_unknown_length_is_read(moto):
 
 
 class Endless(Handler):
-    """Says of each page of a listing that there is another one."""
+    """Says of each page of a listing that there is another one, and little else."""
 
-    token = ""
+    name, token = "ListBucketResult", ""
 
     def do_GET(self) -> None:  # noqa: N802 - http.server's name
-        data = f"<ListBucketResult><IsTruncated>true</IsTruncated>{self.token}</ListBucketResult>".encode()
+        data = f"<{self.name}><IsTruncated>true</IsTruncated>{self.token}</{self.name}>".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -141,6 +141,25 @@ def test_a_listing_that_would_never_end_is_an_error(moto, token):
     with serving(moto["endpoint_url"], type("Endless", (Endless,), {"token": token})) as proxy:
         backend = _backend(moto, proxy)
         with pytest.raises(OSError, match="at no other place"):
+            _do(backend, "list", "bucket")
+
+
+@pytest.mark.parametrize("token", ["", "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"])
+def test_a_listing_of_uploads_that_would_never_end_is_an_error(moto, token):
+    handler = type("Endless", (Endless,), {"name": "ListMultipartUploadsResult", "token": token})
+    with serving(moto["endpoint_url"], handler) as proxy:
+        backend = _backend(moto, proxy)
+        with pytest.raises(OSError, match="at no other place"):
+            _do(backend, "list_uploads", "bucket/folder")
+
+
+@pytest.mark.parametrize(
+    "part", ["<Contents/>", "<CommonPrefixes/>", "<Contents><Key>a</Key><Size>1</Size></Contents>"]
+)
+def test_a_listing_of_a_file_of_which_something_is_missing_is_an_error(moto, part):
+    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"token": part})) as proxy:
+        backend = _backend(moto, proxy)
+        with pytest.raises(OSError, match="without '"):
             _do(backend, "list", "bucket")
 
 

@@ -28,6 +28,7 @@ COPY_OBJECT_BYTES_MAX = 5 * 2**30
 """The largest file that one CopyObject copies."""
 ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
 ELSEWHERE_STATUSES = frozenset({301, 302, 307})
+NO_OTHER_PLACE = "the store says that the listing goes on, but at no other place than before"
 READING = ("get_", "head_", "list_")
 """The verbs of botocore whose answer the store has at hand; a copy keeps its caller waiting by an answer that drips."""
 REGION_HEADER = "x-amz-bucket-region"
@@ -183,12 +184,16 @@ class S3Bucket(Bucket):
         # botocore decodes the keys one by one, unless its caller asks for the encoding; `decoded` takes all at once
         answer = await self._ask("list_objects_v2", Prefix=prefix, Delimiter="/", EncodingType="url", **more)
         files = answer.get("Contents", [])
-        keys = [file["Key"] for file in files]
-        folders = [common["Prefix"] for common in answer.get("CommonPrefixes", [])]
-        if answer.get("EncodingType") == "url":
-            keys, folders = decoded(keys), decoded(folders)
+        try:
+            keys = [file["Key"] for file in files]
+            folders = [common["Prefix"] for common in answer.get("CommonPrefixes", [])]
+            if answer.get("EncodingType") == "url":
+                keys, folders = decoded(keys), decoded(folders)
+            found = list(map(found_of, files, keys))
+        except KeyError as error:
+            raise LastingError(f"the store lists a file or folder without {error}") from error
         return Listed(
-            list(map(found_of, files, keys)),
+            found,
             [folder[:-1] for folder in folders],
             _next_place(answer, place),
             date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
@@ -237,7 +242,9 @@ class S3Bucket(Bucket):
                 found.append(PendingUpload(f"{self.name}/{upload['Key']}", began, upload["UploadId"]))
             if not page.get("IsTruncated"):
                 return found
-            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+            last, more = more, {f"{one}Marker": page.get(f"Next{one}Marker", "") for one in ("Key", "UploadId")}
+            if more == last:
+                raise LastingError(NO_OTHER_PLACE)
 
     async def forget(self, key: str, id: str) -> None:
         await self._upload(key, id=id).abort()
@@ -269,7 +276,7 @@ def _next_place(answer: Mapping[str, Any], place: str | None) -> str | None:
         return None
     found: str = answer.get("NextContinuationToken", "")
     if found in ("", place):
-        raise LastingError(f"the store says that the listing goes on, but at no other place: {found!r}")
+        raise LastingError(NO_OTHER_PLACE)
     return found
 
 
