@@ -97,12 +97,16 @@ class MemoryBackend(Backend):
             entries: dict[str, FileInfo] = {}
             for path, file in tuple(self.fs.store.items()):
                 if path.startswith(prefix):
-                    name, below, _ = path[len(prefix) :].partition("/")
-                    entries[prefix + name] = _folder_info(prefix + name) if below else _info(path, file)
+                    end = path.find("/", len(prefix))
+                    if end < 0:
+                        entries[path] = _info(path, file)
+                    elif (child := path[:end]) not in entries:
+                        entries[child] = _folder_info(child)
             for path in tuple(self.fs.pseudo_dirs):
                 if path.startswith(prefix):
                     child = prefix + path[len(prefix) :].partition("/")[0]
-                    entries.setdefault(child, _folder_info(child))
+                    if child not in entries:
+                        entries[child] = _folder_info(child)
             if not entries and folder and folder not in self.fs.pseudo_dirs:
                 raise refusals.no_folder(folder)
         return Listing(tuple(map(entries.__getitem__, sorted(entries))), now)

@@ -38,7 +38,7 @@ from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import ingest
-from tests.simulation import checks, model
+from tests.simulation import checks, model, stream_checks
 from tests.simulation.clock import Wall, simulated_time
 from tests.simulation.faults import Crashed, Fault, Way
 from tests.simulation.history import Doing, History, Violation, running
@@ -346,7 +346,7 @@ class World:
 
     def stepped(self, doing: Doing, before: State, after: State) -> None:
         """An operation of many steps has made one."""
-        checks.check_step(self, doing, before, after)
+        stream_checks.check_step(self, doing, before, after)
 
     def is_unread(self, path: str, seg: Seg, offset: int) -> bool:
         """Whether a subscriber needs bytes before an offset, which no user has trimmed."""
@@ -374,7 +374,7 @@ class World:
 
     def remembered(self, folder: str, before: Ledger, after: Ledger) -> None:
         """The memory of a stream has changed."""
-        checks.check_remembered(self, folder, before, after)
+        stream_checks.check_remembered(self, folder, before, after)
 
     def created(self, policy: RollingPolicy | None, header: Header, doing: Doing) -> None:
         """A segment was made."""
@@ -390,16 +390,16 @@ class World:
 
     def cut_taken(self, cut: StreamCut, doing: Doing, align: bytes | None = None) -> None:
         """A cut was taken: it is kept for a trim."""
-        checks.check_cut(self, cut, doing, align)
+        stream_checks.check_cut(self, cut, doing, align)
         self.cuts = [*self.cuts[-5:], (doing.call.path, cut)]
 
     def trimmed(self, cut: StreamCut, did: Trimmed, doing: Doing) -> None:
         """A trim to a cut has ended."""
-        checks.check_trimmed(self, cut, did, doing)
+        stream_checks.check_trimmed(self, cut, did, doing)
 
     def retained(self, did: Retained, doing: Doing) -> None:
         """A run of retention has ended."""
-        checks.check_retained(self, did, doing)
+        stream_checks.check_retained(self, did, doing)
 
     def left_nothing(self, doing: Doing) -> None:
         """A folder was removed or moved."""
