@@ -127,6 +127,7 @@ def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_s
     fs, path, told = filesystem(name), f"/{name}/plain", Told()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
+    monkeypatch.setattr(follow.blocks, "POLL_S_MAX", 0.1)
     with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=told):
         told.wait(lambda _, status: "plain file" in str(status.last_error))
         fs.append(path, b" no more")

@@ -13,6 +13,7 @@ import pytest
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream import blocks
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.following import Following
 from rollingfs.stream.stream_verbs import StreamVerbs
@@ -80,7 +81,8 @@ def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are
     assert fs.cat_file(f"{root}/later") == DATA + b"tail"
 
 
-def test_a_policy_that_is_set_while_it_follows_counts(root):
+def test_a_policy_that_is_set_while_it_follows_counts(root, monkeypatch):
+    monkeypatch.setattr(blocks, "POLL_S_MAX", 0.5)
     fs = filesystem(root)
     write(fs, f"{root}/a")
     with Follower(root, max_delay=0.1, fs=filesystem(root)):
