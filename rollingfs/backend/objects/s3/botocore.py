@@ -178,7 +178,7 @@ def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[s
     except (TypeError, ValueError):
         return
     rest = "".join(between)
-    if found and "<Contents" not in rest and "<!" not in rest:  # what stands in a comment is no file
+    if found and "<Contents" not in rest and "<!" not in rest:  # a comment may hold files that are not there
         response_dict["body"] = rest.encode()
         customized_response_dict["Contents"] = found
 
