@@ -260,7 +260,8 @@ class StreamVerbs:
     async def subscribe(self, subscriber: str) -> None:
         """Become a subscriber that has read nothing yet; one of this name keeps what it has published.
 
-        Retention drops nothing unread from the moment when this returns. If it raises, nothing may be relied on.
+        Retention drops nothing unread from the moment when this returns, but for what a trim that began earlier could
+        not drop yet because a segment could not be read. If it raises, nothing may be relied on.
 
         Raises
         ------
