@@ -78,7 +78,7 @@ class LocalBackend(Backend):
             if (found := extending.rest(descriptor, status, token)) is not None:
                 data, now = found
                 return Blob(data, now, date_of(path, status), is_rest=True) if now != token else None
-            if not extending.is_other(status, token) and extending.token_of(path, descriptor, status) == token:
+            if extending.has_token(path, descriptor, status, token):
                 return None
             return blob_of(path, descriptor, status)
 

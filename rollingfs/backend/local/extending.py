@@ -101,9 +101,9 @@ def token_of(path: str, descriptor: int, status: os.stat_result, known: str | No
     return disk.token_of(descriptor, status) if mark is None else _token(status, mark)
 
 
-def is_other(status: os.stat_result, token: str) -> bool:
-    """Whether an open file is surely not the one with `token`, which takes no read: writers replace a file often."""
-    return not token.startswith(f"{status.st_ino:x}-")
+def has_token(path: str, descriptor: int, status: os.stat_result, token: str) -> bool:
+    """Whether an open file has `token`. A file that was put in its place has not, which takes no read."""
+    return token.startswith(f"{status.st_ino:x}-") and token_of(path, descriptor, status, token) == token
 
 
 def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
@@ -116,10 +116,10 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
     """
     try:
         with disk.opened(path, flags) as (descriptor, status):
-            found = token_of(path, descriptor, status, token)
+            if not has_token(path, descriptor, status, token):
+                raise refusals.changed(path, token, "another")
     except FileNotFoundError:
         raise refusals.changed(path, token, None) from None
-    refusals.check_token(path, found, token)
     return status
 
 
@@ -232,9 +232,8 @@ def put(
         if adapted is not None:
             mark, data = mark.followed(others), adapted
     if mark is None or mark.end != status.st_size:
-        if is_other(status, token):
-            raise refusals.changed(path, token, "another file")
-        refusals.check_token(path, token_of(path, descriptor, status, token), token)
+        if not has_token(path, descriptor, status, token):
+            raise refusals.changed(path, token, "another")
         return None  # the rest of a torn record goes with a new file
     if status.st_nlink > 1:  # a backup made of hard links shares the inode
         return None
