@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,44 +35,41 @@ def test_what_a_user_has_turned_off_stays_off():
         gc.enable()
 
 
-def test_the_last_of_several_threads_turns_it_on():
-    inside, leave = threading.Event(), threading.Event()
+@contextmanager
+def another_thread_inside() -> Iterator[None]:
+    entered, leave = threading.Event(), threading.Event()
 
     def other():
         with collected_later():
-            inside.set()
+            entered.set()
             leave.wait(10)
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert inside.wait(10)
-    with collected_later():
-        pass
-    assert not gc.isenabled()
-    leave.set()
-    thread.join()
+    assert entered.wait(10)
+    try:
+        yield
+    finally:
+        leave.set()
+        thread.join()
+
+
+def test_the_last_of_several_threads_turns_it_on():
+    with another_thread_inside():
+        with collected_later():
+            pass
+        assert not gc.isenabled()
     assert gc.isenabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_of_a_fork_collects_though_another_thread_was_inside():
-    inside, leave = threading.Event(), threading.Event()
-
-    def other():
-        with collected_later():
-            inside.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert inside.wait(10)
-    child = os.fork()
-    if not child:
-        is_on = gc.isenabled()
-        with collected_later():
-            is_off = not gc.isenabled()
-        os._exit(0 if is_on and is_off and gc.isenabled() else 1)
-    _, status = os.waitpid(child, 0)
-    leave.set()
-    thread.join()
+    with another_thread_inside():
+        child = os.fork()
+        if not child:
+            is_on = gc.isenabled()
+            with collected_later():
+                is_off = not gc.isenabled()
+            os._exit(0 if is_on and is_off and gc.isenabled() else 1)
+        _, status = os.waitpid(child, 0)
     assert not status
