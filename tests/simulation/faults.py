@@ -5,53 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import errno
 import math
 import random
 from collections import Counter
-from enum import Enum
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.errors import ConflictError, UnflushedError
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.names import CHUNKS_SUFFIX, PROBE_PREFIX
 from tests.simulation.store import Store
+from tests.support.faults import CHANGING, CONDITIONAL, Crashed, Fault, FaultyBackend
 
 WAY_S_MAX = 0.02
 LATE_S_MAX = GRACE_S - AGE_S_MAX - 60.0
 """The protocol assumes that no request lands later than G - D after it was sent."""
-CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
 WHOLE = frozenset({"remove_whole", "move_whole"})
-CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish"}
-
-
-class Crashed(BaseException):
-    """The process that made this call is gone."""
-
-
-class Fault(Enum):
-    """What becomes of one call."""
-
-    BEFORE = "fails, nothing done"
-    THROTTLED = "the store asks to slow down, nothing done"
-    REFUSED = "refused by the store, nothing done"
-    FULL = "the disk is full, nothing done"
-    AFTER = "fails, and yet it is done"
-    LOST = "no answer, and it is done"
-    PARTLY = "fails after the first of several files"
-    LATE = "no answer, and it is done within seconds"
-    HOURS = "no answer, and it is done hours later"
-    DOUBLED = "done, and done once more later"
-    CONFLICT = "a conflict with what the call itself has done"
-    BUSY = "a conflict with nobody"
-    DAMAGED = "the copy has other bytes"
-    UNFLUSHED = "a record is written, and its flush fails"
-    TORN = "the process dies when half of a record is written"
-    NAP = "the process sleeps for longer than D before the call"
-    COMA = "the process sleeps for longer than G before the call"
-    CRASH_BEFORE = "the process dies, nothing done"
-    CRASH_AFTER = "the process dies, it is done"
+FOLDERS = frozenset({"make_folder", "remove_folder"})
 
 
 SELDOM = (Fault.NAP, Fault.COMA, Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
@@ -69,7 +38,7 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
         return chance.choice((Fault.BEFORE, Fault.UNFLUSHED, Fault.UNFLUSHED))
     if verb in WHOLE:
         return chance.choice((Fault.BEFORE, Fault.REFUSED, *[Fault.PARTLY] * (len(args[0]) > 1)))
-    if verb not in CHANGING:
+    if verb not in CHANGING - FOLDERS:
         return chance.choice(READING)
     found = [*WRITING]
     if not is_disk:
@@ -85,7 +54,7 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
     return chance.choice(found)
 
 
-class Way(BackendWrapper):
+class Way(FaultyBackend):
     """A machine's way to the store, until the process dies.
 
     Attributes
@@ -131,61 +100,17 @@ class Way(BackendWrapper):
         await asyncio.sleep(way_s)
         if self.is_dead:
             raise Crashed(verb)
-        answer = await (super().call(verb, *args) if fault is None else self._fail(fault, verb, args, chance))
+        answer = await (self.reach(verb, *args) if fault is None else self.failed(fault, verb, args))
         if chance.random() < 0.4:
             await asyncio.sleep(chance.random() * WAY_S_MAX)
         if self.is_dead:
             raise Crashed(verb)
         return answer
 
-    async def _fail(self, fault: Fault, verb: str, args: tuple[Any, ...], chance: random.Random) -> Any:
-        what = f"injected into {verb} {str(args[:1])[:80]}: {fault.value}"
-        self._fail_before(fault, verb, args, what)
-        if fault in (Fault.LATE, Fault.HOURS):
-            self._later(verb, args, chance.random() * (5.0 if fault is Fault.LATE else LATE_S_MAX))
-            raise TimeoutError(what)
-        if fault is Fault.TORN:
-            path, data, token, *_ = args
-            content = self.store.content(path)
-            if content is not None and (await self.store.stat(path)).token == token:
-                self.store._put(path, content + data[: chance.randrange(1, len(data))])
-            self._die(what)
-        if fault is Fault.PARTLY:
-            args = (args[0][:1],)
-        answer = None
-        with contextlib.suppress(*([OSError] if fault in (Fault.LOST, Fault.CRASH_AFTER) else [])):
-            answer = await super().call(verb, *args)
-        if fault is Fault.LOST:
-            raise TimeoutError(what)
-        if fault is Fault.CRASH_AFTER:
-            self._die(what)
-        if fault is Fault.UNFLUSHED:
-            raise UnflushedError(what)
-        if fault is Fault.CONFLICT:
-            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
-        if fault is Fault.DOUBLED:
-            self._later(verb, args, chance.choice((0.0, 0.05, 5.0, LATE_S_MAX)) * chance.random())
-            return answer
-        if fault is Fault.DAMAGED:
-            self._damage(args[1], chance)
-            return answer
-        raise OSError(errno.EIO, what)
-
-    def _fail_before(self, fault: Fault, verb: str, args: tuple[Any, ...], what: str) -> None:
-        """Raise the error of a fault after which nothing is done."""
-        if fault is Fault.BEFORE:
-            raise OSError(errno.EIO, what)
-        if fault is Fault.THROTTLED:
-            raise OSError(errno.EBUSY, what)
+    def _fail_before(self, fault: Fault, verb: str, what: str) -> None:
         if fault is Fault.REFUSED:
             self.refused_s = asyncio.get_running_loop().time()
-            raise PermissionError(errno.EACCES, what)
-        if fault is Fault.FULL:
-            raise OSError(errno.ENOSPC, what)
-        if fault is Fault.BUSY:
-            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
-        if fault is Fault.CRASH_BEFORE:
-            self._die(what)
+        super()._fail_before(fault, verb, what)
 
     def die(self) -> None:
         """The process is gone."""
@@ -195,24 +120,37 @@ class Way(BackendWrapper):
         """Whether the process was gone at a time."""
         return self.died_s < at_s
 
-    def _die(self, what: str) -> None:
+    def _die(self, what: str) -> NoReturn:
         self.die()
         raise Crashed(what)
 
-    def _damage(self, path: str, chance: random.Random) -> None:
+    @property
+    def _chance(self) -> random.Random:
+        return self.chances.get((self._own, 0.0))[0]
+
+    async def _tear(self, args: Sequence[Any]) -> None:
+        path, data, token, *_ = args
+        content = self.store.content(path)
+        if content is not None and (await self.store.stat(path)).token == token:
+            self.store._put(path, content + data[: self._chance.randrange(1, len(data))])
+
+    def _damage(self, path: str) -> None:
         content = self.store.content(path)
         if content:
-            place = chance.randrange(len(content))
+            place = self._chance.randrange(len(content))
             flipped = bytes([content[place] ^ 1])
             self.store.put_silently(path, content[:place] + flipped + content[place + 1 :])
 
-    def _later(self, verb: str, args: tuple[Any, ...], seconds: float) -> None:
-        inner = super().call
+    def _land_later(self, fault: Fault, verb: str, args: Sequence[Any]) -> None:
+        within_s = {Fault.LATE: 5.0, Fault.HOURS: LATE_S_MAX}.get(fault)
+        if within_s is None:
+            within_s = self._chance.choice((0.0, 0.05, 5.0, LATE_S_MAX))
+        seconds = within_s * self._chance.random()
 
         async def land() -> None:
             await asyncio.sleep(seconds)
             with contextlib.suppress(OSError, ValueError):  # nobody waits for its answer
-                await inner(verb, *args)
+                await self.reach(verb, *args)
 
         task = asyncio.ensure_future(land())
         self.late.add(task)

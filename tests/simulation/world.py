@@ -40,7 +40,7 @@ from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import ingest
 from tests.simulation import checks, model, stream_checks
 from tests.simulation.clock import Wall, simulated_time
-from tests.simulation.faults import Crashed, Fault, Way
+from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
 from tests.simulation.model import Bound, Seg, State
@@ -48,6 +48,7 @@ from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
 from tests.simulation.verbs import MOVED, NAMES, Handle, Op, Verbs
 from tests.simulation.witness import PASSING, Witness
+from tests.support.faults import Crashed, Fault
 from tests.support.sharing import share_at_random
 
 PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f", f"{MOVED}/c", f"{MOVED}/d e%")

@@ -5,6 +5,7 @@ Clients can crash. Time is virtual: a pause takes no time, and hours can pass wi
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -22,7 +23,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, UnflushedError
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
@@ -42,24 +43,31 @@ class Crashed(BaseException):
 
 
 class Fault(Enum):
-    """What becomes of one backend call."""
+    """What becomes of one call."""
 
     BEFORE = "fails, nothing done"
+    THROTTLED = "the store asks to slow down, nothing done"
     REFUSED = "refused by the store, nothing done"
+    FULL = "the disk is full, nothing done"
     AFTER = "fails, and yet it is done"
-    PARTLY = "fails after the first of several files"
     LOST = "no answer, and it is done"
+    PARTLY = "fails after the first of several files"
     LATE = "no answer, and it is done later"
+    HOURS = "no answer, and it is done hours later"
+    DOUBLED = "done, and done once more later"
     CONFLICT = "a conflict with what the call itself has done"
     BUSY = "a conflict with nobody"
-    NAP = "the machine sleeps for longer than D, then goes on"
-    COMA = "the machine sleeps for longer than G, then goes on"
-    CRASH_BEFORE = "the client is gone, nothing done"
-    CRASH_AFTER = "the client is gone, it is done"
+    DAMAGED = "the copy has other bytes"
+    UNFLUSHED = "a record is written, and its flush fails"
+    TORN = "the process dies when half of a record is written"
+    NAP = "the process sleeps for longer than D before the call"
+    COMA = "the process sleeps for longer than G before the call"
+    CRASH_BEFORE = "the process dies, nothing done"
+    CRASH_AFTER = "the process dies, it is done"
 
 
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
-CONDITIONAL = {"create", "replace", "extend", "delete_if"}
+CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
 CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish", "make_folder", "remove_folder"}
 
 
@@ -146,7 +154,74 @@ class HashingStore(Store):
         return f"{file._rollingfs_generation}-{len(content)}"
 
 
-class Faulty(BackendWrapper):
+class FaultyBackend(BackendWrapper):
+    """One client's way to a store, on which calls fail; subclasses draw the faults and say when late calls land."""
+
+    async def reach(self, verb: str, *args: Any) -> Any:
+        """Make a call that meets no fault."""
+        return await super().call(verb, *args)
+
+    async def failed(self, fault: Fault, verb: str, args: Sequence[Any]) -> Any:
+        """The answer of a call that meets a fault, or its error."""
+        what = f"injected into {verb} {str(args[:1])[:80]}: {fault.value}"
+        self._fail_before(fault, verb, what)
+        if fault in (Fault.LATE, Fault.HOURS):
+            self._land_later(fault, verb, args)
+            raise TimeoutError(what)
+        if fault is Fault.TORN:
+            await self._tear(args)
+            self._die(what)
+        if fault is Fault.PARTLY:
+            args = (args[0][:1],)
+        answer = None
+        with contextlib.suppress(*([OSError] if fault in (Fault.LOST, Fault.CRASH_AFTER) else [])):
+            answer = await self.reach(verb, *args)  # else an error is the call's own
+        if fault is Fault.LOST:
+            raise TimeoutError(what)
+        if fault is Fault.CRASH_AFTER:
+            self._die(what)
+        if fault is Fault.UNFLUSHED:
+            raise UnflushedError(what)
+        if fault is Fault.CONFLICT:
+            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
+        if fault is Fault.DOUBLED:
+            self._land_later(fault, verb, args)
+            return answer
+        if fault is Fault.DAMAGED:
+            self._damage(args[1])
+            return answer
+        assert fault in (Fault.AFTER, Fault.PARTLY), fault
+        raise OSError(errno.EIO, what)
+
+    def _fail_before(self, fault: Fault, verb: str, what: str) -> None:
+        """Raise the error of a fault after which nothing is done."""
+        if fault is Fault.BEFORE:
+            raise OSError(errno.EIO, what)
+        if fault is Fault.THROTTLED:
+            raise OSError(errno.EBUSY, what)
+        if fault is Fault.REFUSED:
+            raise PermissionError(errno.EACCES, what)
+        if fault is Fault.FULL:
+            raise OSError(errno.ENOSPC, what)
+        if fault is Fault.BUSY:
+            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
+        if fault is Fault.CRASH_BEFORE:
+            self._die(what)
+
+    def _die(self, what: str) -> NoReturn:
+        raise NotImplementedError
+
+    def _land_later(self, fault: Fault, verb: str, args: Sequence[Any]) -> None:
+        raise NotImplementedError
+
+    async def _tear(self, args: Sequence[Any]) -> None:
+        raise NotImplementedError
+
+    def _damage(self, path: str) -> None:
+        raise NotImplementedError
+
+
+class Faulty(FaultyBackend):
     """One client's way to a store, on which calls fail by plan or by chance, and the client can crash.
 
     Parameters
@@ -212,9 +287,9 @@ class Faulty(BackendWrapper):
         if index in self.between:
             self.between.pop(index)()
         if fault is None:
-            return await super().call(verb, *args)
+            return await self.reach(verb, *args)
         self.met[fault] += 1
-        return await self._fail(fault, verb, args)
+        return await self.failed(fault, verb, args)
 
     @property
     def _store(self) -> Store:
@@ -239,34 +314,9 @@ class Faulty(BackendWrapper):
             return Fault.LOST
         return fault
 
-    async def _fail(self, fault: Fault, verb: str, args: Sequence[Any]) -> Any:
-        what = f"injected into {verb} {str(args[:1])[:80]}: {fault.value}"
-        if fault is Fault.BEFORE:
-            raise OSError(errno.EIO, what)
-        if fault is Fault.REFUSED:
-            raise PermissionError(errno.EACCES, what)
-        if fault is Fault.BUSY:
-            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
-        if fault is Fault.CRASH_BEFORE:
-            self.dead = True
-            raise Crashed(what)
-        if fault is Fault.LATE:
-            self._store.late.append(lambda: super(Faulty, self).call(verb, *args))
-            raise TimeoutError(what)
-        if fault is Fault.PARTLY:
-            args = [args[0][:1]]
-        answer = None
-        try:
-            answer = await super().call(verb, *args)
-        except OSError:
-            if fault not in (Fault.LOST, Fault.CRASH_AFTER):
-                raise  # the error is the call's own; for other faults its answer is lost
-        if fault is Fault.LOST:
-            raise TimeoutError(what)
-        if fault is Fault.CRASH_AFTER:
-            self.dead = True
-            raise Crashed(what)
-        if fault is Fault.CONFLICT:
-            raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
-        assert fault in (Fault.AFTER, Fault.PARTLY), (fault, answer)
-        raise OSError(errno.EIO, what)
+    def _die(self, what: str) -> NoReturn:
+        self.dead = True
+        raise Crashed(what)
+
+    def _land_later(self, fault: Fault, verb: str, args: Sequence[Any]) -> None:
+        self._store.late.append(lambda: self.reach(verb, *args))

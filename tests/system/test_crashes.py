@@ -19,20 +19,19 @@ from rollingfs.client import Client
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from tests.simulation import model
-from tests.simulation.faults import Fault
 from tests.simulation.history import TOKEN, Doing, tokens_of
 from tests.simulation.model import ANYBODY, Call, Who
 from tests.simulation.store import Disk, Store
 from tests.simulation.verbs import Handle, Op
 from tests.simulation.world import PATHS, Plan, World, world_time
 from tests.support.examples import slowly, some
+from tests.support.faults import CRASHES, Fault
 from tests.support.simulation import EPOCH_S
 
 POLICY = RollingPolicy(max_bytes=5 * TOKEN, inline_bytes=3 * TOKEN)
 A, B, C, D, F, NEW, _ = PATHS
 MARK_OLD_S = 10.0
 """A client that meets a mark older than this resolves it."""
-CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 
 
 class Course(World):
