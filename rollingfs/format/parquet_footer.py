@@ -297,6 +297,31 @@ def _span(meta: Fields) -> tuple[int, int]:
     return (min(starts), min(starts) + meta[_CHUNK_BYTES][1]) if starts else (len(MAGIC), len(MAGIC))
 
 
+def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
+    """Where each column chunk begins and ends, in the order of the file, and the number of chunks of a row group.
+
+    No chunks are given unless they follow each other and each has bytes.
+
+    Parameters
+    ----------
+    body
+        The number of bytes before the footer.
+
+    Raises
+    ------
+    MalformedFooterError
+        The footer is damaged.
+    """
+    with understood():
+        groups = [group[_COLUMNS][1][1] for group in _groups(_table(footer))]
+        spans = [_span(column[_META][1]) for group in groups for column in group]
+        edges = [edge for span in spans for edge in span]
+        is_regular = len({len(group) for group in groups}) == 1 and all(start < end for start, end in spans)
+        if not is_regular or edges != sorted(edges) or edges[-1] > body:
+            return [], 1
+        return spans, len(groups[0])
+
+
 def group_rows(footer: bytes) -> list[int]:
     """The number of rows of each row group that has rows."""
     return [group[_GROUP_ROWS][1] for group in _groups(_table(footer))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.client import Client
@@ -15,6 +15,9 @@ from rollingfs.read.revalidate import OUTDATED, Current, RevalidatingReads, Span
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+
+if TYPE_CHECKING:
+    from rollingfs.read.column_ahead import ColumnAhead
 
 LINE_BYTES = 64 * 1024
 """Bytes fetched for a line that has nothing in the buffer."""
@@ -41,6 +44,9 @@ class ReadBuffer:
     verify
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     """
+
+    _prefetch: Prefetch | None = None
+    _columns: ColumnAhead | None = None
 
     def __init__(
         self, client: Client, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
@@ -79,7 +85,8 @@ class ReadBuffer:
         self._data, self._start = b"", 0
         """What is buffered, and its segment offset."""
         self._fetched_end = self.snapshot.start
-        self._prefetch = self._new_prefetch() if self._bridge.is_async else None
+        if self._bridge.is_async:
+            self._plan_ahead()
         try:
             self._held_file = None if self.snapshot.header is not None else self._fetcher.hold(self.snapshot)
         except (FileNotFoundError, ConflictError):
@@ -94,14 +101,14 @@ class ReadBuffer:
 
     def close(self, *, is_ours: bool) -> None:
         """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
-        if self._prefetch is not None and is_ours:
-            self._prefetch.close()
-        self._prefetch = self._held_file = self.source = None
+        if is_ours and self._prefetch is not None:
+            self._give_up_ahead()
+        self._prefetch = self._columns = self._held_file = self.source = None
         self._data = b""
 
     def after_fork(self) -> None:
         """In a child process: the requests under way are the parent's."""
-        self._prefetch = self._new_prefetch()
+        self._plan_ahead()
 
     # -- the snapshot --------------------------------------------------------------------------------------
 
@@ -145,8 +152,7 @@ class ReadBuffer:
         return data
 
     def _restart(self) -> None:
-        if self._prefetch is not None:
-            self._prefetch.close()
+        self._give_up_ahead()
         self._begin()
 
     # -- bytes, by segment offsets -------------------------------------------------------------------------
@@ -198,13 +204,19 @@ class ReadBuffer:
         if self.source is not None:
             self._keep(start, self.source(start, end))
             return
-        found = self._prefetch.take(start, end) if self._prefetch is not None else None
-        if found is not None:
-            self._keep(*found)
-            return
+        is_apart = start != self._fetched_end
+        if self._prefetch is not None and self._columns is not None:
+            if is_apart and (chunk := self._columns.take(start, end)) is not None:
+                self._prefetch.close()
+                self._fetched(start, chunk)
+                return
+            if (found := self._prefetch.take(start, end)) is not None:
+                self._columns.close()
+                self._keep(*found)
+                return
         if self._verify:
             start, end = self._widened(start, end)
-        elif not self._bridge.is_async and start == self._fetched_end:
+        elif not self._bridge.is_async and not is_apart:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self.snapshot.length))
         tail = self._fetcher.at_hand(self.snapshot, start, end)
         self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
@@ -217,20 +229,32 @@ class ReadBuffer:
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep bytes that were fetched here, and tell the prefetch, which notes the bytes that it gives."""
         self._keep(start, data)
-        if self._prefetch is not None:
+        if self._prefetch is not None and self._columns is not None:
             self._prefetch.read(start, self._fetched_end)
+            self._columns.read(start, data)
 
     def _keep(self, start: int, data: bytes) -> None:
         self._data, self._start = data, start
         self._fetched_end = start + len(data)
 
-    def _new_prefetch(self) -> Prefetch | None:
+    def _plan_ahead(self) -> None:
+        """Begin anew with what is to be fetched ahead: so far nothing."""
+        self._prefetch = self._columns = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
-            return None
+            return
+        from rollingfs.read.column_ahead import ColumnAhead
+
         snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
 
         def begin(first: int, last: int) -> concurrent.futures.Future[Buffer]:
             read = fetcher.read_view(snapshot, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks)
             return bridge.start(read)
 
-        return Prefetch(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)
+        limits = snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes
+        self._prefetch = Prefetch(begin, *limits)
+        self._columns = ColumnAhead(begin, *limits, fetcher.footers, (snapshot.path, snapshot.token))
+
+    def _give_up_ahead(self) -> None:
+        if self._prefetch is not None and self._columns is not None:
+            self._prefetch.close()
+            self._columns.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
@@ -51,6 +51,8 @@ class Fetcher:
         self.lookup = lookup
         self.pages = pages
         self.meters = meters
+        self.footers: dict[Hashable, bytes] = {}
+        """For `ColumnAhead`."""
 
     async def read(
         self,

@@ -1,0 +1,314 @@
+"""Column chunks that are fetched ahead: right bytes in any order, each fetched once, never more than were read."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import io
+import random
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rollingfs.backend.memory import MemoryBackend
+from rollingfs.client import Client
+from rollingfs.format.parquet_footer import MAGIC
+from rollingfs.fs.read_file import ReadFile
+from rollingfs.policy import RollingPolicy
+from rollingfs.read import column_ahead
+from rollingfs.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
+from rollingfs.read.tuning import Tuning
+from rollingfs.runtime.bridge import Bridge
+from tests.support.backends import Scripted
+from tests.support.examples import examples
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS, GROUPS = 6, 8
+NAMES = [f"c{number}" for number in range(COLUMNS)]
+
+
+def parquet(groups: int = GROUPS, rows: int = 500) -> bytes:
+    """A file whose column chunks have different sizes."""
+    chance = random.Random(5)
+    values = {name: [chance.random() for _ in range(groups * rows)] for name in NAMES[1:]}
+    table = pa.table({"c0": [f"{chance.random()}"[: chance.randrange(3, 18)] for _ in range(groups * rows)], **values})
+    file = io.BytesIO()
+    pq.write_table(table, file, row_group_size=rows, use_dictionary=False)
+    return file.getvalue()
+
+
+DATA = parquet()
+FOOTER_BYTES = int.from_bytes(DATA[-8:-4], "little") + 8
+SHIFT = 1000
+"""Where the file begins in the segment."""
+
+
+def spans(group: int, first: int, last: int | None = None) -> tuple[int, int]:
+    """Where the chunks of some columns are, by Arrow."""
+    columns = pq.read_metadata(io.BytesIO(DATA)).row_group(group)
+    start, end = columns.column(first), columns.column(first if last is None else last)
+    return SHIFT + start.data_page_offset, SHIFT + end.data_page_offset + end.total_compressed_size
+
+
+class File:
+    """`DATA`, what was fetched of it ahead and what by its reader itself."""
+
+    def __init__(
+        self,
+        memory_bytes: int = 1 << 30,
+        ranges_max: int = 100,
+        *,
+        is_known: bool = True,
+        footers: Any = None,
+        key: int = 0,
+    ) -> None:
+        self.began: list[tuple[int, int]] = []
+        self.own: list[tuple[int, int]] = []
+        self.futures: dict[tuple[int, int], concurrent.futures.Future[bytes]] = {}
+        self.ahead = ColumnAhead(
+            self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes, {} if footers is None else footers, key
+        )
+        if is_known:
+            self.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
+
+    def begin(self, start: int, end: int) -> concurrent.futures.Future[bytes]:
+        self.began.append((start, end))
+        self.futures[start, end] = concurrent.futures.Future()
+        self.futures[start, end].set_result(DATA[start - SHIFT : end - SHIFT])
+        return self.futures[start, end]
+
+    def read(self, start: int, end: int) -> bool:
+        """Whether a read's bytes were fetched ahead."""
+        found = self.ahead.take(start, end)
+        if found is None:
+            self.own.append((start, end))
+            self.ahead.read(start, DATA[start - SHIFT : end - SHIFT])
+            return False
+        assert found == DATA[start - SHIFT : end - SHIFT]
+        return True
+
+    @property
+    def held(self) -> int:
+        return sum(end - start for start, end in self.ahead._ahead)
+
+
+def bytes_of(reads: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in reads)
+
+
+# -- what is fetched -----------------------------------------------------------------------------------------
+
+
+def test_the_pattern_is_that_of_arrow_s_metadata() -> None:
+    pattern = pattern_of(DATA[-60_000:], len(DATA))
+    chunks = [spans(group, column) for group in range(GROUPS) for column in range(COLUMNS)]
+    assert [(SHIFT + start, SHIFT + end) for start, end in pattern._chunks] == chunks
+    assert pattern._columns == COLUMNS
+
+
+def test_the_columns_of_one_group_are_fetched_of_the_groups_that_follow() -> None:
+    file = File()
+    hits = [file.read(*spans(group, column)) for group in range(GROUPS) for column in (1, 4)]
+    assert hits == [False, False] + [True] * (2 * GROUPS - 2)
+    assert sorted(file.began + file.own) == sorted(spans(group, column) for group in range(GROUPS) for column in (1, 4))
+
+
+def test_columns_that_are_read_at_once_are_fetched_at_once() -> None:
+    file = File()
+    hits = [file.read(*spans(group, 1, 3)) for group in range(GROUPS)]
+    assert hits == [False] + [True] * (GROUPS - 1)
+
+
+def test_a_large_read_of_many_columns_promises_no_other(monkeypatch) -> None:
+    monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
+    file = File()
+    assert not any(file.read(*spans(group, 1, 3)) for group in range(GROUPS))
+    assert not file.began
+
+
+def test_nothing_before_the_first_group_that_was_read_is_fetched() -> None:
+    file = File()
+    for group in range(4, GROUPS):
+        file.read(*spans(group, 2))
+    assert min(file.began) == spans(5, 2)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    reads=st.lists(st.tuples(st.integers(0, GROUPS - 1), st.integers(0, COLUMNS - 1), st.integers(0, 2)), max_size=60),
+    memory_bytes=st.sampled_from([0, 10_000, 1 << 30]),
+    ranges_max=st.integers(1, 20),
+)
+def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, memory_bytes, ranges_max) -> None:
+    file, read_bytes = File(memory_bytes, ranges_max), 0
+    for group, first, more in reads:
+        span = spans(group, first, min(first + more, COLUMNS - 1))
+        file.read(*span)
+        read_bytes += span[1] - span[0]
+        assert file.held <= min(read_bytes, memory_bytes)
+        assert len(file.ahead._ahead) <= ranges_max
+    assert bytes_of(file.began) <= 2 * read_bytes
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(order=st.permutations([(group, column) for group in range(GROUPS) for column in (1, 4)]))
+def test_a_scan_in_any_order_fetches_each_chunk_once(order) -> None:
+    file = File()
+    for group, column in sorted(order, key=lambda each: each[0] // 4):  # pyarrow's threads ask for some groups at once
+        file.read(*spans(group, column))
+    fetched = file.began + file.own
+    assert set(fetched) == {spans(group, column) for group in range(GROUPS) for column in (1, 4)}
+
+
+def test_a_reader_that_looks_chunks_up_is_soon_left_alone() -> None:
+    file, chance = File(), random.Random(1)
+    file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
+    for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
+        file.read(start, start + 10)
+    assert not file.ahead._ahead
+    assert len(file.began) <= 2 * MISSES_MAX
+
+
+def test_after_too_many_misses_the_ranges_are_cancelled() -> None:
+    file = File()
+    pending: list[concurrent.futures.Future[bytes]] = []
+
+    def begin(start: int, end: int) -> concurrent.futures.Future[bytes]:
+        pending.append(concurrent.futures.Future())
+        return pending[-1]
+
+    file.ahead._begin = begin
+    for number in range(MISSES_MAX + 2):
+        file.read(*spans(GROUPS - 2, number % COLUMNS))
+    assert pending
+    assert all(future.cancelled() for future in pending)
+
+
+def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it() -> None:
+    file = File()
+    file.read(*spans(0, 1))
+    file.futures[spans(1, 1)] = file.ahead._ahead[spans(1, 1)] = concurrent.futures.Future()
+    file.futures[spans(1, 1)].set_exception(FileNotFoundError("gone"))
+    with pytest.raises(FileNotFoundError, match="gone"):
+        file.ahead.take(*spans(1, 1))
+    assert not file.ahead._ahead
+
+
+# -- what is no Parquet file ---------------------------------------------------------------------------------
+
+
+def test_without_the_footer_nothing_is_fetched() -> None:
+    file = File(is_known=False)
+    for group in range(GROUPS):
+        file.read(*spans(group, 1))
+    assert not file.began
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(at=st.integers(1, 3000), value=st.binary(min_size=1, max_size=8), cut=st.integers(0, 60_000))
+def test_a_damaged_footer_gives_no_pattern_or_one_within_the_file(at, value, cut) -> None:
+    last = bytearray(DATA[-60_000:])
+    last[-at : -at + len(value) or None] = value
+    pattern = pattern_of(bytes(last[cut:]), len(DATA))
+    assert all(0 < start < end <= len(DATA) for start, end in pattern._chunks)
+
+
+@pytest.mark.parametrize("last", [MAGIC, b"\xff\xff\xff\xff" + MAGIC, b"\0" * 8 + MAGIC, b""])
+def test_an_end_without_a_footer_gives_a_pattern_of_no_chunks(last) -> None:
+    pattern = pattern_of(last, 1000)
+    assert not pattern.read(0, 1000)
+    assert not list(pattern.following())
+
+
+def test_a_file_that_is_opened_again_needs_no_footer() -> None:
+    footers: dict[Any, bytes] = {}
+    File(footers=footers)
+    file = File(is_known=False, footers=footers)
+    assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
+
+
+def test_only_the_last_footers_are_kept() -> None:
+    footers: dict[Any, bytes] = {}
+    for number in range(FOOTERS_MAX + 2):
+        File(footers=footers, key=number)
+    assert list(footers) == list(range(2, FOOTERS_MAX + 2))
+
+
+def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(monkeypatch) -> None:
+    monkeypatch.setattr(column_ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
+    file = File()
+    assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] * 3 + [True] * (GROUPS - 3)
+    assert not file.ahead._ahead
+
+
+# -- through files -------------------------------------------------------------------------------------------
+
+
+class Store:
+    """A segment with `DATA`, over a backend that suspends."""
+
+    def __init__(self) -> None:
+        self.backend = Scripted(MemoryBackend(), suspends=True)
+        self.client = Client(self.backend, RollingPolicy(max_bytes=20_000, inline_bytes=0))
+        self.bridge = Bridge(self.backend)
+        self.path = f"/{uuid.uuid4().hex}"
+        self.bridge.run(self.client.segments.create(self.path))
+        for first in range(0, len(DATA), 20_000):
+            self.bridge.run(self.client.segments.append(self.path, [DATA[first : first + 20_000]]))
+
+    def open(self, **options) -> ReadFile:
+        return ReadFile(None, self.client, self.bridge, self.path, **options)
+
+    def scan(self, columns: list[str], **options) -> int:
+        """Read columns as pyarrow does; the number of bytes that were fetched of chunks."""
+        self.backend.ranges.clear()
+        with self.open(**options) as file:
+            table = pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
+        assert table.equals(pq.read_table(io.BytesIO(DATA), columns=columns))
+        return sum(end - start for _, start, end in self.backend.ranges)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.mark.parametrize("columns", [["c1", "c4"], ["c3"], NAMES])
+def test_pyarrow_s_scan_has_the_same_bytes_and_fetches_none_twice(store, columns) -> None:
+    assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False))
+
+
+def test_where_pyarrow_joins_chunks_of_two_groups_one_wrong_guess_is_made(store) -> None:
+    columns = ["c0", "c1", "c5"]  # c5 and the next group's c0 and c1 come in one read
+    assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False)) + bytes_of([spans(1, 0, 1)])
+
+
+def test_pyarrow_s_scan_waits_less_often_than_it_reads(store) -> None:
+    waits = []
+    with store.open() as file:
+        fetch = file._buffer.fetch
+        file._buffer.fetch = lambda *span: waits.append(span) or fetch(*span)
+        pq.ParquetFile(file, pre_buffer=True).read(columns=["c1", "c4"])
+    assert len(waits) < GROUPS
+
+
+def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store) -> None:
+    for options in ({"verify": True}, {"tuning": Tuning(prefetch=False)}):
+        with store.open(**options) as file:
+            assert file._buffer._columns is None
+
+
+def test_closing_the_file_cancels_what_is_under_way(store) -> None:
+    file = store.open()
+    pending: concurrent.futures.Future[bytes] = concurrent.futures.Future()
+    file._buffer._columns._ahead[5, 6] = pending
+    file.close()
+    assert pending.cancelled()
+
+
+def test_a_pattern_of_no_chunks_reads_nothing() -> None:
+    assert not ColumnPattern([], 1).read(4, 8)
