@@ -74,7 +74,7 @@ def _read(job: Job, *, is_cold: bool) -> None:
     setup = rolling(job, direct=True, tiers=tiers, max_bytes=CHUNK_BYTES)
     setup.pipe_file(path, content(0, size))
     if is_cold:
-        assert setup.offload(path).server_bytes == size
+        assert setup.offload(path).bytes == size
     fs = rolling(job, tiers=tiers)
     with job.measured() as sample, fs.open(path) as file:
         position = 0

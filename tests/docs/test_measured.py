@@ -111,6 +111,18 @@ def test_the_stored_tables_are_those_of_the_stored_results(stem: str) -> None:
     assert fields["latency_ms"] == (60 if stem.endswith("60ms") else 12)
 
 
+def test_the_stored_goals_are_those_of_the_code() -> None:
+    works = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))["works"]
+    stored = {name: [(goal["goal"], goal["bound"]) for goal in work["goals"]] for name, work in works.items()}
+    assert stored == {case.id: [(goal.text, goal.bound) for goal in case.goals] for case in ALL}
+
+
+def test_the_page_says_whether_its_tables_are_of_one_commit() -> None:
+    works = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))["works"]
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert ("all tables are of one commit" in page) == (len({work["commit"] for work in works.values()}) == 1)
+
+
 if __name__ == "__main__":
     for each in PAGES:
         each.write_text(quote(each.read_text(encoding="utf-8")), encoding="utf-8")
