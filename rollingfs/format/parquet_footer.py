@@ -190,19 +190,18 @@ def ended(footer: bytes) -> bytes:
 def live_bytes(footer: bytes) -> int:
     """How many bytes of a file are of use: those of its row groups with their indexes, the footer, and both magics."""
     used = len(ended(footer)) + len(MAGIC)
-    for group in _table(footer)[_ROW_GROUPS][1][1]:
-        for column in group[_COLUMNS][1][1]:
-            meta = column[_META][1] if _META in column else {}
-            used += sum(
-                fields[size][1]
-                for fields, size in (
-                    (column, _OFFSET_INDEX_BYTES),
-                    (column, _INDEX_BYTES),
-                    (meta, _CHUNK_BYTES),
-                    (meta, _BLOOM_BYTES),
-                )
-                if size in fields
+    for column in _chunks(_table(footer)):
+        meta = column[_META][1] if _META in column else {}
+        used += sum(
+            fields[size][1]
+            for fields, size in (
+                (column, _OFFSET_INDEX_BYTES),
+                (column, _INDEX_BYTES),
+                (meta, _CHUNK_BYTES),
+                (meta, _BLOOM_BYTES),
             )
+            if size in fields
+        )
     return used
 
 
@@ -215,12 +214,11 @@ def gaps(footer: bytes, body: int) -> tuple[int, int]:
         The number of bytes before the footer.
     """
     end = len(MAGIC)
-    for group in _table(footer)[_ROW_GROUPS][1][1]:
-        for column in group[_COLUMNS][1][1]:
-            meta = column[_META][1] if _META in column else {}
-            indexes = ((column, _OFFSET_INDEX), (column, _INDEX), (meta, _BLOOM))
-            ends = [fields[at][1] + fields.get(at + 1, (I32, 0))[1] for fields, at in indexes if at in fields]
-            end = max(end, _span(meta)[1], *ends)
+    for column in _chunks(_table(footer)):
+        meta = column[_META][1] if _META in column else {}
+        indexes = ((column, _OFFSET_INDEX), (column, _INDEX), (meta, _BLOOM))
+        ends = [fields[at][1] + fields.get(at + 1, (I32, 0))[1] for fields, at in indexes if at in fields]
+        end = max(end, _span(meta)[1], *ends)
     return end - (live_bytes(footer) - len(ended(footer))), body - end
 
 
@@ -282,13 +280,18 @@ def check_within(footer: bytes, body: int) -> None:
     """
     with understood():
         table = _table(footer)
-        chunks = [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
+        chunks = _chunks(table)
         is_encrypted = any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks))
         spans = [] if is_encrypted else [_span(chunk[_META][1]) for chunk in chunks]
     if is_encrypted:
         raise MalformedFooterError("the file is encrypted")
     if any(not len(MAGIC) <= start <= end <= body for start, end in spans):
         raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
+
+
+def _chunks(table: Fields) -> list[Fields]:
+    """The column chunks of all row groups."""
+    return [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
 
 
 def _span(meta: Fields) -> tuple[int, int]:
