@@ -122,9 +122,10 @@ class ColumnAhead:
 
     def read(self, start: int, data: bytes) -> None:
         """Note that the reader got bytes that were not fetched ahead."""
+        if start + len(data) != self._end or not data.endswith(b"PAR1"):
+            return
         size = int.from_bytes(data[-8:-4], "little") + 8
-        is_end = start + len(data) == self._end and data.endswith(b"PAR1")
-        if is_end and size <= min(len(data), FOOTER_BYTES_MAX):
+        if size <= min(len(data), FOOTER_BYTES_MAX):
             self._last = data[-size:]
             self._footers[self._key] = self._last
             for oldest in list(self._footers)[:-FOOTERS_MAX]:  # no lock: a fork could leave it held
