@@ -325,6 +325,40 @@ def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_f
     assert new_fs().cat_file(path) == b"one two three four"
 
 
+@pytest.mark.parametrize("then", ["append", "flush"])
+def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_disk_refused_a_new_one(
+    tmp_path, monkeypatch, backend, then
+):
+    """As a volume that was full; the cache will forget what it never wrote, and with it all records behind."""
+    path, file = segment_of(tmp_path)
+    first, second = new_fs(), new_fs()
+    first.append(path, b"o")
+    second.append(path, b"ne ")
+    inode = os.stat(file).st_ino
+
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "injected: the flush failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fails)
+        with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
+            first.append(path, b"two ")
+        with pytest.raises(OSError, match="nothing was committed") as caught:
+            second.append(path, b"never ")
+        assert not isinstance(caught.value, AppendOutcomeUnknown)
+        with pytest.raises(UnflushedError):
+            drive(backend.flush(str(file)))
+    assert os.stat(file).st_ino == inode
+    assert len(os.listdir(f"{path}$chunks")) == 2, "the lock, and one more name of the header"
+    if then == "append":
+        second.append(path, b"three ")
+    else:
+        drive(backend.flush(str(file)))
+    assert os.stat(file).st_ino != inode
+    new_fs().append(path, b"four")
+    assert new_fs().cat_file(path) == (b"one two three four" if then == "append" else b"one two four")
+
+
 @pytest.mark.parametrize("moved", ["segment", "folder"])
 def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_path, monkeypatch, moved):
     path, header = segment_of(tmp_path / "a", b"one")

@@ -41,6 +41,8 @@ class Rules:
     """Who is told of a failed flush puts a new file in place."""
     repairs_name: bool = True
     """It flushes the folder, also where another was faster with a new file."""
+    marks: bool = True
+    """It marks the file first, so that nobody extends that, or believes its flush, if the disk refuses the new file."""
     holds_file: bool = True
     """The file is open from before the write until after the flush."""
     adapts_same_file: bool = True
@@ -59,6 +61,8 @@ class File:
     durable: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     """Records that the cache shows, that count as written, and that never reach the disk."""
+    is_marked: bool = False
+    """Whether a flush of it has failed, and the disk has refused a new file."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class World:
     acknowledged: tuple[str, ...] = ()
     refused: frozenset[str] = frozenset()
     """Of whom it was said that nothing was written."""
+    excused: frozenset[str] = frozenset()
+    """Who wrote between a failed flush and the mark, if no new file came: the window that the protocol names."""
     has_failed: bool = False
     fault: str = ""
 
@@ -136,7 +142,7 @@ def problem(world: World) -> str:
     if any(party.state == "repair" or party.is_told for _, party in world.parties):
         return ""  # the window that the protocol names
     for found in after_power_loss(world):
-        if set(world.acknowledged) - set(found):
+        if set(world.acknowledged) - world.excused - set(found):
             return f"acknowledged {world.acknowledged}, and after a loss of power there is {found}"
     return ""
 
@@ -186,7 +192,7 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
             yield replace(world, fault=f"{name} follows on a change that it has not seen")
         elif is_other and rules.compares_under_lock and not rules.numbers_anew:
             yield replace(world, fault=f"two records make one version: that of {name}, and another")
-        elif file.torn and rules.spares_torn:
+        elif file.is_marked or (file.torn and rules.spares_torn):
             yield from renewed(world, name, (*file.records, name), "naming", rules)
         else:
             here = world.now if rules.compares_under_lock else me.file
@@ -216,7 +222,9 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
         yield named(world, name, me.file, rules).with_party(name, state="over")
         yield world.with_party(name, state="dead")
     elif me.state == "judging":
-        if name in world.files[world.now].records:
+        if name in world.files[world.now].records and world.files[world.now].is_marked:
+            yield from renewed(world, name, world.files[world.now].records, "naming", rules)
+        elif name in world.files[world.now].records:
             yield from flushing(world.with_party(name, file=world.now), name, rules, judges=True)
         else:
             yield world.with_party(name, state="over")
@@ -224,6 +232,10 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
         if world.now == me.file:
             made = next(renewed(replace(world, lock=name), name, world.files[me.file].records, "over", rules))
             yield replace(made, names=made.names[-1:])
+            file = world.files[me.file]  # the disk refuses it
+            refused = world.with_file(me.file, is_marked=rules.marks).with_party(name, state="over")
+            behind = itertools.dropwhile(lambda one: one not in file.lost, file.records)
+            yield replace(refused, excused=frozenset(behind))
         else:  # another has put a new file in place, and may have died before it flushed the folder
             names = world.names[-1:] if rules.repairs_name else world.names
             yield replace(world, names=names).with_party(name, state="over")

@@ -9,7 +9,7 @@ import pytest
 from tests.models.in_place import Rules, walk
 from tests.support.examples import slowly
 
-NEEDS_FAILURE = {"repairs", "repairs_name", "holds_file"}
+NEEDS_FAILURE = {"repairs", "repairs_name", "marks", "holds_file"}
 STATES_MIN = 1000
 
 

@@ -200,22 +200,29 @@ class LocalBackend(Backend):
             disk.flush(descriptor)
         except OSError as error:
             try:
-                name = extending.name_of(descriptor, path)
-                with self._locked(name):
-                    mine = os.fstat(descriptor)
-                    if os.path.samestat(os.lstat(name), mine):
-                        extending.renew(name, extending.whole(descriptor, mine), mine, self.sync)
-                self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
+                self._renew(path, descriptor)
             except (OSError, ConflictError) as failed:
                 logger.warning("%s: its flush failed, and a new file could not be put in its place: %s", path, failed)
             raise refusals.unflushed(path, error) from error
+
+    def _renew(self, path: str, descriptor: int) -> None:
+        """Put a new file in the place of an open header whose flush has failed; mark the header until that is there."""
+        name = extending.name_of(descriptor, path)
+        with self._locked(name):
+            old = os.fstat(descriptor)
+            if os.path.samestat(os.lstat(name), old):
+                with extending.marked(name, old):
+                    extending.renew(name, extending.whole(descriptor, old), old, self.sync)
+        self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
 
     @gives_locks_back
     async def flush(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
             if self.sync and path.endswith(names.HEADER_SUFFIX):
-                with contextlib.suppress(FileNotFoundError), disk.opened(path) as (descriptor, _status):
+                with contextlib.suppress(FileNotFoundError), disk.opened(path) as (descriptor, status):
                     self._flush_records(path, descriptor)
+                    if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
+                        self._renew(path, descriptor)
             self._flush_folder_of(path)
 
     @gives_locks_back

@@ -8,6 +8,7 @@ import functools
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -170,6 +171,17 @@ def name_of(descriptor: int, path: str) -> str:
     return path
 
 
+@contextlib.contextmanager
+def marked(path: str, status: os.stat_result) -> Iterator[None]:
+    """Give a header a second name, if it has none, which goes unless an error comes: until then nobody extends it."""
+    mark = names.temporary_path(path)
+    with contextlib.suppress(OSError):  # what follows is needed all the more where the disk refuses the name
+        if status.st_nlink == 1:
+            os.link(path, mark)
+    yield
+    disk.remove_if_there(mark)
+
+
 def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
     """Replace a locked header by a new file with this content; returns the token."""
     temporary = names.temporary_path(path)
@@ -235,7 +247,7 @@ def put(
         if not has_token(path, descriptor, status, token):
             raise refusals.changed(path, token, "another")
         return None  # the rest of a torn record goes with a new file
-    if status.st_nlink > 1:  # a backup made of hard links shares the inode
+    if status.st_nlink > 1:  # a backup made of hard links shares the inode; or it is `marked`
         return None
     view, at = memoryview(data).cast("B"), mark.end
     try:
