@@ -16,7 +16,7 @@ from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.survey import Survey
 from rollingfs.runtime.concurrency import drive
-from tests.simulation.world import shrink_pages
+from tests.simulation.running import shrink_pages
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
 

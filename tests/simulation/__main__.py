@@ -15,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.simulation.history import Violation
+from tests.simulation.plan import STEPS, plan_of
+from tests.simulation.running import run_world
 from tests.simulation.shrink import broken, shrunk
 from tests.simulation.trace import traced
-from tests.simulation.world import STEPS, plan_of, run_world
 
 SEED_STEP = 1_000_000
 """Processes begin so far from each other."""

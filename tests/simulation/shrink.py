@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.simulation.history import Violation
-from tests.simulation.world import Plan, Step, run_world
+from tests.simulation.plan import Plan, Step
+from tests.simulation.running import run_world
 
 RUNS_MAX = 400
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutants import MUTANTS, is_found
+from tests.simulation.plan import plan_of
 from tests.simulation.shrink import broken, shrunk
-from tests.simulation.world import plan_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 600

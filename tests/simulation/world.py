@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import hashlib
 import itertools
-import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from unittest import mock
 
-import pytest
-
 import rollingfs.client
-from rollingfs.backend import memory
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError, UnflushedError
-from rollingfs.folders import collect_tree, listing
-from rollingfs.format import names, placement
-from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
-from rollingfs.maintenance import consolidate, runs
+from rollingfs.format import names
+from rollingfs.format.header import GRACE_S, Header
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -37,103 +28,29 @@ from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed
 from rollingfs.stream.upkeep import Upkeep
-from rollingfs.write import ingest
 from tests.simulation import checks, model, stream_checks
-from tests.simulation.clock import Wall, simulated_time
+from tests.simulation.clock import Wall
+from tests.simulation.draw import MOVED, Handle, Op
 from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
 from tests.simulation.model import Bound, Seg, State
+from tests.simulation.plan import PATHS, Plan, Step
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
-from tests.simulation.verbs import MOVED, NAMES, Handle, Op, Verbs
+from tests.simulation.verbs import Verbs
 from tests.simulation.witness import PASSING, Witness
 from tests.support.faults import Crashed, Fault
-from tests.support.sharing import share_at_random
 
-PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f", f"{MOVED}/c", f"{MOVED}/d e%")
 OUTSIDE = {"/topmost/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
 COMMIT_TIMEOUT_S = 6.0
-STEPS = 150
-SMALL_BYTES_MAX = 16
-"""More than a few bytes count as large: then chunks are uploaded piece by piece."""
 COMMIT_IS_LAST = {
     model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
 }  # fmt: skip
 """Verbs that do nothing after their commit: after an error of the store they did not take effect."""
 FOREIGN = {model.drop_in, model.drop_out}
 """What other programs do."""
-CROWD_SHARE = 0.3
-STREAM_SHARE = 0.3
-OF_STREAMS = (
-    *("append", "append", "append", "append", "seal", "concat", "rename", "publish", "publish", "unsubscribe"),
-    *("cut", "trim"),
-    *("retain", "retain", "retain", "retain", "retain", "retain", "set_retention", "set_retention"),
-)
-"""In so many worlds, half of the verbs are these: retention comes often, and alone."""
-FIRST_POLICIES = (10, 15, 20)
-"""Steps that set one."""
-SMALL_PAGES_SHARE = 0.3
-FEW_JOINS_SHARE = 0.7
-"""Of the worlds: in these, upkeep joins few small chunks already."""
-ROWS_SHARE = 0.5
-"""Of the worlds: in these, listings write rows of few headers, and trust them."""
-SHARING_AT_RANDOM_SHARE = 0.8
-"""Of the worlds: in the others, writers ask as they do in earnest."""
-QUIET_S = 30.0
-"""A pause before and after an erase: all bytes are looked at if nothing else went on."""
 FAULTY_SHARES = (*[0.0] * 30, *[0.04] * 6, *[0.15] * 6, *[0.4] * 2, 1.0)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A drawn operation: when it begins after the one before, on which client, and the seed of its arguments."""
-
-    pause_s: float
-    client: int
-    verb: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A world as it is drawn. A shorter list of steps is a world, too."""
-
-    seed: int
-    clients: int
-    paths: int
-    """The number of segments: few, and many appends, so that writers share commits."""
-    steps: Sequence[Step]
-
-
-def plan_of(seed: int, count: int = STEPS) -> Plan:
-    chance = random.Random(seed)
-    clients, is_crowd, is_stream = chance.randint(1, 8), chance.random() < CROWD_SHARE, chance.random() < STREAM_SHARE
-    haste_s = chance.choice((0.002, 0.01, 0.05))
-    steps: list[Step] = []
-    for _ in range(count):
-        verb, pause_s = chance.choice(NAMES), _pause_s(chance, haste_s)
-        if is_stream and len(steps) in FIRST_POLICIES:
-            verb = "set_retention"
-        elif is_stream and chance.random() < 0.5:
-            verb, pause_s = chance.choice(OF_STREAMS), pause_s + chance.random() * 2
-        if is_crowd and chance.random() < 0.6:
-            verb, pause_s = "append", chance.random() * haste_s
-        if "erase" in (verb, steps[-1].verb if steps else None) and chance.random() < 0.8:
-            pause_s += QUIET_S
-        steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
-    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)
-
-
-def _pause_s(chance: random.Random, haste_s: float) -> float:
-    kind = chance.random()
-    if kind < 0.8:
-        return chance.expovariate(1) * haste_s
-    if kind < 0.93:
-        return chance.random() * 2
-    if kind < 0.98:
-        return chance.random() * 600
-    return (AGE_S_MAX if kind < 0.992 else GRACE_S) * (1 + chance.random())
 
 
 class World:
@@ -445,79 +362,3 @@ def _unexpected(doing: Doing, error: BaseException) -> Violation:
     violation = Violation(f"an error that users do not expect: {error!r}, of {doing}")
     violation.__cause__ = error
     return violation
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep the log of the library quiet: faults are the point here."""
-    logger = logging.getLogger("rollingfs")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def run_world(plan: Plan) -> World:
-    """Run one world; a broken rule is raised."""
-    kind = random.Random(plan.seed + 1)
-    has_small_pages = kind.random() < SMALL_PAGES_SHARE
-    shares_at_random, has_rows = kind.random() < SHARING_AT_RANDOM_SHARE, kind.random() < ROWS_SHARE
-    has_few_joins = kind.random() < FEW_JOINS_SHARE
-    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows, has_few_joins) as run:
-        world = World(plan)
-        run(world.run())
-        return world
-
-
-@contextlib.contextmanager
-def world_time(
-    seed: int,
-    has_small_pages: bool = True,
-    shares_at_random: bool = False,
-    has_rows: bool = False,
-    has_few_joins: bool = False,
-) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
-    """The time in which a world runs, and what runs it."""
-    with (
-        _silence(),
-        simulated_time(seed) as loop,
-        mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
-        mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
-        mock.patch.object(memory, "_nonce", "0" * 8),  # it is in tokens, which ledgers and headers keep
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        if has_small_pages:
-            shrink_pages(patch)
-        if has_few_joins:
-            for module in (consolidate, runs):
-                patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
-        if shares_at_random:
-            share_at_random(patch)
-        if has_rows:
-            patch.setattr(listing, "UNSEEN_MIN", 0)
-            patch.setattr(listing, "ROWLESS_MAX", 0)
-            patch.setattr(collect_tree, "ROWLESS_MAX", 0)
-        loop.set_exception_handler(lambda *_: None)  # tasks of the dead
-        gc.disable()
-        try:
-            yield loop.run_until_complete
-        finally:
-            _drain(loop)
-            gc.enable()
-
-
-def shrink_pages(patch: pytest.MonkeyPatch) -> None:
-    """Fold sooner than the format demands, so that there are many index pages."""
-    patch.setattr(placement, "PAGE_CHUNKS", 3)
-    patch.setattr(placement, "PAGES_JOINED", 3)
-    patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
-    patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=4))
-
-
-def _drain(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-        with contextlib.suppress(BaseException):
-            loop.run_until_complete(task)

@@ -22,7 +22,7 @@ from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
-from tests.simulation.world import shrink_pages
+from tests.simulation.running import shrink_pages
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Fault, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of

@@ -19,11 +19,13 @@ from rollingfs.client import Client
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from tests.simulation import model
+from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of
 from tests.simulation.model import ANYBODY, Call, Who
+from tests.simulation.plan import PATHS, Plan
+from tests.simulation.running import world_time
 from tests.simulation.store import Disk, Store
-from tests.simulation.verbs import Handle, Op
-from tests.simulation.world import PATHS, Plan, World, world_time
+from tests.simulation.world import World
 from tests.support.examples import slowly, some
 from tests.support.faults import CRASHES, Fault
 from tests.support.simulation import EPOCH_S

@@ -1,0 +1,77 @@
+"""A world as it is drawn: a list of operations, with their times and seeds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from tests.simulation.draw import MOVED
+from tests.simulation.verbs import NAMES
+
+PATHS = ("/top/a", "/top/b", "/top/sub/c", "/top/sub/d e%", "/other/f", f"{MOVED}/c", f"{MOVED}/d e%")
+STEPS = 150
+CROWD_SHARE = 0.3
+STREAM_SHARE = 0.3
+OF_STREAMS = (
+    *("append", "append", "append", "append", "seal", "concat", "rename", "publish", "publish", "unsubscribe"),
+    *("cut", "trim"),
+    *("retain", "retain", "retain", "retain", "retain", "retain", "set_retention", "set_retention"),
+)
+"""In so many worlds, half of the verbs are these: retention comes often, and alone."""
+FIRST_POLICIES = (10, 15, 20)
+"""Steps that set one."""
+QUIET_S = 30.0
+"""A pause before and after an erase: all bytes are looked at if nothing else went on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A drawn operation: when it begins after the one before, on which client, and the seed of its arguments."""
+
+    pause_s: float
+    client: int
+    verb: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A world as it is drawn. A shorter list of steps is a world, too."""
+
+    seed: int
+    clients: int
+    paths: int
+    """The number of segments: few, and many appends, so that writers share commits."""
+    steps: Sequence[Step]
+
+
+def plan_of(seed: int, count: int = STEPS) -> Plan:
+    chance = random.Random(seed)
+    clients, is_crowd, is_stream = chance.randint(1, 8), chance.random() < CROWD_SHARE, chance.random() < STREAM_SHARE
+    haste_s = chance.choice((0.002, 0.01, 0.05))
+    steps: list[Step] = []
+    for _ in range(count):
+        verb, pause_s = chance.choice(NAMES), _pause_s(chance, haste_s)
+        if is_stream and len(steps) in FIRST_POLICIES:
+            verb = "set_retention"
+        elif is_stream and chance.random() < 0.5:
+            verb, pause_s = chance.choice(OF_STREAMS), pause_s + chance.random() * 2
+        if is_crowd and chance.random() < 0.6:
+            verb, pause_s = "append", chance.random() * haste_s
+        if "erase" in (verb, steps[-1].verb if steps else None) and chance.random() < 0.8:
+            pause_s += QUIET_S
+        steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
+    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)
+
+
+def _pause_s(chance: random.Random, haste_s: float) -> float:
+    kind = chance.random()
+    if kind < 0.8:
+        return chance.expovariate(1) * haste_s
+    if kind < 0.93:
+        return chance.random() * 2
+    if kind < 0.98:
+        return chance.random() * 600
+    return (AGE_S_MAX if kind < 0.992 else GRACE_S) * (1 + chance.random())

@@ -1,0 +1,112 @@
+"""Runs a world: in virtual time, with limits that make rare paths common, and a quiet log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from rollingfs.backend import memory
+from rollingfs.folders import collect_tree, listing
+from rollingfs.format import placement
+from rollingfs.maintenance import consolidate, runs
+from rollingfs.write import ingest
+from tests.simulation.clock import simulated_time
+from tests.simulation.plan import Plan
+from tests.simulation.world import World
+from tests.support.sharing import share_at_random
+
+SMALL_BYTES_MAX = 16
+"""More than a few bytes count as large: then chunks are uploaded piece by piece."""
+SMALL_PAGES_SHARE = 0.3
+FEW_JOINS_SHARE = 0.7
+"""Of the worlds: in these, upkeep joins few small chunks already."""
+ROWS_SHARE = 0.5
+"""Of the worlds: in these, listings write rows of few headers, and trust them."""
+SHARING_AT_RANDOM_SHARE = 0.8
+"""Of the worlds: in the others, writers ask as they do in earnest."""
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep the log of the library quiet: faults are the point here."""
+    logger = logging.getLogger("rollingfs")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def run_world(plan: Plan) -> World:
+    """Run one world; a broken rule is raised."""
+    kind = random.Random(plan.seed + 1)
+    has_small_pages = kind.random() < SMALL_PAGES_SHARE
+    shares_at_random, has_rows = kind.random() < SHARING_AT_RANDOM_SHARE, kind.random() < ROWS_SHARE
+    has_few_joins = kind.random() < FEW_JOINS_SHARE
+    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows, has_few_joins) as run:
+        world = World(plan)
+        run(world.run())
+        return world
+
+
+@contextlib.contextmanager
+def world_time(
+    seed: int,
+    has_small_pages: bool = True,
+    shares_at_random: bool = False,
+    has_rows: bool = False,
+    has_few_joins: bool = False,
+) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
+    """The time in which a world runs, and what runs it."""
+    with (
+        _silence(),
+        simulated_time(seed) as loop,
+        mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
+        mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
+        mock.patch.object(memory, "_nonce", "0" * 8),  # it is in tokens, which ledgers and headers keep
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        if has_small_pages:
+            shrink_pages(patch)
+        if has_few_joins:
+            for module in (consolidate, runs):
+                patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
+        if shares_at_random:
+            share_at_random(patch)
+        if has_rows:
+            patch.setattr(listing, "UNSEEN_MIN", 0)
+            patch.setattr(listing, "ROWLESS_MAX", 0)
+            patch.setattr(collect_tree, "ROWLESS_MAX", 0)
+        loop.set_exception_handler(lambda *_: None)  # tasks of the dead
+        gc.disable()
+        try:
+            yield loop.run_until_complete
+        finally:
+            _drain(loop)
+            gc.enable()
+
+
+def shrink_pages(patch: pytest.MonkeyPatch) -> None:
+    """Fold sooner than the format demands, so that there are many index pages."""
+    patch.setattr(placement, "PAGE_CHUNKS", 3)
+    patch.setattr(placement, "PAGES_JOINED", 3)
+    patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
+    patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=4))
+
+
+def _drain(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+        with contextlib.suppress(BaseException):
+            loop.run_until_complete(task)
