@@ -20,7 +20,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, UnflushedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file, parse_header
-from rollingfs.format.header import RECORDS_MAX, Header
+from rollingfs.format.header import HEADER_BYTES_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import drive
@@ -106,6 +106,28 @@ def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_
     assert rest not in file.read_bytes()
     new_fs().append(path, b"four")
     assert new_fs().cat_file(path) == known.cat_file(path) == b"one two three four"
+
+
+def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_longer(tmp_path, monkeypatch, backend):
+    path, file = segment_of(tmp_path, b"one ", b"two ")
+    known = new_fs()
+    assert known.cat_file(path) == b"one two "
+    before = drive(backend.stat(str(file))).token
+    os.truncate(file, 1 << 26)
+    read, counts = disk._read, []
+
+    def counted(descriptor: int, size: int, start: int) -> bytes:
+        counts.append(size)
+        return read(descriptor, size, start)
+
+    monkeypatch.setattr(disk, "_read", counted)
+    assert drive(backend.stat(str(file))).token == before
+    assert known.cat_file(path) == b"one two "
+    assert [one["name"] for one in known.ls(str(tmp_path))] == [path]
+    known.append(path, b"three")
+    assert max(counts) <= HEADER_BYTES_MAX
+    assert new_fs().cat_file(path) == b"one two three"
+    assert os.stat(file).st_size < HEADER_BYTES_MAX
 
 
 def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believe_an_old_header(tmp_path):

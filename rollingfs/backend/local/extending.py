@@ -17,6 +17,7 @@ from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
 from rollingfs.format import names, records
+from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.records import Mark
 
 PRIVATE_MODE = 0o600
@@ -93,7 +94,7 @@ def token_of(path: str, descriptor: int, status: os.stat_result, known: str | No
     """
     if not path.endswith(names.HEADER_SUFFIX):
         return disk.token_of(descriptor, status)
-    read = partial(disk.read_exactly, descriptor)
+    read = partial(_read, descriptor)
     mark = _still(descriptor, status, known) if known is not None else None
     if mark is not None:
         mark = mark.followed(read(mark.end, status.st_size)) if mark.end < status.st_size else mark
@@ -135,7 +136,7 @@ def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, st
     mark = _still(descriptor, status, known)
     if mark is None:
         return None
-    data = disk.read_exactly(descriptor, mark.end, status.st_size)
+    data = _read(descriptor, mark.end, status.st_size)
     return data, _token(status, mark.followed(data))
 
 
@@ -146,7 +147,12 @@ def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
     mark = last[1] if last[0] == token else Mark.of(text)
     if mark is None or inode != f"{status.st_ino:x}" or mark.end > status.st_size:
         return None
-    return mark if mark.is_in(partial(disk.read_exactly, descriptor)) else None
+    return mark if mark.is_in(partial(_read, descriptor)) else None
+
+
+def _read(descriptor: int, start: int, end: int) -> bytes:
+    """Bytes of an open header, no more than a header has, whatever somebody has put behind it."""
+    return disk.read_exactly(descriptor, start, min(end, HEADER_BYTES_MAX))
 
 
 def _token(status: os.stat_result, mark: Mark) -> str:
@@ -158,7 +164,7 @@ def _token(status: os.stat_result, mark: Mark) -> str:
 
 def whole(descriptor: int, status: os.stat_result) -> bytes:
     """The content of an open header up to the end of its last whole record."""
-    mark = records.mark_of(partial(disk.read_exactly, descriptor), status.st_size)
+    mark = records.mark_of(partial(_read, descriptor), status.st_size)
     return disk.read_exactly(descriptor, 0, status.st_size if mark is None else mark.end)
 
 
@@ -239,7 +245,7 @@ def put(
     """
     mark = _still(descriptor, status, token)
     if mark is not None and mark.end < status.st_size and adapt is not None:
-        others = disk.read_exactly(descriptor, mark.end, status.st_size)
+        others = _read(descriptor, mark.end, status.st_size)
         adapted = adapt(others)
         if adapted is not None:
             mark, data = mark.followed(others), adapted
