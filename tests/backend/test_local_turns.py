@@ -114,6 +114,21 @@ def test_a_turn_at_nothing_is_none_and_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("verb", ["replace", "extend", "delete_if"])
+def test_a_turn_is_lost_with_the_folder_of_its_lock(log: str, verb: str) -> None:
+    """Another program moves the folder away, and makes a new one, in which another process changes the header."""
+    backend, header, folder = LocalBackend(), header_path(log), os.path.dirname(lock_path(header_path(log)))
+    drive(backend.take_turn(header))
+    os.rename(folder, f"{folder}.old")
+    os.mkdir(folder)
+    blob = drive(backend.read(header))
+    change = (header, blob.token) if verb == "delete_if" else (header, RECORD, blob.token)
+    with record_lock.record_lock(lock_path(header)), pytest.raises(LockedError):
+        drive(SyncRuntime().limit(getattr(backend, verb)(*change), 0.05))
+    assert drive(backend.read(header)).token == blob.token
+    assert not locked(header)
+
+
 def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(path: str) -> bool:
         raise KeyboardInterrupt

@@ -95,9 +95,10 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 def turn_of_thread(path: str) -> record_lock | None:
     """The lock at `path` that this thread keeps as a turn; from now on it is the caller's. None if it keeps none."""
     for lock in _turns_of_thread(path):
-        if lock.is_held:  # Ctrl-C may have come before a released turn was forgotten
+        if lock.is_held:
             lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
             return lock
+        lock.release()
     return None
 
 
@@ -196,7 +197,8 @@ class record_lock:  # noqa: N801 - used as a function
 
     @property
     def is_held(self) -> bool:
-        return self._descriptor is not None
+        """Whether it excludes others: it is not released, and no other folder, with another lock, has come since."""
+        return self._descriptor is not None and _is_still(self._descriptor, self.path)
 
     def __enter__(self) -> None:
         self.acquire()
