@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from rollingfs.folders.listing import Listings
 from rollingfs.format.transitions import exists
+from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding
+from rollingfs.fs.core import Core
 from rollingfs.fs.file_verbs import touch
 from rollingfs.fs.unclosed import tell_lost
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake
-
-if TYPE_CHECKING:
-    from rollingfs.fs.opening import Opener
-
-MODES = ("rb", "wb", "xb", "ab")
 
 
 class AsyncFile:
@@ -25,10 +20,10 @@ class AsyncFile:
     What is written is committed by `close`, all of it in one commit; an exception in ``async with`` commits nothing.
     """
 
-    def __init__(self, opener: Opener, path: str, mode: str) -> None:
+    def __init__(self, core: Core, path: str, mode: str) -> None:
         self.path, self.mode, self.closed = path, mode, False
         self.loc = 0
-        self._opener, self._client, self._bridge = opener, opener.client, opener.bridge
+        self._core, self._client, self._bridge = core, core.client, core.bridge
         self._snapshot: Snapshot | None = None
         self._intake: Intake | None = None
 
@@ -38,14 +33,14 @@ class AsyncFile:
         return self
 
     async def _begin(self) -> None:
-        core, segments = self._opener.core, self._client.segments
+        segments = self._client.segments
         if self.mode == "rb":
             self._snapshot = await self._client.lookup.view(self.path, fresh=True)
         elif self.mode == "ab":
-            await touch(Binding(core, self.path), truncate=False)
+            await touch(Binding(self._core, self.path), truncate=False)
             self._intake = segments.addition(self.path)
         else:
-            if self.mode == "xb" and await Listings(self._client).is_there(self.path):
+            if self.mode == "xb" and await self._core.listings.is_there(self.path):
                 raise exists(self.path)
             self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
 
@@ -136,9 +131,9 @@ class AsyncFile:
             raise ValueError(f"{self.path}: the file is closed")
 
 
-async def open_async(opener: Opener, path: str, mode: str) -> AsyncFile:
+async def open_async(core: Core, path: str, mode: str) -> AsyncFile:
     """See `RollingFileSystem.open_async`."""
-    if mode not in MODES:
+    if mode not in ("rb", *WRITE_MODES):
         raise ValueError(f"{path}: there is no mode {mode!r} for open_async: give 'rb', 'wb', 'xb' or 'ab'")
-    path = opener.strip(path) if mode == "rb" else opener.core.to_write(path)
-    return await AsyncFile(opener, path, mode).begin()
+    path = core.strip(path) if mode == "rb" else core.to_write(path)
+    return await AsyncFile(core, path, mode).begin()

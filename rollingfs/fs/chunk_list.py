@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import overload
 
-from rollingfs.client import Client
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Page
+from rollingfs.fs.core import Core
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.runtime.bridge import Bridge
 
 
 class ChunkList(Sequence[Chunk]):
@@ -22,9 +21,8 @@ class ChunkList(Sequence[Chunk]):
     `len` reads no index page, unless the head of one was truncated away. A plain file is one chunk: itself.
     """
 
-    def __init__(self, client: Client, bridge: Bridge, snapshot: Snapshot) -> None:
-        self._client = client
-        self._bridge = bridge
+    def __init__(self, core: Core, snapshot: Snapshot) -> None:
+        self._core = core
         self.snapshot = snapshot
         """The snapshot whose chunks these are."""
         self._entries: Sequence[Entry] = snapshot.header.entries if snapshot.header is not None else _plain(snapshot)
@@ -43,12 +41,12 @@ class ChunkList(Sequence[Chunk]):
     def _chunks(self, entry: Entry) -> Sequence[Chunk]:
         if isinstance(entry, Chunk):
             return [entry]
-        chunks = self._bridge.run(self._load(entry))
+        chunks = self._core.run(self._load(entry))
         return [chunk for chunk in chunks if chunk.end > self.snapshot.start]
 
     async def _load(self, page: Page) -> Sequence[Chunk]:
         try:
-            return await self._client.pages.chunks(self.snapshot.path, page)
+            return await self._core.client.pages.chunks(self.snapshot.path, page)
         except FileNotFoundError as error:
             path = self.snapshot.path
             raise FileNotFoundError(2, "The segment has changed since this snapshot: refresh() it", path) from error

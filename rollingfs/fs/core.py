@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Coroutine
-from functools import partial
-from typing import Any, TypeVar, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
+from rollingfs.folders.folders import Folders
+from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.fs import arguments
+from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+
+if TYPE_CHECKING:
+    from rollingfs.stream.states import States
 
 T = TypeVar("T")
 
@@ -32,9 +38,20 @@ class Core:
         Runs coroutines for callers of every kind.
     fs
         The filesystem; None for a client that has none.
+    tuning
+        How files are read, unless the call that opens them says otherwise.
+    batch_size
+        Maximum files that one copy of several has under way; -1 for all.
     """
 
-    def __init__(self, client: Client, bridge: Bridge, fs: AbstractFileSystem | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        bridge: Bridge,
+        fs: AbstractFileSystem | None = None,
+        tuning: Tuning | None = None,
+        batch_size: int | None = None,
+    ) -> None:
         self.client = client
         """The operations on segments, as coroutines."""
         self.bridge = bridge
@@ -45,6 +62,21 @@ class Core:
         """The store, as `rollingfs.backend.Backend`; its calls are counted."""
         self.strip = partial(arguments.strip, cast(Backend, bridge.backend))
         """Finds the backend's own path of a URL or path, or of each in a list."""
+        self.tuning = tuning or Tuning()
+        """How files are read."""
+        self.batch_size = batch_size
+        """Maximum files that one copy of several has under way."""
+        self.listings = Listings(client)
+        """What lies in folders."""
+        self.folders = Folders(client, self.listings)
+        """Makes, removes and renames by name."""
+
+    @cached_property
+    def states(self) -> States:
+        """The states of segments; each look knows what the one before has asked."""
+        from rollingfs.stream.states import States
+
+        return States(self.client, self.listings)
 
     @property
     def target(self) -> str:

@@ -19,121 +19,115 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.rebuild import Rebuilt
 
 
-class ExportVerb:
-    """Exports a segment or plain file, or rebuilds a segment, over paths as callers write them."""
+async def export(
+    core: Core,
+    path: str,
+    target: str,
+    *,
+    overwrite: bool = False,
+    target_protocol: str | None = None,
+    target_options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Exported:
+    """Write the retained bytes of a segment or plain file as one plain file, under another name, for other tools.
 
-    def __init__(self, core: Core) -> None:
-        self.client = core.client
-        self.strip = core.strip
+    The file appears whole or not at all, with the bytes that the segment retains when the export begins. On the
+    segment's own store, the store (or the kernel) copies the chunks. Nobody compares their checksums then:
+    `verify` does.
 
-    async def export(
-        self,
-        path: str,
-        target: str,
-        *,
-        overwrite: bool = False,
-        target_protocol: str | None = None,
-        target_options: Mapping[str, Any] | None = None,
-        progress: Progress | None = None,
-        callback: Callback = DEFAULT_CALLBACK,
-    ) -> Exported:
-        """Write the retained bytes of a segment or plain file as one plain file, under another name, for other tools.
+    Parameters
+    ----------
+    target
+        A path on the same store, or a URL on any store that fsspec knows.
+    overwrite
+        Replace a file that exists at the target.
+    target_protocol, target_options
+        The protocol and the options of another store; by default the protocol of the URL, and no options. With
+        options, the bytes pass through this client, even if the store is the same.
+    progress
+        Called with the number of bytes since the last call, from any thread of the library.
+    callback
+        The same, in fsspec's way.
 
-        The file appears whole or not at all, with the bytes that the segment retains when the export begins. On the
-        segment's own store, the store (or the kernel) copies the chunks. Nobody compares their checksums then:
-        `verify` does.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file, or it was deleted during the export.
+    FileExistsError
+        A file is at the target and `overwrite` is false; or a segment is there.
+    IsADirectoryError
+        A folder is at the target.
+    ValueError
+        The target is the segment itself, or a reserved name.
+    SegmentTruncatedError, ConflictError
+        The segment was truncated or replaced during the export, or another export to the same target began.
+    CorruptChunkError
+        A chunk is missing, too short, or fails its checksum.
+    """
+    from rollingfs.fs.export_target import open_export_target
 
-        Parameters
-        ----------
-        target
-            A path on the same store, or a URL on any store that fsspec knows.
-        overwrite
-            Replace a file that exists at the target.
-        target_protocol, target_options
-            The protocol and the options of another store; by default the protocol of the URL, and no options. With
-            options, the bytes pass through this client, even if the store is the same.
-        progress
-            Called with the number of bytes since the last call, from any thread of the library.
-        callback
-            The same, in fsspec's way.
+    backend, name = open_export_target(core.client.backend, target, target_protocol, target_options)
+    path = core.strip(path)
+    if names.is_reserved(path):
+        raise missing(path)
+    view = await core.client.lookup.view(path, fresh=True)
+    tell = begin(callback, view.size, progress)
+    return await core.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)
 
-        Raises
-        ------
-        FileNotFoundError
-            There is no such segment or file, or it was deleted during the export.
-        FileExistsError
-            A file is at the target and `overwrite` is false; or a segment is there.
-        IsADirectoryError
-            A folder is at the target.
-        ValueError
-            The target is the segment itself, or a reserved name.
-        SegmentTruncatedError, ConflictError
-            The segment was truncated or replaced during the export, or another export to the same target began.
-        CorruptChunkError
-            A chunk is missing, too short, or fails its checksum.
-        """
-        from rollingfs.fs.export_target import open_export_target
 
-        backend, name = open_export_target(self.client.backend, target, target_protocol, target_options)
-        path = self.strip(path)
-        if names.is_reserved(path):
-            raise missing(path)
-        view = await self.client.lookup.view(path, fresh=True)
-        tell = begin(callback, view.size, progress)
-        return await self.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)
+async def rebuild(
+    core: Core,
+    path: str,
+    to: str,
+    start: int,
+    leave_out: Collection[str] = (),
+    incarnations: Collection[str] = (),
+    dry_run: bool = False,
+    *,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Rebuilt:
+    """Make a new segment of the chunks that a segment with a lost or damaged header left; nothing old is touched.
 
-    async def rebuild(
-        self,
-        path: str,
-        to: str,
-        start: int,
-        leave_out: Collection[str] = (),
-        incarnations: Collection[str] = (),
-        dry_run: bool = False,
-        *,
-        progress: Progress | None = None,
-        callback: Callback = DEFAULT_CALLBACK,
-    ) -> Rebuilt:
-        """Make a new segment of the chunks that a segment with a lost or damaged header left; nothing old is touched.
+    Index pages say where chunks lie, else the metadata and the names of the chunks do, where each begins exactly at
+    the end of the one before. Every file is read, and every copy is compared. Nothing is guessed: where two files
+    could come next and do not have the same bytes, nothing is made. Nor is anything made where a file is only
+    expected by its writer, and a file that is left may lie there as well; `pieces` of a dry run names these.
 
-        Index pages say where chunks lie, else the metadata and the names of the chunks do, where each begins exactly at
-        the end of the one before. Every file is read, and every copy is compared. Nothing is guessed: where two files
-        could come next and do not have the same bytes, nothing is made. Nor is anything made where a file is only
-        expected by its writer, and a file that is left may lie there as well; `pieces` of a dry run names these.
+    Parameters
+    ----------
+    to
+        The name of the new segment.
+    start
+        The offset at which the lost segment began, or another at which a chunk begins.
+    leave_out
+        Files to leave out: paths, or last parts of paths.
+    incarnations
+        If given, take only files of these incarnations and files that name none.
+    dry_run
+        Make nothing, only say what would be made.
+    progress
+        Called with the number of bytes that were read since the last call.
+    callback
+        The same, in fsspec's way; the total is not known before.
 
-        Parameters
-        ----------
-        to
-            The name of the new segment.
-        start
-            The offset at which the lost segment began, or another at which a chunk begins.
-        leave_out
-            Files to leave out: paths, or last parts of paths.
-        incarnations
-            If given, take only files of these incarnations and files that name none.
-        dry_run
-            Make nothing, only say what would be made.
-        progress
-            Called with the number of bytes that were read since the last call.
-        callback
-            The same, in fsspec's way; the total is not known before.
+    Raises
+    ------
+    FileExistsError
+        The segment has a header that can be read; or something is at `to`.
+    FileNotFoundError
+        The segment was deleted, or no chunk begins at `start`.
+    AmbiguousRebuildError
+        The files allow more than one content. The message names them.
+    """
+    path, to = (names.check_segment_name(core.strip(one)) for one in (path, to))
+    arguments.check_offset(path, start, "start")
+    arguments.check_switches(dry_run=dry_run)
+    if isinstance(leave_out, str) or isinstance(incarnations, str):
+        raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
 
-        Raises
-        ------
-        FileExistsError
-            The segment has a header that can be read; or something is at `to`.
-        FileNotFoundError
-            The segment was deleted, or no chunk begins at `start`.
-        AmbiguousRebuildError
-            The files allow more than one content. The message names them.
-        """
-        path, to = (names.check_segment_name(self.strip(one)) for one in (path, to))
-        arguments.check_offset(path, start, "start")
-        arguments.check_switches(dry_run=dry_run)
-        if isinstance(leave_out, str) or isinstance(incarnations, str):
-            raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
-
-        tell = begin(callback, None, progress)
-        return await self.client.rebuilder.rebuild(
-            path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
-        )
+    tell = begin(callback, None, progress)
+    return await core.client.rebuilder.rebuild(
+        path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
+    )

@@ -19,21 +19,25 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects.schemes import FSSPEC_OPTIONS
 from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
-from rollingfs.fs import arguments, file_verbs, in_transaction
+from rollingfs.fs import (
+    arguments,
+    export_verb,
+    file_verbs,
+    folder_operations,
+    in_transaction,
+    opening,
+    patterns,
+    queries,
+    reading,
+    transfers,
+)
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.configured import Configured
 from rollingfs.fs.core import Core
-from rollingfs.fs.export_verb import ExportVerb
-from rollingfs.fs.folder_operations import FolderOperations
-from rollingfs.fs.opening import Opener
-from rollingfs.fs.patterns import Patterns
-from rollingfs.fs.queries import Queries
-from rollingfs.fs.reading import Reads
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
 from rollingfs.fs.target import make_policy, open_target, take_store_options
 from rollingfs.fs.tiers import check_default, with_tiers
-from rollingfs.fs.transfers import Transfers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
@@ -177,45 +181,35 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         choices["max_write_memory"] = max_write_memory
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
-        self._core = Core(self._client, self._bridge, self)
+        self._core = Core(self._client, self._bridge, self, tuning, batch_size)
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
-        self._parent = lambda path: self._folders.folders.above(self._strip(path))
-        self._make_verbs(tuning, batch_size)
+        self._parent = lambda path: self._core.folders.above(self._strip(path))
+        self._at = partial(Binding.by_path, self._core)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._target}>"
 
-    def _make_verbs(self, tuning: Tuning, batch_size: int | None) -> None:
-        self._at = partial(Binding.by_path, self._core)
-        self._queries = Queries(self._core)
-        self._reads = Reads(self._core)
-        self._patterns = Patterns(self._queries)
-        self._folders = FolderOperations(self._core, self._patterns)
-        self._exports = ExportVerb(self._core)
-        self._transfers = Transfers(self._core, self._patterns, self._reads, self._folders, batch_size)
-        self._opener = Opener(self._core, tuning)
-
-    info, _info = both(Queries.info, of="_queries")
-    exists, _exists = both(Queries.exists, of="_queries")
-    isfile, _isfile = both(Queries.isfile, of="_queries")
-    isdir, _isdir = both(Queries.isdir, of="_queries")
-    ls, _ls = both(Queries.ls, of="_queries")
-    find, _find = both(Queries.find, of="_queries")
-    du, _du = both(Queries.du, of="_queries")
-    states, _states = both(Queries.states, of="_queries")
-    metrics = plain(Queries.metrics, of="_queries")
-    get_policy, _get_policy = both(Queries.get_policy, of="_queries")
-    streams, _streams = both(Queries.streams, of="_queries")
-    created, _created = both(Queries.created, of="_queries")
-    modified, _modified = both(Queries.modified, of="_queries")
-    ukey, _ukey = both(Queries.ukey, of="_queries")
-    checksum, _checksum = both(Queries.checksum, of="_queries")
-    cat_file, _cat_file = both(Reads.cat_file, of="_reads")
-    cat_ranges, _cat_ranges = both(Reads.cat_ranges, of="_reads")
-    get_file, _get_file = both(Reads.get_file, of="_reads")
-    expand_path, _expand_path = both(Patterns.expand_path, of="_patterns")
-    segment, _segment = both(Opener.segment, of="_opener")
+    info, _info = both(queries.info, of="_core")
+    exists, _exists = both(queries.exists, of="_core")
+    isfile, _isfile = both(queries.isfile, of="_core")
+    isdir, _isdir = both(queries.isdir, of="_core")
+    ls, _ls = both(queries.ls, of="_core")
+    find, _find = both(queries.find, of="_core")
+    du, _du = both(queries.du, of="_core")
+    states, _states = both(queries.states, of="_core")
+    metrics = plain(queries.metrics, of="_core")
+    get_policy, _get_policy = both(queries.get_policy, of="_core")
+    streams, _streams = both(queries.streams, of="_core")
+    created, _created = both(queries.created, of="_core")
+    modified, _modified = both(queries.modified, of="_core")
+    ukey, _ukey = both(queries.ukey, of="_core")
+    checksum, _checksum = both(queries.checksum, of="_core")
+    cat_file, _cat_file = both(reading.cat_file, of="_core")
+    cat_ranges, _cat_ranges = both(reading.cat_ranges, of="_core")
+    get_file, _get_file = both(reading.get_file, of="_core")
+    expand_path, _expand_path = both(patterns.expand_path, of="_core")
+    segment, _segment = both(opening.segment, of="_core")
 
     create, _create = both(file_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(file_verbs.overwrite, of="_at", path="path", takes=file_verbs.take_overwrite)
@@ -223,23 +217,23 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
     _pipe_file_now, _pipe_file = both(
         file_verbs.pipe_file, of="_at", path="path", takes=file_verbs.take_pipe_file, data="value"
     )
-    rebuild, _rebuild = both(ExportVerb.rebuild, of="_exports")
-    export, _export = both(ExportVerb.export, of="_exports")
+    rebuild, _rebuild = both(export_verb.rebuild, of="_core")
+    export, _export = both(export_verb.export, of="_core")
 
-    collect, _collect = both(FolderOperations.collect, of="_folders")
-    mkdir, _mkdir = both(FolderOperations.mkdir, of="_folders")
-    makedirs, _makedirs = both(FolderOperations.makedirs, of="_folders")
-    rmdir, _rmdir = both(FolderOperations.rmdir, of="_folders")
-    rm_file, _rm_file = both(FolderOperations.rm_file, of="_folders")
-    rm, _rm = both(FolderOperations.rm, of="_folders")
-    mv_file, _mv_file = both(FolderOperations.mv_file, of="_folders")
-    mv, _mv = both(FolderOperations.mv, of="_folders")
+    collect, _collect = both(folder_operations.collect, of="_core")
+    mkdir, _mkdir = both(folder_operations.mkdir, of="_core")
+    makedirs, _makedirs = both(folder_operations.makedirs, of="_core")
+    rmdir, _rmdir = both(folder_operations.rmdir, of="_core")
+    rm_file, _rm_file = both(folder_operations.rm_file, of="_core")
+    rm, _rm = both(folder_operations.rm, of="_core")
+    mv_file, _mv_file = both(folder_operations.mv_file, of="_core")
+    mv, _mv = both(folder_operations.mv, of="_core")
 
-    cp_file, _cp_file = both(Transfers.cp_file, of="_transfers")
-    _put_file_now, _put_file = both(Transfers.put_file, of="_transfers")
-    copy, _copy = both(Transfers.copy, of="_transfers")
-    get, _get = both(Transfers.get, of="_transfers")
-    _put_now, _put = both(Transfers.put, of="_transfers")
+    cp_file, _cp_file = both(transfers.cp_file, of="_core")
+    _put_file_now, _put_file = both(transfers.put_file, of="_core")
+    copy, _copy = both(transfers.copy, of="_core")
+    get, _get = both(transfers.get, of="_core")
+    _put_now, _put = both(transfers.put, of="_core")
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
@@ -355,7 +349,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
             raise ValueError(f"{path}: open_async knows no compression: use open")
         from rollingfs.fs.async_file import open_async
 
-        return await open_async(self._opener, path, mode)
+        return await open_async(self._core, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
         """Refuse, by `NotImplementedError`: a URL that is signed is of one file, and a segment is several."""
@@ -365,7 +359,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
         )
 
     def _open(self, path: str, mode: str = "rb", block_size: int | str | None = None, **options: Any) -> Any:
-        return self._opener.open(path, mode, block_size=block_size, **options)
+        return opening.open_file(self._core, path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
         """A handle on the segments directly in a folder, to cut, trim and bound them as one; it asks nothing yet.
@@ -376,7 +370,7 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
             What its methods do about a segment that cannot be read: ``"report"`` it and go on with the others, or
             ``"raise"`` the error.
         """
-        return self._opener.stream(path, on_error)
+        return opening.stream(self._core, path, on_error)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Forget the header of one segment; without a path, or if no header of that path is known, forget all."""

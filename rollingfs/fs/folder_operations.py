@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
-from rollingfs.folders.folders import Folders
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
+from rollingfs.fs import patterns
 from rollingfs.fs.core import Core
-from rollingfs.fs.patterns import Paths, Patterns, as_list, is_one
+from rollingfs.fs.patterns import Paths, as_list, is_one
 from rollingfs.fs.progress import begin
 from rollingfs.policy import parse_seconds
 
@@ -21,177 +21,173 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.collected import Collected
 
 
-class FolderOperations:
-    """Makes, removes, renames and collects files and folders, over paths as callers write them."""
+async def mkdir(core: Core, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+    """Make a folder; on an object store only a bucket is really made.
 
-    def __init__(self, core: Core, patterns: Patterns) -> None:
-        self.core = core
-        self.patterns = patterns
-        self.folders = Folders(core.client, patterns.queries.listings)
-        self.strip = core.strip
+    Raises
+    ------
+    FileExistsError
+        Something of this name is there.
+    """
+    await core.folders.make(core.strip(path), parents=create_parents)
 
-    async def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Make a folder; on an object store only a bucket is really made.
 
-        Raises
-        ------
-        FileExistsError
-            Something of this name is there.
-        """
-        await self.folders.make(self.strip(path), parents=create_parents)
+async def makedirs(core: Core, path: str, exist_ok: bool = False) -> None:
+    """Make a folder and those above it."""
+    await core.folders.make_all(core.strip(path), exist_ok=exist_ok)
 
-    async def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Make a folder and those above it."""
-        await self.folders.make_all(self.strip(path), exist_ok=exist_ok)
 
-    async def rmdir(self, path: str) -> None:
-        """Remove an empty folder (on an object store: an empty bucket).
+async def rmdir(core: Core, path: str) -> None:
+    """Remove an empty folder (on an object store: an empty bucket).
 
-        Raises
-        ------
-        OSError
-            It is not empty (``errno.ENOTEMPTY``).
-        """
-        await self.folders.remove_empty(self.strip(path))
+    Raises
+    ------
+    OSError
+        It is not empty (``errno.ENOTEMPTY``).
+    """
+    await core.folders.remove_empty(core.strip(path))
 
-    async def rm_file(self, path: str, **kwargs: Any) -> None:
-        """Delete a segment or plain file.
 
-        Raises
-        ------
-        FileNotFoundError
-            There is none.
-        FencedError
-            An exclusive owner holds it.
-        """
-        path = self.strip(path)
-        if names.is_reserved(path):
-            raise missing(path)
-        await self.folders.delete_file(path)
+async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
+    """Delete a segment or plain file.
 
-    async def rm(
-        self,
-        path: Paths,
-        recursive: bool = False,
-        maxdepth: int | None = None,
-        damaged: bool = False,
-        batch_size: int | None = None,
-    ) -> None:
-        """Delete segments and plain files; with `recursive`, folders with all that is in them.
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    FencedError
+        An exclusive owner holds it.
+    """
+    path = core.strip(path)
+    if names.is_reserved(path):
+        raise missing(path)
+    await core.folders.delete_file(path)
 
-        Parameters
-        ----------
-        path
-            One, several, or patterns; a path like a pattern is one only where nothing has that name.
-        recursive
-            Folders too.
-        maxdepth
-            Maximum levels of a folder to empty; with a number, the folders stay.
-        damaged
-            Also delete segments whose header is damaged or too new, with all their bytes. The header is deleted, and
-            with it all knowledge of the content; the chunks are left to `collect`.
-        batch_size
-            Ignored; fsspec has this parameter.
 
-        Raises
-        ------
-        FileNotFoundError
-            A path does not exist.
-        IsADirectoryError
-            A path is a folder, and `recursive` is false.
-        FencedError
-            An exclusive owner holds a segment.
-        CorruptHeaderError
-            The header of a segment cannot be read, and `damaged` is false; nothing of its folder was deleted.
-        """
-        paths = await self.patterns.chosen(path)
-        await self.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
-        if recursive:  # what the folders said went with them
-            self.core.client.segments.inherited.forget()
+async def rm(
+    core: Core,
+    path: Paths,
+    recursive: bool = False,
+    maxdepth: int | None = None,
+    damaged: bool = False,
+    batch_size: int | None = None,
+) -> None:
+    """Delete segments and plain files; with `recursive`, folders with all that is in them.
 
-    async def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Give a segment or plain file another name, and replace a file of that name; no bytes are moved."""
-        await self.folders.move(self.strip(path1), self.strip(path2))
+    Parameters
+    ----------
+    path
+        One, several, or patterns; a path like a pattern is one only where nothing has that name.
+    recursive
+        Folders too.
+    maxdepth
+        Maximum levels of a folder to empty; with a number, the folders stay.
+    damaged
+        Also delete segments whose header is damaged or too new, with all their bytes. The header is deleted, and
+        with it all knowledge of the content; the chunks are left to `collect`.
+    batch_size
+        Ignored; fsspec has this parameter.
 
-    async def mv(
-        self, path1: Paths, path2: Paths, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
-    ) -> None:
-        """Give segments, plain files and folders other names; no bytes are moved.
+    Raises
+    ------
+    FileNotFoundError
+        A path does not exist.
+    IsADirectoryError
+        A path is a folder, and `recursive` is false.
+    FencedError
+        An exclusive owner holds a segment.
+    CorruptHeaderError
+        The header of a segment cannot be read, and `damaged` is false; nothing of its folder was deleted.
+    """
+    paths = await patterns.chosen(core, path)
+    await core.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+    if recursive:  # what the folders said went with them
+        core.client.segments.inherited.forget()
 
-        A segment keeps its offsets, seal, policy and attributes. What is at the target is replaced; a source goes into
-        a target folder that exists, under its own name. Each segment moves by itself, all or nothing.
 
-        Parameters
-        ----------
-        path1
-            One, several, or patterns, as for `rm`.
-        path2
-            Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+async def mv_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
+    """Give a segment or plain file another name, and replace a file of that name; no bytes are moved."""
+    await core.folders.move(core.strip(path1), core.strip(path2))
 
-        Raises
-        ------
-        FileNotFoundError
-            There is nothing at `path1`.
-        FencedError
-            An exclusive owner holds one of the segments.
-        NotImplementedError
-            `maxdepth` is given: half a folder cannot be moved.
-        """
-        if maxdepth is not None:
-            raise NotImplementedError(
-                f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved"
-            )
-        if recursive:  # what the folders say goes with them
-            self.core.client.segments.inherited.forget()
-        sources = await self.patterns.chosen(path1)
-        if not is_one(path2):
-            for source, target in zip(sources, as_list(path2), strict=True):
-                await self.folders.move(source, self.strip(target), into=False)
-            return
-        into: bool | None = None  # the move itself looks whether the target is a folder
-        if not is_one(path1) or sources != self.patterns.listed(path1) or stringify_path(path2).endswith("/"):
-            into = True  # several sources, or a pattern: a pattern never stands for its own name
-        elif stringify_path(path1).endswith("/"):
-            into = False  # as with cp: the folder's content
-        for source in sources:
-            await self.folders.move(source, self.strip(stringify_path(path2)), into=into)
 
-    async def collect(
-        self,
-        path: str,
-        grace: float | str | None = None,
-        dry_run: bool = False,
-        recursive: bool = False,
-        progress: Progress | None = None,
-        callback: Callback = DEFAULT_CALLBACK,
-    ) -> Collected:
-        """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
+async def mv(
+    core: Core, path1: Paths, path2: Paths, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+) -> None:
+    """Give segments, plain files and folders other names; no bytes are moved.
 
-        Parameters
-        ----------
-        grace
-            How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
-            only if nobody writes. Less counts in the folders of the segments that you name, not in others to which
-            their headers lead: there it is 24 hours.
-        dry_run
-            Only say what would be deleted.
-        recursive
-            Collect all segments at or below the path, and the leftovers of deleted ones. The answer is then a
-            `CollectedTree`, which names the segments that failed.
-        progress
-            With `recursive`: called with each segment's path and what was collected of it.
-        callback
-            Counts the segments that are done, in fsspec's way.
-        """
-        grace_s = None if grace is None else parse_seconds(grace)
-        if recursive:
-            from rollingfs.folders.collect_tree import TreeCollector
+    A segment keeps its offsets, seal, policy and attributes. What is at the target is replaced; a source goes into
+    a target folder that exists, under its own name. Each segment moves by itself, all or nothing.
 
-            tree = TreeCollector(self.core.client)
-            return await tree.collect(
-                self.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
-            )
-        tell = begin(callback, 1)
-        collected = await self.core.client.collector.collect(self.core.to_write(path), grace_s=grace_s, dry_run=dry_run)
-        tell(1)
-        return collected
+    Parameters
+    ----------
+    path1
+        One, several, or patterns, as for `rm`.
+    path2
+        Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at `path1`.
+    FencedError
+        An exclusive owner holds one of the segments.
+    NotImplementedError
+        `maxdepth` is given: half a folder cannot be moved.
+    """
+    if maxdepth is not None:
+        raise NotImplementedError(f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved")
+    if recursive:  # what the folders say goes with them
+        core.client.segments.inherited.forget()
+    sources = await patterns.chosen(core, path1)
+    if not is_one(path2):
+        for source, target in zip(sources, as_list(path2), strict=True):
+            await core.folders.move(source, core.strip(target), into=False)
+        return
+    into: bool | None = None  # the move itself looks whether the target is a folder
+    if not is_one(path1) or sources != patterns.listed(core, path1) or stringify_path(path2).endswith("/"):
+        into = True  # several sources, or a pattern: a pattern never stands for its own name
+    elif stringify_path(path1).endswith("/"):
+        into = False  # as with cp: the folder's content
+    for source in sources:
+        await core.folders.move(source, core.strip(stringify_path(path2)), into=into)
+
+
+async def collect(
+    core: Core,
+    path: str,
+    grace: float | str | None = None,
+    dry_run: bool = False,
+    recursive: bool = False,
+    progress: Progress | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Collected:
+    """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
+
+    Parameters
+    ----------
+    grace
+        How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
+        only if nobody writes. Less counts in the folders of the segments that you name, not in others to which
+        their headers lead: there it is 24 hours.
+    dry_run
+        Only say what would be deleted.
+    recursive
+        Collect all segments at or below the path, and the leftovers of deleted ones. The answer is then a
+        `CollectedTree`, which names the segments that failed.
+    progress
+        With `recursive`: called with each segment's path and what was collected of it.
+    callback
+        Counts the segments that are done, in fsspec's way.
+    """
+    grace_s = None if grace is None else parse_seconds(grace)
+    if recursive:
+        from rollingfs.folders.collect_tree import TreeCollector
+
+        tree = TreeCollector(core.client)
+        return await tree.collect(
+            core.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
+        )
+    tell = begin(callback, 1)
+    collected = await core.client.collector.collect(core.to_write(path), grace_s=grace_s, dry_run=dry_run)
+    tell(1)
+    return collected

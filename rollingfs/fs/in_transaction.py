@@ -8,9 +8,8 @@ from typing import Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.fs import arguments, file_verbs
+from rollingfs.fs import arguments, file_verbs, transfers
 from rollingfs.fs.patterns import Paths
-from rollingfs.fs.transfers import Transfers
 
 
 def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
@@ -51,7 +50,7 @@ def put(
     if not self._intrans:
         self._put_now(lpath, rpath, recursive, callback, maxdepth, **kwargs)
         return
-    files, folders = self._bridge.run(self._transfers.to_put(lpath, rpath, recursive, maxdepth))
+    files, folders = self._bridge.run(transfers.to_put(self._core, lpath, rpath, recursive, maxdepth))
     for folder in folders:
         self.makedirs(folder, exist_ok=True)
     callback.set_size(len(files))
@@ -61,5 +60,5 @@ def put(
 
 
 pipe_file.__doc__ = file_verbs.pipe_file.__doc__
-put_file.__doc__ = Transfers.put_file.__doc__
-put.__doc__ = Transfers.put.__doc__
+put_file.__doc__ = transfers.put_file.__doc__
+put.__doc__ = transfers.put.__doc__

@@ -13,7 +13,6 @@ from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
 from rollingfs.fs.store_options import meant
-from rollingfs.read.tuning import Tuning
 
 if TYPE_CHECKING:
     from rollingfs.fs.commit_on import CommitOnGiven
@@ -27,123 +26,102 @@ PASSED_OVER = frozenset({"buffering", "default_cache", "encoding", "errors", "fi
 """Options that users of fsspec give to any filesystem, and that mean nothing here."""
 
 
-class Opener:
-    """Opens files, handles and streams for callers of one filesystem.
-
-    Parameters
-    ----------
-    core
-        The client, and the filesystem, which open files name.
-    tuning
-        How files are read, unless the call that opens them says otherwise.
-    """
-
-    def __init__(self, core: Core, tuning: Tuning) -> None:
-        self.core = core
-        self.fs = core.fs
-        self.bridge = core.bridge
-        self.client = core.client
-        self.strip = core.strip
-        self.tuning = tuning
-
-    def open(
-        self,
-        path: str,
-        mode: str,
-        *,
-        block_size: int | str | None = None,
-        autocommit: bool = True,
-        cache_options: dict[str, Any] | None = None,
-        absolute: bool = False,
-        owner: str | None = None,
-        attrs: arguments.Attrs = None,
-        cache_type: str | None = None,
-        follow: bool = False,
-        max_concurrency: int | None = None,
-        prefetch: bool | None = None,
-        max_memory: int | str | None = None,
-        verify: bool = False,
-        commit_on: CommitOnGiven | None = None,
-        **unknown: Any,
-    ) -> ReadFile | WriteFile | BufferedReader:
-        """Open a binary file; see `RollingFileSystem.open`."""
-        path, tuning = self.strip(path), self.tuning
-        if unknown:
-            check_known(path, unknown)
-        if max_concurrency is not None or prefetch is not None or max_memory is not None:
-            tuning = tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
-        if mode in arguments.WRITE_MODES:
-            if tuning != self.tuning or verify or absolute or follow:
-                raise ValueError(
-                    f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
-                    f"for mode {mode!r}"
-                )
-            path = self.core.to_write(path)
-            arguments.check_attrs(path, attrs)
-            from rollingfs.fs.commit_on import NEVER, parse_commit_on
-            from rollingfs.fs.write_file import WriteFile
-
-            return WriteFile(
-                self.fs,
-                self.client,
-                self.bridge,
-                path,
-                mode,
-                owner=owner,
-                autocommit=autocommit,
-                attrs=attrs,
-                commit_on=NEVER if commit_on is None else parse_commit_on(commit_on),
+def open_file(
+    core: Core,
+    path: str,
+    mode: str,
+    *,
+    block_size: int | str | None = None,
+    autocommit: bool = True,
+    cache_options: dict[str, Any] | None = None,
+    absolute: bool = False,
+    owner: str | None = None,
+    attrs: arguments.Attrs = None,
+    cache_type: str | None = None,
+    follow: bool = False,
+    max_concurrency: int | None = None,
+    prefetch: bool | None = None,
+    max_memory: int | str | None = None,
+    verify: bool = False,
+    commit_on: CommitOnGiven | None = None,
+    **unknown: Any,
+) -> ReadFile | WriteFile | BufferedReader:
+    """Open a binary file; see `RollingFileSystem.open`."""
+    path, tuning = core.strip(path), core.tuning
+    if unknown:
+        check_known(path, unknown)
+    if max_concurrency is not None or prefetch is not None or max_memory is not None:
+        tuning = tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
+    if mode in arguments.WRITE_MODES:
+        if tuning != core.tuning or verify or absolute or follow:
+            raise ValueError(
+                f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
+                f"for mode {mode!r}"
             )
-        if mode != "rb":
-            raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
-        if names.is_reserved(path):
-            raise missing(path)
-        if attrs is not None or owner is not None or commit_on is not None:
-            raise ValueError(f"{path}: attrs, commit_on and owner are for writing, not for mode {mode!r}")
-        if follow and verify:
-            raise ValueError(f"{path}: a followed file is verified chunk by chunk as it grows; leave out verify=True")
-        if follow:
-            from rollingfs.fs.tail import open_follow
+        path = core.to_write(path)
+        arguments.check_attrs(path, attrs)
+        from rollingfs.fs.commit_on import NEVER, parse_commit_on
+        from rollingfs.fs.write_file import WriteFile
 
-            return open_follow(self.client, self.bridge, path)
-        from rollingfs.fs.read_file import ReadFile
-
-        return ReadFile(
-            self.fs,
-            self.client,
-            self.bridge,
+        return WriteFile(
+            core,
             path,
-            absolute=absolute,
-            block_size=block_size,
-            cache_type=cache_type,
-            cache_options=cache_options,
-            tuning=tuning,
-            verify=verify,
+            mode,
+            owner=owner,
+            autocommit=autocommit,
+            attrs=attrs,
+            commit_on=NEVER if commit_on is None else parse_commit_on(commit_on),
         )
+    if mode != "rb":
+        raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
+    if names.is_reserved(path):
+        raise missing(path)
+    if attrs is not None or owner is not None or commit_on is not None:
+        raise ValueError(f"{path}: attrs, commit_on and owner are for writing, not for mode {mode!r}")
+    if follow and verify:
+        raise ValueError(f"{path}: a followed file is verified chunk by chunk as it grows; leave out verify=True")
+    if follow:
+        from rollingfs.fs.tail import open_follow
 
-    async def segment(self, path: str) -> Segment:
-        """A handle on one segment, which speaks segment offsets.
+        return open_follow(core, path)
+    from rollingfs.fs.read_file import ReadFile
 
-        Raises
-        ------
-        FileNotFoundError
-            There is no such segment or file.
-        """
-        path = self.strip(path)
-        if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
-            raise missing(path)
-        from rollingfs.fs.segment_handle import Segment
-
-        return await Segment.open(self.core, path)
-
-    def stream(self, path: str, on_error: str) -> Stream:
-        """The segments directly in a folder; see `RollingFileSystem.stream`."""
-        from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
-
-        return Stream(self.core, self.strip(path), check_on_error(on_error))
+    return ReadFile(
+        core,
+        path,
+        absolute=absolute,
+        block_size=block_size,
+        cache_type=cache_type,
+        cache_options=cache_options,
+        tuning=tuning,
+        verify=verify,
+    )
 
 
-OPTIONS = frozenset(inspect.signature(Opener.open).parameters) - {"self", "path", "mode", "unknown"} | {"compression"}
+async def segment(core: Core, path: str) -> Segment:
+    """A handle on one segment, which speaks segment offsets.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file.
+    """
+    path = core.strip(path)
+    if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
+        raise missing(path)
+    from rollingfs.fs.segment_handle import Segment
+
+    return await Segment.open(core, path)
+
+
+def stream(core: Core, path: str, on_error: str) -> Stream:
+    """The segments directly in a folder; see `RollingFileSystem.stream`."""
+    from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
+
+    return Stream(core, core.strip(path), check_on_error(on_error))
+
+
+OPTIONS = frozenset(inspect.signature(open_file).parameters) - {"core", "path", "mode", "unknown"} | {"compression"}
 """The options of `RollingFileSystem.open`."""
 
 

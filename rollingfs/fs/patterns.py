@@ -8,13 +8,15 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from glob import has_magic
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem, make_path_posix, trailing_sep
 from fsspec.utils import other_paths, stringify_path
 
-from rollingfs.fs.queries import Queries
+from rollingfs.fs import queries
+from rollingfs.fs.core import Core
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -118,106 +120,97 @@ Matches = dict[str, dict[str, Any] | None]
 """Paths, with their infos where a listing has told them."""
 
 
-class Patterns:
-    """Finds what names and patterns stand for."""
+async def expand_path(
+    core: Core,
+    path: Paths,
+    recursive: bool = False,
+    maxdepth: int | None = None,
+    assume_literal: bool = False,
+    **kwargs: Any,
+) -> list[str]:
+    """What names and patterns stand for: a path like a pattern is one only where nothing has that name.
 
-    def __init__(self, queries: Queries) -> None:
-        self.queries = queries
-        self.strip = queries.strip
-        self.gather = queries.listings.gather
+    Parameters
+    ----------
+    recursive
+        Also all that is below.
+    assume_literal
+        Nothing is a pattern.
 
-    async def expand_path(
-        self,
-        path: Paths,
-        recursive: bool = False,
-        maxdepth: int | None = None,
-        assume_literal: bool = False,
-        **kwargs: Any,
-    ) -> list[str]:
-        """What names and patterns stand for: a path like a pattern is one only where nothing has that name.
-
-        Parameters
-        ----------
-        recursive
-            Also all that is below.
-        assume_literal
-            Nothing is a pattern.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is nothing.
-        """
-        return sorted(await self._expanded(path, recursive, maxdepth, assume_literal, kwargs))
-
-    async def _expanded(
-        self, path: Paths, recursive: bool, maxdepth: int | None, assume_literal: bool, options: dict[str, Any]
-    ) -> Matches:
-        if maxdepth is not None and maxdepth < 1:
-            raise ValueError("maxdepth must be at least 1")
-        listed = self.listed(path)
-        names = set(listed if assume_literal else await self._names(listed))
-        found: Matches = {}
-        for one in listed:
-            matched: Matches = {one: None}
-            depth_max = maxdepth
-            if one not in names:
-                matched, depth_max = await self._glob(one, maxdepth), None if maxdepth is None else maxdepth - 1
-            if not recursive or one not in names:
-                found |= matched
-            if recursive and depth_max != 0:
-                for top in matched:
-                    found |= await self._below(top, depth_max, options)
-        if not found:
-            raise unmatched(listed)
-        return found
-
-    def listed(self, paths: Paths) -> list[str]:
-        """One path or several, as the backend names them."""
-        return [self.strip(path) for path in as_list(paths)]
-
-    async def chosen(self, paths: Paths) -> list[str]:
-        """The paths that names and patterns stand for; a name is not looked up."""
-        return await self.expand_path(paths) if is_pattern(paths) else self.listed(paths)
-
-    async def sources(self, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
-        """What a transfer takes of names and patterns, and whether `paths` is a name."""
-        found = await self._expanded(paths, recursive, maxdepth, False, {})
-        is_name = not is_pattern(paths) or (is_one(paths) and self.listed(paths)[0] in found)
-        if without_folders(paths, recursive, maxdepth):
-            unknown = [path for path, info in found.items() if info is None]
-            folders = await self.gather([partial(self.queries.isdir, path) for path in unknown])
-            is_folder = dict(zip(unknown, folders, strict=True))
-            found = {
-                path: info
-                for path, info in found.items()
-                if not (is_folder[path] if info is None else info["type"] == "directory")
-            }
-        return sorted(found), is_name
-
-    async def _names(self, paths: Sequence[str]) -> list[str]:
-        """Those of some paths that are names: all but patterns under whose own name nothing is."""
-        asked = [path for path in paths if is_pattern(path)]
-        there = await self.gather([partial(self.queries.exists, path) for path in asked])
-        missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
-        return [path for path in paths if path not in missing]
-
-    async def _glob(self, pattern: str, maxdepth: int | None) -> Matches:
-        found: Matches = await AsyncFileSystem._glob(_Globbed(self.queries), pattern, maxdepth=maxdepth, detail=True)
-        return found
-
-    async def _below(self, path: str, maxdepth: int | None, options: dict[str, Any]) -> Matches:
-        """A path and all that is below it; nothing if it does not exist."""
-        listed = await self.queries.find(path, maxdepth, withdirs=True, detail=True, **options)
-        found: Matches = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
-        return found if path in found or not await self.queries.exists(path) else {path: None, **found}
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing.
+    """
+    return sorted(await _expanded(core, path, recursive, maxdepth, assume_literal, kwargs))
 
 
-class _Globbed:
-    """What fsspec's `_glob` asks of a filesystem."""
+async def _expanded(
+    core: Core, path: Paths, recursive: bool, maxdepth: int | None, assume_literal: bool, options: dict[str, Any]
+) -> Matches:
+    if maxdepth is not None and maxdepth < 1:
+        raise ValueError("maxdepth must be at least 1")
+    given = listed(core, path)
+    names = set(given if assume_literal else await _names(core, given))
+    found: Matches = {}
+    for one in given:
+        matched: Matches = {one: None}
+        depth_max = maxdepth
+        if one not in names:
+            matched, depth_max = await _glob(core, one, maxdepth), None if maxdepth is None else maxdepth - 1
+        if not recursive or one not in names:
+            found |= matched
+        if recursive and depth_max != 0:
+            for top in matched:
+                found |= await _below(core, top, depth_max, options)
+    if not found:
+        raise unmatched(given)
+    return found
 
-    def __init__(self, queries: Queries) -> None:
-        self._strip_protocol = queries.strip
-        self._exists = queries.exists
-        self._info = queries.info
-        self._find = queries.find
+
+def listed(core: Core, paths: Paths) -> list[str]:
+    """One path or several, as the backend names them."""
+    return [core.strip(path) for path in as_list(paths)]
+
+
+async def chosen(core: Core, paths: Paths) -> list[str]:
+    """The paths that names and patterns stand for; a name is not looked up."""
+    return await expand_path(core, paths) if is_pattern(paths) else listed(core, paths)
+
+
+async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
+    """What a transfer takes of names and patterns, and whether `paths` is a name."""
+    found = await _expanded(core, paths, recursive, maxdepth, False, {})
+    is_name = not is_pattern(paths) or (is_one(paths) and listed(core, paths)[0] in found)
+    if without_folders(paths, recursive, maxdepth):
+        unknown = [path for path, info in found.items() if info is None]
+        folders = await core.listings.gather([partial(queries.isdir, core, path) for path in unknown])
+        is_folder = dict(zip(unknown, folders, strict=True))
+        found = {
+            path: info
+            for path, info in found.items()
+            if not (is_folder[path] if info is None else info["type"] == "directory")
+        }
+    return sorted(found), is_name
+
+
+async def _names(core: Core, paths: Sequence[str]) -> list[str]:
+    """Those of some paths that are names: all but patterns under whose own name nothing is."""
+    asked = [path for path in paths if is_pattern(path)]
+    there = await core.listings.gather([partial(queries.exists, core, path) for path in asked])
+    missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
+    return [path for path in paths if path not in missing]
+
+
+async def _glob(core: Core, pattern: str, maxdepth: int | None) -> Matches:
+    asked = {f"_{verb.__name__}": partial(verb, core) for verb in (queries.exists, queries.info, queries.find)}
+    place = SimpleNamespace(_strip_protocol=core.strip, **asked)  # what fsspec's `_glob` asks of a filesystem
+    found: Matches = await AsyncFileSystem._glob(place, pattern, maxdepth=maxdepth, detail=True)
+    return found
+
+
+async def _below(core: Core, path: str, maxdepth: int | None, options: dict[str, Any]) -> Matches:
+    """A path and all that is below it; nothing if it does not exist."""
+    listed = await queries.find(core, path, maxdepth, withdirs=True, detail=True, **options)
+    found: Matches = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
+    return found if path in found or not await queries.exists(core, path) else {path: None, **found}

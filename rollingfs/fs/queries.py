@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fsspec.utils import stringify_path
 
 from rollingfs.folders.info import Info
-from rollingfs.folders.listing import RAISE, REPORT, Listings, check_on_error
+from rollingfs.folders.listing import RAISE, REPORT, check_on_error
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
@@ -21,248 +21,250 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.state import SegmentState
     from rollingfs.show.metrics import Metrics
     from rollingfs.stream.offload_policy import Policies
-    from rollingfs.stream.states import States
 
 logger = logging.getLogger("rollingfs")
 
 
-class Queries:
-    """Answers what is there, over paths as callers write them.
+# -- listings ------------------------------------------------------------------------------------------
+
+
+async def info(core: Core, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
+    """What is at a path, in the form of fsspec.
 
     Parameters
     ----------
-    core
-        The client, and what finds the backend's own path of a URL or path.
+    on_error
+        For a segment whose header cannot be read: ``"raise"``, or ``"report"`` as `ls` does.
+
+    Returns
+    -------
+    dict
+        ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
+        the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
+        ``created`` and ``mtime`` (seconds since 1970), and ``ETag``, which changes with the content.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    CorruptHeaderError
+        It is a segment whose header is damaged or too new.
     """
+    found = check_on_error(on_error)
+    return await core.listings.info(core.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
 
-    def __init__(self, core: Core) -> None:
-        self.client = core.client
-        self.listings = Listings(core.client)
-        self.strip = core.strip
-        self._states: States | None = None
 
-    # -- listings ------------------------------------------------------------------------------------------
+async def exists(core: Core, path: str, **kwargs: Any) -> bool:
+    """Whether there is a segment, a plain file or a folder of this name now."""
+    return await core.listings.is_there(core.strip(path))
 
-    async def info(self, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
-        """What is at a path, in the form of fsspec.
 
-        Parameters
-        ----------
-        on_error
-            For a segment whose header cannot be read: ``"raise"``, or ``"report"`` as `ls` does.
+async def isfile(core: Core, path: str) -> bool:
+    """Whether there is a segment or a plain file of this name."""
+    return await _type(core, path) == "file"
 
-        Returns
-        -------
-        dict
-            ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
-            the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
-            ``created`` and ``mtime`` (seconds since 1970), and ``ETag``, which changes with the content.
 
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        CorruptHeaderError
-            It is a segment whose header is damaged or too new.
-        """
-        found = check_on_error(on_error)
-        return await self.listings.info(self.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
+async def isdir(core: Core, path: str) -> bool:
+    """Whether there is a folder of this name (and no file)."""
+    return await _type(core, path) == "directory"
 
-    async def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is a segment, a plain file or a folder of this name now."""
-        return await self.listings.is_there(self.strip(path))
 
-    async def isfile(self, path: str) -> bool:
-        """Whether there is a segment or a plain file of this name."""
-        return await self._type(path) == "file"
+async def _type(core: Core, path: str) -> str | None:
+    try:
+        kind: str = (await info(core, path, REPORT))["type"]
+    except FileNotFoundError:
+        return None
+    return kind
 
-    async def isdir(self, path: str) -> bool:
-        """Whether there is a folder of this name (and no file)."""
-        return await self._type(path) == "directory"
 
-    async def _type(self, path: str) -> str | None:
-        try:
-            kind: str = (await self.info(path, REPORT))["type"]
-        except FileNotFoundError:
-            return None
-        return kind
+async def ls(
+    core: Core, path: str, detail: bool = True, on_error: str = REPORT, **kwargs: Any
+) -> list[Info] | list[str]:
+    """What lies in a folder, as of the call: segments, plain files and folders, sorted by name.
 
-    async def ls(self, path: str, detail: bool = True, on_error: str = REPORT, **kwargs: Any) -> list[Info] | list[str]:
-        """What lies in a folder, as of the call: segments, plain files and folders, sorted by name.
+    Parameters
+    ----------
+    detail
+        Return infos rather than names.
+    on_error
+        For segments that cannot be read (the header is damaged, too new, or not permitted): ``"report"`` lists
+        them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. A read of such a
+        segment raises the error in any case.
 
-        Parameters
-        ----------
-        detail
-            Return infos rather than names.
-        on_error
-            For segments that cannot be read (the header is damaged, too new, or not permitted): ``"report"`` lists
-            them with ``size`` None and their ``error`` as text, ``"raise"`` raises the first error. A read of such a
-            segment raises the error in any case.
+    Raises
+    ------
+    FileNotFoundError
+        Nothing of this name is there.
+    """
+    infos = await core.listings.ls(core.strip(path), check_on_error(on_error))
+    return infos if detail else [info["name"] for info in infos]
 
-        Raises
-        ------
-        FileNotFoundError
-            Nothing of this name is there.
-        """
-        infos = await self.listings.ls(self.strip(path), check_on_error(on_error))
-        return infos if detail else [info["name"] for info in infos]
 
-    async def find(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        detail: bool = False,
-        on_error: str = REPORT,
-        **kwargs: Any,
-    ) -> dict[str, Info] | list[str]:
-        """Everything below a path, as of the call: segments and plain files, and folders on request.
+async def find(
+    core: Core,
+    path: str,
+    maxdepth: int | None = None,
+    withdirs: bool = False,
+    detail: bool = False,
+    on_error: str = REPORT,
+    **kwargs: Any,
+) -> dict[str, Info] | list[str]:
+    """Everything below a path, as of the call: segments and plain files, and folders on request.
 
-        Parameters
-        ----------
-        maxdepth
-            Maximum levels of folders to look into; None for all.
-        withdirs
-            Return folders as well.
-        detail
-            Return infos by name rather than names.
-        on_error
-            The same as in `ls`; a folder that may not be listed is reported, too.
-        """
-        if maxdepth is not None and maxdepth < 1:
-            raise ValueError("maxdepth must be at least 1")
-        found = _spelled(await self._find(path, maxdepth, withdirs, on_error), stringify_path(path), self.strip(path))
-        return found if detail else list(found)
+    Parameters
+    ----------
+    maxdepth
+        Maximum levels of folders to look into; None for all.
+    withdirs
+        Return folders as well.
+    detail
+        Return infos by name rather than names.
+    on_error
+        The same as in `ls`; a folder that may not be listed is reported, too.
+    """
+    if maxdepth is not None and maxdepth < 1:
+        raise ValueError("maxdepth must be at least 1")
+    found = _spelled(await _find(core, path, maxdepth, withdirs, on_error), stringify_path(path), core.strip(path))
+    return found if detail else list(found)
 
-    async def _find(self, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
-        return await self.listings.find(
-            self.strip(path), depth_max, with_folders=with_folders, on_error=check_on_error(on_error)
-        )
 
-    async def streams(self, path: str) -> list[str]:
-        """The folders at or below a path that have the memory of a stream: a retention, cuts or subscribers; sorted.
+async def _find(core: Core, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
+    return await core.listings.find(
+        core.strip(path), depth_max, with_folders=with_folders, on_error=check_on_error(on_error)
+    )
 
-        It lists every folder, and reads the header of each memory.
 
-        Raises
-        ------
-        FileNotFoundError
-            There is no such folder.
-        PermissionError
-            A folder cannot be listed.
-        """
-        from rollingfs.folders.collect_tree import TreeCollector
+async def streams(core: Core, path: str) -> list[str]:
+    """The folders at or below a path that have the memory of a stream: a retention, cuts or subscribers; sorted.
 
-        found = await TreeCollector(self.client).segments(self.strip(path))
-        ledgers = [one for one in found if names.is_ledger(one)]
-        loaded = await self.listings.gather([partial(self.client.headers.load, one) for one in ledgers])
-        return [names.parent(one) for one, ledger in zip(ledgers, loaded, strict=True) if ledger.live]
+    It lists every folder, and reads the header of each memory.
 
-    async def du(
-        self,
-        path: str,
-        total: bool = True,
-        maxdepth: int | None = None,
-        withdirs: bool = False,
-        on_error: str = REPORT,
-        **kwargs: Any,
-    ) -> int | dict[str, int]:
-        """The number of retained bytes below a path: their sum, or by name.
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder.
+    PermissionError
+        A folder cannot be listed.
+    """
+    from rollingfs.folders.collect_tree import TreeCollector
 
-        Parameters
-        ----------
-        on_error
-            The same as in `ls`; a reported path counts as 0 bytes, and a warning in the log names it.
-        """
-        found = await self._find(path, maxdepth, withdirs, on_error)
-        for name, info in found.items():
-            if "error" in info:
-                logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])
-        sizes = {name: int(info["size"] or 0) for name, info in found.items()}
-        return sum(sizes.values()) if total else sizes
+    found = await TreeCollector(core.client).segments(core.strip(path))
+    ledgers = [one for one in found if names.is_ledger(one)]
+    loaded = await core.listings.gather([partial(core.client.headers.load, one) for one in ledgers])
+    return [names.parent(one) for one, ledger in zip(ledgers, loaded, strict=True) if ledger.live]
 
-    async def states(
-        self,
-        path: str,
-        maxdepth: int | None = None,
-        after_bytes: int | str | None = None,
-        after_age: float | str | None = None,
-    ) -> list[SegmentState]:
-        """The state of each segment and plain file at or below a path, as of the call, sorted by path.
 
-        It lists every folder, and reads the headers that have changed since this filesystem saw them. What cannot be
-        read is reported in its place.
+async def du(
+    core: Core,
+    path: str,
+    total: bool = True,
+    maxdepth: int | None = None,
+    withdirs: bool = False,
+    on_error: str = REPORT,
+    **kwargs: Any,
+) -> int | dict[str, int]:
+    """The number of retained bytes below a path: their sum, or by name.
 
-        Parameters
-        ----------
-        maxdepth
-            Maximum levels of folders to look into; None for all.
-        after_bytes, after_age
-            Which chunks an `offload` would move, and so what counts as lag; by default all, if there are tiers.
+    Parameters
+    ----------
+    on_error
+        The same as in `ls`; a reported path counts as 0 bytes, and a warning in the log names it.
+    """
+    found = await _find(core, path, maxdepth, withdirs, on_error)
+    for name, info in found.items():
+        if "error" in info:
+            logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])
+    sizes = {name: int(info["size"] or 0) for name, info in found.items()}
+    return sum(sizes.values()) if total else sizes
 
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        """
-        from rollingfs.maintenance.offload import Chosen
-        from rollingfs.stream.states import States
 
-        if maxdepth is not None and maxdepth < 1:
-            raise ValueError("maxdepth must be at least 1")
-        chosen = Chosen.parse(None, after_bytes, after_age)
-        self._states = self._states or States(self.client, self.listings)  # the next look knows what this one asked
-        return await self._states.below(self.strip(path), maxdepth, chosen)
+async def states(
+    core: Core,
+    path: str,
+    maxdepth: int | None = None,
+    after_bytes: int | str | None = None,
+    after_age: float | str | None = None,
+) -> list[SegmentState]:
+    """The state of each segment and plain file at or below a path, as of the call, sorted by path.
 
-    async def get_policy(self, path: str) -> Policies:
-        """The policies of a segment or of a folder: what counts, and what each level says.
+    It lists every folder, and reads the headers that have changed since this filesystem saw them. What cannot be
+    read is reported in its place.
 
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        """
-        path, client = self.strip(path), self.client
-        default = client.segments.inherited.default
-        header = None
-        if not await is_folder(client, path):
-            header = (await client.lookup.view(path, fresh=True)).header or Header("", 1, policy=default)
-        return await policies_at(client, path, header)
+    Parameters
+    ----------
+    maxdepth
+        Maximum levels of folders to look into; None for all.
+    after_bytes, after_age
+        Which chunks an `offload` would move, and so what counts as lag; by default all, if there are tiers.
 
-    def metrics(self) -> Metrics:
-        """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
-        from rollingfs.show.metrics import Metrics
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    """
+    from rollingfs.maintenance.offload import Chosen
 
-        return Metrics.of(self.client.meters)
+    if maxdepth is not None and maxdepth < 1:
+        raise ValueError("maxdepth must be at least 1")
+    chosen = Chosen.parse(None, after_bytes, after_age)
+    return await core.states.below(core.strip(path), maxdepth, chosen)
 
-    async def created(self, path: str) -> datetime:
-        """When a file was created."""
-        return await self._date(path, "created")
 
-    async def modified(self, path: str) -> datetime:
-        """When a file was last changed."""
-        return await self._date(path, "mtime")
+async def get_policy(core: Core, path: str) -> Policies:
+    """The policies of a segment or of a folder: what counts, and what each level says.
 
-    async def _date(self, path: str, key: str) -> datetime:
-        info = await self.info(path)
-        if key not in info:
-            raise IsADirectoryError(21, "A folder has no date", info["name"])
-        return datetime.fromtimestamp(info[key], UTC)
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    """
+    path, client = core.strip(path), core.client
+    default = client.segments.inherited.default
+    header = None
+    if not await is_folder(client, path):
+        header = (await client.lookup.view(path, fresh=True)).header or Header("", 1, policy=default)
+    return await policies_at(client, path, header)
 
-    async def ukey(self, path: str) -> str:
-        """A text that changes whenever the content of the file may have changed."""
-        path = self.strip(path)
-        view = await self.client.lookup.view(path)
-        if view.header is not None:
-            said = f"{path} {view.header.segment} {view.header.version}"
-        else:
-            assert view.plain is not None
-            said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
-        return hashlib.sha256(said.encode()).hexdigest()
 
-    async def checksum(self, path: str) -> int:
-        """A number that changes whenever the content of the file may have changed."""
-        return int((await self.ukey(path))[:32], 16)
+def metrics(core: Core) -> Metrics:
+    """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
+    from rollingfs.show.metrics import Metrics
+
+    return Metrics.of(core.client.meters)
+
+
+async def created(core: Core, path: str) -> datetime:
+    """When a file was created."""
+    return await _date(core, path, "created")
+
+
+async def modified(core: Core, path: str) -> datetime:
+    """When a file was last changed."""
+    return await _date(core, path, "mtime")
+
+
+async def _date(core: Core, path: str, key: str) -> datetime:
+    found = await info(core, path)
+    if key not in found:
+        raise IsADirectoryError(21, "A folder has no date", found["name"])
+    return datetime.fromtimestamp(found[key], UTC)
+
+
+async def ukey(core: Core, path: str) -> str:
+    """A text that changes whenever the content of the file may have changed."""
+    path = core.strip(path)
+    view = await core.client.lookup.view(path)
+    if view.header is not None:
+        said = f"{path} {view.header.segment} {view.header.version}"
+    else:
+        assert view.plain is not None
+        said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+async def checksum(core: Core, path: str) -> int:
+    """A number that changes whenever the content of the file may have changed."""
+    return int((await ukey(core, path))[:32], 16)
 
 
 def _spelled(found: dict[str, Info], given: str, path: str) -> dict[str, Info]:

@@ -12,14 +12,13 @@ from typing import Any
 
 from fsspec.caching import BaseCache, caches
 
-from rollingfs.client import Client
 from rollingfs.folders.info import info_of
+from rollingfs.fs.core import Core
 from rollingfs.fs.file_caches import cached, check_cache_type, prepared
 from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
-from rollingfs.runtime.bridge import Bridge
 
 BLOCK_BYTES = 5 * 1024 * 1024
 """What `blocksize` says by default: how much a consumer that looks at it may read at once."""
@@ -33,12 +32,8 @@ class ReadFile(io.BufferedIOBase):
 
     Parameters
     ----------
-    fs : RollingFileSystem
-        The filesystem that opens the file again where it is unpickled.
-    client
-        Reads it.
-    bridge
-        Reaches the client's coroutines.
+    core
+        Of the filesystem that opens the file again where it is unpickled.
     path : str
         The segment's path.
     snapshot
@@ -69,9 +64,7 @@ class ReadFile(io.BufferedIOBase):
 
     def __init__(
         self,
-        fs: Any,
-        client: Client,
-        bridge: Bridge,
+        core: Core,
         path: str,
         snapshot: Snapshot | None = None,
         *,
@@ -86,20 +79,20 @@ class ReadFile(io.BufferedIOBase):
         if cache_type is not None:
             check_cache_type(path, cache_type)
         self._tuning = tuning or Tuning()
-        if (requests_max := self._tuning.max_concurrency or 0) > client.backend.requests_max:
+        if (requests_max := self._tuning.max_concurrency or 0) > core.backend.requests_max:
             raise ValueError(
                 f"{path}: max_concurrency is {requests_max}, but the filesystem's is "
-                f"{client.backend.requests_max}: make the filesystem with a larger max_concurrency"
+                f"{core.backend.requests_max}: make the filesystem with a larger max_concurrency"
             )
-        self.fs = fs
+        self.fs: Any = core.fs
         self.path = path
         self.absolute = absolute
         self.blocksize = block_size if isinstance(block_size, int) else BLOCK_BYTES
-        self._bridge = bridge
+        self._bridge = core.bridge
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._verify = verify
-        self._buffer = ReadBuffer(client, bridge, path, snapshot, self._tuning, verify=verify)
+        self._buffer = ReadBuffer(core.client, core.bridge, path, snapshot, self._tuning, verify=verify)
         if absolute:
             self._settle()
         self.loc = self._buffer.snapshot.start if absolute else 0

@@ -23,162 +23,154 @@ PROGRESS_BYTES = 2 * 1024 * 1024
 """The same for a caller who listens to the progress of a download: the bytes of a step."""
 
 
-class Reads:
-    """The verbs of a filesystem that read bytes, over paths as its callers write them.
+async def cat_file(
+    core: Core, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
+) -> bytes:
+    """The bytes of a file, counted from the first retained byte, all of one snapshot.
 
     Parameters
     ----------
-    core
-        The client, and what turns a path as callers write it into the backend's own.
+    start, end
+        A slice as in Python: a negative number counts from the end, a too large one is clipped.
+    verify
+        Read and verify whole chunks, also where only a part is wanted. Whole chunks are always verified.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    CorruptChunkError
+        A chunk is missing, too short, or fails its checksum.
+    """
+    [answer] = await _read(core, [(core.strip(path), start, end)], verify)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+async def cat_ranges(
+    core: Core,
+    paths: list[str],
+    starts: int | Sequence[int | None] | None,
+    ends: int | Sequence[int | None] | None,
+    max_gap: int | None = None,
+    on_error: str = "return",
+    verify: bool = False,
+    **kwargs: Any,
+) -> list[bytes | Exception]:
+    """Ranges of one file or several, all read at once; each is sliced and verified as by `cat_file`.
+
+    Parameters
+    ----------
+    on_error
+        ``"return"`` returns an error instead of its range; ``"raise"`` raises the first error.
+    """
+    ranges = [(core.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
+    answers = await _read(core, ranges, verify)
+    if on_error != "return":
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+    return answers
+
+
+async def _read(core: Core, ranges: Sequence[Slice], verify: bool) -> list[bytes | Exception]:
+    current = {path: Current(core.client.lookup, path) for path in {path for path, _, _ in ranges}}
+    for each in current.values():
+        each.believe()
+    wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]
+    return await RevalidatingReads(core.client.fetcher, wanted, verify=verify).run()
+
+
+async def get_file(
+    core: Core,
+    rpath: str,
+    lpath: str | os.PathLike[str] | IO[bytes],
+    callback: Callback = DEFAULT_CALLBACK,
+    outfile: IO[bytes] | None = None,
+    verify: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
+
+    If the file cannot be read to its end, nothing of it stays on the disk.
+
+    Parameters
+    ----------
+    verify
+        Also verify a first chunk whose head was truncated away. All other chunks are always verified.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there, or the file was replaced while it was read.
+    CorruptChunkError
+        A chunk is missing, too short, or fails its checksum.
+    """
+    source = core.strip(rpath)
+    try:
+        step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
+        view, parts = await pieces(core, source, verify=verify, piece_bytes=step)
+    except FileNotFoundError:
+        if isinstance(lpath, str | os.PathLike) and await core.client.contents.is_folder(source):
+            os.makedirs(lpath, exist_ok=True)
+            return
+        raise
+    callback.set_size(view.size)
+    if outfile is not None or not isinstance(lpath, str | os.PathLike):
+        async for data in parts:
+            (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
+            callback.relative_update(len(data))
+        return
+    os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+    try:
+        with open(lpath, "wb") as target:
+            async for data in parts:
+                target.write(data)
+                callback.relative_update(len(data))
+    except BaseException:
+        if os.path.isfile(lpath):  # no device, no pipe
+            os.unlink(lpath)
+        raise
+
+
+async def pieces(
+    core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES
+) -> tuple[Snapshot, AsyncIterator[bytes]]:
+    """A new snapshot of a file, taken beside its first bytes, and all its bytes in pieces.
+
+    Parameters
+    ----------
+    verify
+        Also verify, before the last piece, the chunks that the snapshot holds only in part.
     """
 
-    def __init__(self, core: Core) -> None:
-        self.client = core.client
-        self.strip = core.strip
+    def first_piece(snapshot: Snapshot) -> tuple[int, int]:
+        return snapshot.start, min(snapshot.start + piece_bytes, snapshot.length)
 
-    async def cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
-    ) -> bytes:
-        """The bytes of a file, counted from the first retained byte, all of one snapshot.
+    current, checks = Current(core.client.lookup, path), PieceChecks()
+    current.believe()
+    [first] = await RevalidatingReads(core.client.fetcher, [(current, first_piece)], checks=checks).run()
+    if isinstance(first, Exception):
+        raise first
+    assert current.snapshot is not None
+    return current.snapshot, _pieces(core, current.snapshot, first, checks, verify, piece_bytes)
 
-        Parameters
-        ----------
-        start, end
-            A slice as in Python: a negative number counts from the end, a too large one is clipped.
-        verify
-            Read and verify whole chunks, also where only a part is wanted. Whole chunks are always verified.
 
-        Raises
-        ------
-        FileNotFoundError
-            There is no such file.
-        CorruptChunkError
-            A chunk is missing, too short, or fails its checksum.
-        """
-        [answer] = await self._read([(self.strip(path), start, end)], verify)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    async def cat_ranges(
-        self,
-        paths: list[str],
-        starts: int | Sequence[int | None] | None,
-        ends: int | Sequence[int | None] | None,
-        max_gap: int | None = None,
-        on_error: str = "return",
-        verify: bool = False,
-        **kwargs: Any,
-    ) -> list[bytes | Exception]:
-        """Ranges of one file or several, all read at once; each is sliced and verified as by `cat_file`.
-
-        Parameters
-        ----------
-        on_error
-            ``"return"`` returns an error instead of its range; ``"raise"`` raises the first error.
-        """
-        ranges = [(self.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
-        answers = await self._read(ranges, verify)
-        if on_error != "return":
-            for answer in answers:
-                if isinstance(answer, Exception):
-                    raise answer
-        return answers
-
-    async def _read(self, ranges: Sequence[Slice], verify: bool) -> list[bytes | Exception]:
-        current = {path: Current(self.client.lookup, path) for path in {path for path, _, _ in ranges}}
-        for each in current.values():
-            each.believe()
-        wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]
-        return await RevalidatingReads(self.client.fetcher, wanted, verify=verify).run()
-
-    async def get_file(
-        self,
-        rpath: str,
-        lpath: str | os.PathLike[str] | IO[bytes],
-        callback: Callback = DEFAULT_CALLBACK,
-        outfile: IO[bytes] | None = None,
-        verify: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
-
-        If the file cannot be read to its end, nothing of it stays on the disk.
-
-        Parameters
-        ----------
-        verify
-            Also verify a first chunk whose head was truncated away. All other chunks are always verified.
-
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there, or the file was replaced while it was read.
-        CorruptChunkError
-            A chunk is missing, too short, or fails its checksum.
-        """
-        source = self.strip(rpath)
-        try:
-            step = PIECE_BYTES if isinstance(callback, NoOpCallback) else PROGRESS_BYTES
-            view, pieces = await self.pieces(source, verify=verify, piece_bytes=step)
-        except FileNotFoundError:
-            if isinstance(lpath, str | os.PathLike) and await self.client.contents.is_folder(source):
-                os.makedirs(lpath, exist_ok=True)
-                return
-            raise
-        callback.set_size(view.size)
-        if outfile is not None or not isinstance(lpath, str | os.PathLike):
-            async for data in pieces:
-                (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
-                callback.relative_update(len(data))
-            return
-        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
-        try:
-            with open(lpath, "wb") as target:
-                async for data in pieces:
-                    target.write(data)
-                    callback.relative_update(len(data))
-        except BaseException:
-            if os.path.isfile(lpath):  # no device, no pipe
-                os.unlink(lpath)
-            raise
-
-    async def pieces(
-        self, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES
-    ) -> tuple[Snapshot, AsyncIterator[bytes]]:
-        """A new snapshot of a file, taken beside its first bytes, and all its bytes in pieces.
-
-        Parameters
-        ----------
-        verify
-            Also verify, before the last piece, the chunks that the snapshot holds only in part.
-        """
-
-        def first_piece(snapshot: Snapshot) -> tuple[int, int]:
-            return snapshot.start, min(snapshot.start + piece_bytes, snapshot.length)
-
-        current, checks = Current(self.client.lookup, path), PieceChecks()
-        current.believe()
-        [first] = await RevalidatingReads(self.client.fetcher, [(current, first_piece)], checks=checks).run()
-        if isinstance(first, Exception):
-            raise first
-        assert current.snapshot is not None
-        return current.snapshot, self._pieces(current.snapshot, first, checks, verify, piece_bytes)
-
-    async def _pieces(
-        self, view: Snapshot, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
-    ) -> AsyncIterator[bytes]:
-        """`data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
-        fetcher, held, end = self.client.fetcher, None, view.start + len(data)
-        with contextlib.suppress(FileNotFoundError, ConflictError):  # the next read will say why
-            held = fetcher.hold(view)
-        while data:
-            if verify and end == view.length:
-                await fetcher.complete(view, checks)
-            yield data
-            start, end = end, min(end + piece_bytes, view.length)
-            data = await fetcher.read(view, start, end, checks=checks) if start < end else b""
-        del held
+async def _pieces(
+    core: Core, view: Snapshot, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
+) -> AsyncIterator[bytes]:
+    """`data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
+    fetcher, held, end = core.client.fetcher, None, view.start + len(data)
+    with contextlib.suppress(FileNotFoundError, ConflictError):  # the next read will say why
+        held = fetcher.hold(view)
+    while data:
+        if verify and end == view.length:
+            await fetcher.complete(view, checks)
+        yield data
+        start, end = end, min(end + piece_bytes, view.length)
+        data = await fetcher.read(view, start, end, checks=checks) if start < end else b""
+    del held
 
 
 def _span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:

@@ -141,7 +141,7 @@ class Segment(ByHandle):
     @property
     def chunks(self) -> ChunkList:
         """Its chunks, in order; the bytes behind the last one are inline in the header."""
-        return ChunkList(self._binding.client, self._bridge, self._snapshot)
+        return ChunkList(self._binding.core, self._snapshot)
 
     # -- verbs ---------------------------------------------------------------------------------------------
 
@@ -188,8 +188,7 @@ class Segment(ByHandle):
             The shortest and the longest pause between two polls, in seconds.
         """
         return Tail(
-            self._binding.client,
-            self._bridge,
+            self._binding.core,
             self.path,
             offset,
             snapshot=self._snapshot,

@@ -9,12 +9,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.revalidate import Current
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.runtime.bridge import Bridge
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
@@ -64,8 +63,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def __init__(
         self,
-        client: Client,
-        bridge: Bridge,
+        core: Core,
         path: str,
         offset: int | None = None,
         *,
@@ -84,9 +82,9 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self.pause: Callable[[float], None] = time.sleep
         self.position = offset
         """The segment offset of the next byte; None before the first look, if it was not given."""
-        self._bridge = bridge
-        self._client = client
-        self._current = Current(client.lookup, path, snapshot, is_bound=True)
+        self._bridge = core.bridge
+        self._client = core.client
+        self._current = Current(core.client.lookup, path, snapshot, is_bound=True)
         self._follow = follow
         self._poll_s_min, self._poll_s_max = poll_s_min, poll_s_max
         self._pause_s = 0.0
@@ -211,6 +209,6 @@ class FollowFile(io.RawIOBase):
         return size
 
 
-def open_follow(client: Client, bridge: Bridge, path: str) -> io.BufferedReader:
+def open_follow(core: Core, path: str) -> io.BufferedReader:
     """A file that grows with the segment, from the first retained byte to the seal."""
-    return io.BufferedReader(FollowFile(Tail(client, bridge, path)))
+    return io.BufferedReader(FollowFile(Tail(core, path)))

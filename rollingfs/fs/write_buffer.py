@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from rollingfs.backend.contract import frozen
 from rollingfs.fs.commit_on import Due
@@ -27,8 +27,8 @@ class WriteBuffer(Spillable):
 
     Parameters
     ----------
-    new_intake
-        Makes the intake of a commit.
+    intake
+        That of the next commit.
     due
         Its lock is held by every use of the file.
 
@@ -40,14 +40,13 @@ class WriteBuffer(Spillable):
         The error that the writer has not seen, because another thread met it.
     """
 
-    def __init__(self, bridge: Bridge, budget: Budget, path: str, due: Due, new_intake: Callable[[], Intake]) -> None:
-        self.intake: Intake | None = new_intake()
+    def __init__(self, bridge: Bridge, budget: Budget, path: str, due: Due, intake: Intake) -> None:
+        self.intake: Intake | None = intake
         self.is_broken = False
         self.failure: BaseException | None = None
         self._bridge = bridge
         self._path = path
         self._due = due
-        self._new_intake = new_intake
         self._pieces: list[bytes] = []
         self._bytes = 0
         self._spilling_bytes = 0
@@ -56,9 +55,9 @@ class WriteBuffer(Spillable):
         self._process = os.getpid()
         budget.add(self)
 
-    def renew(self) -> None:
+    def renew(self, intake: Intake) -> None:
         """Begin anew, after a commit."""
-        self.intake = self._new_intake()
+        self.intake = intake
 
     @property
     def pending_bytes(self) -> int:

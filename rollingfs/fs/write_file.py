@@ -6,35 +6,21 @@ import io
 import logging
 import os
 import sys
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
+from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import Intake, as_bytes
 
 logger = logging.getLogger("rollingfs")
-
-
-def _weakly(method: Callable[[], Intake]) -> Callable[[], Intake]:
-    """A method, without a reference to its file: a cycle would keep a file alive that nobody closes."""
-    weak = weakref.WeakMethod(method)
-
-    def call() -> Intake:
-        bound = weak()
-        assert bound is not None
-        return bound()
-
-    return call
 
 
 class WriteFile(CommitsByClose):
@@ -45,8 +31,6 @@ class WriteFile(CommitsByClose):
 
     Parameters
     ----------
-    fs
-        The filesystem that opened it, for tools that ask for it.
     path
         The segment.
     mode
@@ -81,9 +65,7 @@ class WriteFile(CommitsByClose):
 
     def __init__(
         self,
-        fs: Any,
-        client: Client,
-        bridge: Bridge,
+        core: Core,
         path: str,
         mode: str,
         *,
@@ -93,7 +75,6 @@ class WriteFile(CommitsByClose):
         commit_on: CommitOn = NEVER,
     ) -> None:
         super().__init__()
-        self._buffer: WriteBuffer | None = None  # for `__del__`, if this method fails
         if mode not in WRITE_MODES:
             raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
@@ -102,12 +83,12 @@ class WriteFile(CommitsByClose):
             raise ValueError(f"{path}: a file of a transaction is committed at its end: leave out commit_on")
         names.check_new_name(path)
         transitions.check_attrs(attrs or {}, path)
-        self.fs = fs
+        self.fs: Any = core.fs  # for tools that ask for it
         self.path = path
         self.mode = mode
         self.autocommit = autocommit
-        self._client = client
-        self._bridge = bridge
+        self._client = core.client
+        self._bridge = core.bridge
         self._attrs = attrs
         self._process = os.getpid()
         self._is_discarded = False
@@ -115,14 +96,14 @@ class WriteFile(CommitsByClose):
         self._is_told = False
         self._is_closing = False
         if mode == "xb":
-            bridge.run(check_absent(client, path))
-        start = bridge.run(find_end(client, path, owner)) if mode == "ab" else Start()
+            self._bridge.run(check_absent(self._client, path))
+        start = self._bridge.run(find_end(self._client, path, owner)) if mode == "ab" else Start()
         self.epoch = start.epoch
         self._segment = start.segment
         self._position = start.position
         self._is_there = start.is_there
         self._due = Due(commit_on, self._commit_in_time)
-        self._buffer = WriteBuffer(bridge, client.segments.budget, path, self._due, _weakly(self._new_intake))
+        self._buffer = WriteBuffer(self._bridge, self._client.segments.budget, path, self._due, self._new_intake())
         watch(self)
 
     def _new_intake(self) -> Intake:
@@ -166,24 +147,15 @@ class WriteFile(CommitsByClose):
 
     @alone
     def _accept(self, view: memoryview) -> None:
-        with self._open_buffer.or_broken():
-            self._open_buffer.add(view, is_held=self._is_held)
+        with self._buffer.or_broken():
+            self._buffer.add(view, is_held=self._is_held)
             self._position += len(view)
             is_due = not self._is_held and self._due.wrote(view)
         if is_due:
             self.commit()
 
-    @property
-    def _open_buffer(self) -> WriteBuffer:
-        assert self._buffer is not None
-        return self._buffer
-
-    @property
-    def _intake(self) -> Intake | None:
-        return self._buffer.intake if self._buffer is not None else None
-
     def _run(self, coroutine: Any, *, commits: str | None = None) -> None:
-        with self._open_buffer.or_broken():
+        with self._buffer.or_broken():
             self._bridge.run(coroutine, commits=commits)
 
     @alone
@@ -208,19 +180,19 @@ class WriteFile(CommitsByClose):
             return
         self._check_sound()
         self._due.restart()
-        self._open_buffer.send()
-        intake = self._intake
+        self._buffer.send()
+        intake = self._buffer.intake
         assert intake is not None
         if not self._is_there or not intake.is_empty:
             if intake.is_streaming:
                 self._run(intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
             self._run(self._commit(), commits=self.path)
-            self._open_buffer.renew()
+            self._buffer.renew(self._new_intake())
         if self.closed:
             self._release_committed()
 
     async def _commit(self) -> None:
-        segments, intake = self._client.segments, self._intake
+        segments, intake = self._client.segments, self._buffer.intake
         assert intake is not None
         if self._is_replacing:
             header = await segments.overwrite(self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
@@ -255,7 +227,7 @@ class WriteFile(CommitsByClose):
                 self._release_committed()
             else:
                 self._check_sound()
-                self._open_buffer.send()
+                self._buffer.send()
         finally:
             super().close()
 
@@ -265,10 +237,10 @@ class WriteFile(CommitsByClose):
         if self._is_discarded:
             return
         self._is_discarded = True
-        self._open_buffer.drop()
+        self._buffer.drop()
         try:
-            if self._intake is not None and self.is_mine:
-                self._bridge.run(self._intake.abort())
+            if self._buffer.intake is not None and self.is_mine:
+                self._bridge.run(self._buffer.intake.abort())
                 self._release()
         except OSError as error:
             logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
@@ -310,22 +282,22 @@ class WriteFile(CommitsByClose):
         """Commit if the file was opened with ``commit_on="flush"``; else written bytes stay buffered."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
-        if not self._due.when.flush or self._is_held or self._intake is None or self._is_discarded:
+        if not self._due.when.flush or self._is_held or self._buffer.intake is None or self._is_discarded:
             return  # `IOBase.close` calls this method too, of a file that is let go as well
-        if self._open_buffer.is_broken and self._is_closing:
+        if self._buffer.is_broken and self._is_closing:
             return  # `close` has said so
-        if (self.pending_bytes or self._open_buffer.is_broken) and not is_unwinding(self):
+        if (self.pending_bytes or self._buffer.is_broken) and not is_unwinding(self):
             self.commit()
 
     @alone
     def _commit_in_time(self) -> None:
         """Commit in the timer's thread; the next call of the writer raises what went wrong."""
-        if self.closed or self._open_buffer.is_broken or not self.is_mine or not self.pending_bytes:
+        if self.closed or self._buffer.is_broken or not self.is_mine or not self.pending_bytes:
             return
         try:
             self.commit()
         except OSError as error:
-            self._open_buffer.failure = error.with_traceback(None)  # its frames would keep the file alive
+            self._buffer.failure = error.with_traceback(None)  # its frames would keep the file alive
             logger.error("%s: a commit by commit_on failed, so the file takes no more bytes: %s", self.path, error)
 
     @property
@@ -336,7 +308,7 @@ class WriteFile(CommitsByClose):
     @property
     def pending_bytes(self) -> int:
         """The number of written bytes that are not committed."""
-        return 0 if self._is_discarded or self._buffer is None else self._buffer.pending_bytes
+        return 0 if self._is_discarded else self._buffer.pending_bytes
 
     def hold(self, is_held: bool = True) -> None:
         """Keep all written bytes in memory: a dying wrapper hands on its bytes, which are only counted."""
@@ -350,7 +322,7 @@ class WriteFile(CommitsByClose):
         lost
             The number of bytes that are not committed, as the wrapper of this file counts them.
         """
-        if self._buffer is None or self._buffer.intake is None:
+        if not hasattr(self, "_buffer") or self._buffer.intake is None:  # the constructor may have failed
             return
         lost, is_closed = self.pending_bytes if lost is None else lost, self.closed
         intake, self._buffer.intake = self._buffer.intake, None
@@ -363,7 +335,7 @@ class WriteFile(CommitsByClose):
 
     def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
         """Say once how many bytes are lost, if any are and the error of a failed `close` has not said so."""
-        if lost and self.is_mine and not self._is_told and not (self._open_buffer.is_broken and is_closed):
+        if lost and self.is_mine and not self._is_told and not (self._buffer.is_broken and is_closed):
             self._is_told = True
             tell_lost(self.path, lost, at_exit=at_exit)
 
@@ -384,6 +356,6 @@ class WriteFile(CommitsByClose):
     def _check_sound(self) -> None:
         if not self.is_mine:
             raise ValueError(f"{self.path} was opened for writing in another process; open it here")
-        if self._open_buffer.is_broken:
+        if self._buffer.is_broken:
             text = f"{self.path}: an earlier write or commit of this file failed; nothing after it is written"
-            raise OSError(text) from self._open_buffer.failure
+            raise OSError(text) from self._buffer.failure

@@ -275,7 +275,7 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
             if view.size <= live_bytes(old) or not parquet_footers.is_one_file(old, view.size):
                 return 0
             options = {"compression": compressions(old) or "snappy", **options}
-        with pq.ParquetFile(ReadFile(fs, core(fs).client, core(fs).bridge, path, view)) as file:
+        with pq.ParquetFile(ReadFile(core(fs), path, view)) as file:
             schema = file.schema_arrow
             with of_file(path):
                 if columns(files.footer_in(empty(schema, **options))) != columns(old):

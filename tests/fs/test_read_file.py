@@ -32,6 +32,7 @@ from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Page
 from rollingfs.fs import read_buffer
+from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.read import prefetch, ranges
 from rollingfs.read.read_job import even
@@ -85,7 +86,7 @@ class World:
         self.there.run(self.other.backend.write(path, [data]))
 
     def open(self, **options: Any) -> ReadFile:
-        return ReadFile(None, self.client, self.bridge, self.path, **options)
+        return ReadFile(Core(self.client, self.bridge), self.path, **options)
 
     def read(self, view: Any, start: int, end: int) -> bytes:
         return self.bridge.run(self.client.fetcher.read(view, start, end))
@@ -709,7 +710,7 @@ def test_on_s3_the_first_open_is_one_request_and_the_next_ones_none_before_data(
                 client.headers.forget()
             client.headers.cache_s = cache_s
             counts.clear()
-            with ReadFile(None, client, bridge, path) as file:
+            with ReadFile(Core(client, bridge), path) as file:
                 assert dict(counts) == ({"GetObject": before} if before else {})
                 assert file.read(2000) == letters(5000)[:2000]
                 assert dict(counts) == {"GetObject": after}
@@ -728,7 +729,7 @@ def test_on_s3_a_file_that_is_read_from_goes_on_in_a_forked_child(on_s3):
     bridge = Bridge(private, on_fork=client.after_fork)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
-    with ReadFile(None, client, bridge, path) as file:
+    with ReadFile(Core(client, bridge), path) as file:
         file.read(5)
         file.read(5)
         child = context.Process(target=_read_in_child, args=(file, answers))

@@ -124,7 +124,7 @@ def test_a_snapshot_of_a_plain_file_that_was_adopted_and_appended_to_is_read_on(
 
 def test_who_follows_a_plain_file_does_not_go_on_in_what_was_written_over_it() -> None:
     site = plain_site()
-    tail = Tail(site.client, site.bridge, site.path)
+    tail = Tail(Core(site.client, site.bridge), site.path)
     assert next(tail) == b"plain"
     site.run(site.other().segments.overwrite(site.path, b"something longer"))
     with pytest.raises(FileNotFoundError, match="another has its name"):
@@ -141,7 +141,7 @@ def test_a_tail_of_a_handle_on_a_plain_file_does_not_begin_in_what_was_written_o
 
 def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None:
     site = plain_site()
-    tail = Tail(site.client, site.bridge, site.path)
+    tail = Tail(Core(site.client, site.bridge), site.path)
     assert next(tail) == b"plain"
     site.run(site.backend.delete([site.path]))
     site.run(site.backend.write(site.path, [b"plain grown"]))
@@ -153,7 +153,7 @@ def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> N
     site = Site(Scripted(private_memory()), "")
     site.create()
     site.append(b"segment")
-    tail = Tail(site.client, site.bridge, site.path)
+    tail = Tail(Core(site.client, site.bridge), site.path)
     assert next(tail) == b"segment"
     site.run(site.other().segments.delete(site.path))
     site.run(site.backend.write(site.path, [b"something longer"]))

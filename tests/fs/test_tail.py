@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
+from rollingfs.fs.core import Core
 from rollingfs.fs.tail import Tail, open_follow
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, private_memory
@@ -37,7 +38,7 @@ def naps(monkeypatch):
 
 
 def tail(world, *args, **options):
-    return Tail(world.client, world.bridge, LOG, *args, **options)
+    return Tail(Core(world.client, world.bridge), LOG, *args, **options)
 
 
 def test_without_follow_it_ends_where_the_segment_ends(world):
@@ -121,7 +122,7 @@ def test_another_segment_of_the_same_name_is_not_followed(world, naps):
 def test_a_file_that_follows_gives_lines_as_they_come(world):
     world = World(world.backend.inner, POLICY)
     lines = []
-    file = open_follow(world.client, world.bridge, world.create("/lines", [b"one\ntw"]))
+    file = open_follow(Core(world.client, world.bridge), world.create("/lines", [b"one\ntw"]))
     reader = threading.Thread(target=lambda: lines.extend(file))
     reader.start()
     other = World(world.backend, POLICY)

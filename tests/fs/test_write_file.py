@@ -11,6 +11,7 @@ from fsspec.core import OpenFile
 from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
+from rollingfs.fs.core import Core
 from rollingfs.fs.text_file import TextFile
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.write import chunk_writer, ingest
@@ -187,7 +188,7 @@ def test_two_that_create_by_ab_at_once_lose_nothing(site, data):
 @pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
 def test_a_name_that_no_segment_can_have_is_refused_at_open(site, path, mode):
     with pytest.raises(ValueError, match="not a segment name"):
-        WriteFile(None, site.client, site.bridge, path, mode)
+        WriteFile(Core(site.client, site.bridge), path, mode)
 
 
 @pytest.mark.parametrize(("mode", "options"), [("rb", {}), ("rb+", {}), ("wb", {"owner": "me"})])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.format.parquet_footer import MAGIC
+from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.read import column_ahead
@@ -261,7 +262,7 @@ class Store:
             self.bridge.run(self.client.segments.append(self.path, [DATA[first : first + 20_000]]))
 
     def open(self, **options) -> ReadFile:
-        return ReadFile(None, self.client, self.bridge, self.path, **options)
+        return ReadFile(Core(self.client, self.bridge), self.path, **options)
 
     def scan(self, columns: list[str], **options) -> int:
         """Read columns as pyarrow does; the number of bytes that were fetched of chunks."""

@@ -273,7 +273,7 @@ def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkey
 
 def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(disk):
     client = disk.fs._client
-    scan = disk.fs._bridge.run(disk.fs._queries.listings.scan(os.path.dirname(disk.path)))
+    scan = disk.fs._bridge.run(disk.fs._core.listings.scan(os.path.dirname(disk.path)))
     view = scan.views[disk.path]
     assert view.token is None
     assert disk.fs._bridge.run(client.fetcher.read(view, 5, 700)) == OLD[5:700]

@@ -52,7 +52,7 @@ class Site:
         return offset
 
     def open(self, mode: str, **options: Any) -> WriteFile:
-        return WriteFile(None, self.client, self.bridge, self.path, mode, **options)
+        return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)
 
     def segment(self) -> Segment:
         handle: Segment = self.run(Segment.open(Core(self.client, self.bridge), self.path))

@@ -153,7 +153,7 @@ class SegmentReader:
 
     def file(self) -> ReadFile:
         """A file whose position 0 is the first retained byte."""
-        return ReadFile(self.fs, core(self.fs).client, core(self.fs).bridge, self.view.path, self.view)
+        return ReadFile(core(self.fs), self.view.path, self.view)
 
 
 @cache
