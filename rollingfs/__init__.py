@@ -32,10 +32,9 @@ if TYPE_CHECKING:
         UnsafeBackendError,
         WholeFileError,
     )
-    from rollingfs.fs.core import Core, core
+    from rollingfs.fs.core import Core, core, observe
     from rollingfs.fs.filesystem import RollingFileSystem
     from rollingfs.fs.follower import Follower
-    from rollingfs.fs.observing import observe
     from rollingfs.fs.segment_handle import Segment
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.maintenance.collected import Collected
@@ -130,7 +129,7 @@ _MODULES = {
     "Offloaded": "maintenance.offload",
     "SegmentState": "maintenance.state",
     "Metrics": "show.metrics",
-    "observe": "fs.observing",
+    "observe": "fs.core",
     "Follower": "fs.follower",
     "OffloadStatus": "stream.blocks",
     "OffloadPolicy": "policy",

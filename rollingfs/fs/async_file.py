@@ -8,7 +8,7 @@ from rollingfs.format.transitions import exists
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
-from rollingfs.fs.file_verbs import touch
+from rollingfs.fs.segment_verbs import touch
 from rollingfs.fs.unclosed import tell_lost
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.ingest import Data, Intake

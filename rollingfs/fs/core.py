@@ -19,6 +19,9 @@ from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
+
+    from rollingfs.show.telemetry import Attributes
     from rollingfs.stream.states import States
 
 T = TypeVar("T")
@@ -132,3 +135,29 @@ def core(fs: AbstractFileSystem) -> Core:
     if not isinstance(found, Core):
         raise TypeError(f"{type(fs).__name__} is not a RollingFileSystem, so it has no core")
     return found
+
+
+def observe(fs: AbstractFileSystem, meter: Meter | None = None, attributes: Attributes | None = None) -> None:
+    """Let OpenTelemetry export what a filesystem counts. A second call for the same filesystem and meter adds nothing.
+
+    The filesystem counts as before; the exporter's thread adds up when it exports.
+
+    Parameters
+    ----------
+    fs
+        The filesystem.
+    meter
+        What makes the instruments; by default a meter of OpenTelemetry's global provider.
+    attributes
+        Attributes of all its values; by default `target`, the protocol of the store. Filesystems with the same
+        attributes are added up.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
+    """
+    from rollingfs.show.telemetry import export
+
+    below = core(fs)
+    export(below.client.meters, meter, {"target": below.target} if attributes is None else attributes)

@@ -22,21 +22,20 @@ from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,
     export_verb,
-    file_verbs,
     folder_operations,
     in_transaction,
     opening,
     patterns,
     queries,
     reading,
+    segment_verbs,
     transfers,
 )
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.configured import Configured
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_forms import ByPath
-from rollingfs.fs.sync_async import both, in_order, name_for_users, plain
-from rollingfs.fs.target import make_policy, open_target, take_store_options
+from rollingfs.fs.sync_async import both, in_order, name_for_users
+from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
@@ -47,6 +46,7 @@ from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 if TYPE_CHECKING:
     from rollingfs.fs.async_file import AsyncFile
     from rollingfs.fs.stream_handle import Stream
+    from rollingfs.show.metrics import Metrics
 
 
 class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
@@ -198,7 +198,6 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
     find, _find = both(queries.find, of="_core")
     du, _du = both(queries.du, of="_core")
     states, _states = both(queries.states, of="_core")
-    metrics = plain(queries.metrics, of="_core")
     get_policy, _get_policy = both(queries.get_policy, of="_core")
     streams, _streams = both(queries.streams, of="_core")
     created, _created = both(queries.created, of="_core")
@@ -211,11 +210,11 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
     expand_path, _expand_path = both(patterns.expand_path, of="_core")
     segment, _segment = both(opening.segment, of="_core")
 
-    create, _create = both(file_verbs.create, of="_at", path="path", commits=True)
-    overwrite, _overwrite = both(file_verbs.overwrite, of="_at", path="path", takes=file_verbs.take_overwrite)
-    touch, _touch = both(file_verbs.touch, of="_at", path="path", commits=True)
+    create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
+    overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
+    touch, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True)
     _pipe_file_now, _pipe_file = both(
-        file_verbs.pipe_file, of="_at", path="path", takes=file_verbs.take_pipe_file, data="value"
+        segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"
     )
     rebuild, _rebuild = both(export_verb.rebuild, of="_core")
     export, _export = both(export_verb.export, of="_core")
@@ -371,6 +370,12 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
             ``"raise"`` the error.
         """
         return opening.stream(self._core, path, on_error)
+
+    def metrics(self) -> Metrics:
+        """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
+        from rollingfs.show.metrics import Metrics
+
+        return Metrics.of(self._client.meters)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Forget the header of one segment; without a path, or if no header of that path is known, forget all."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.fs import arguments, file_verbs, transfers
+from rollingfs.fs import arguments, segment_verbs, transfers
 from rollingfs.fs.patterns import Paths
 
 
@@ -59,6 +59,6 @@ def put(
             self.put_file(source, target, callback=child, **kwargs)
 
 
-pipe_file.__doc__ = file_verbs.pipe_file.__doc__
+pipe_file.__doc__ = segment_verbs.pipe_file.__doc__
 put_file.__doc__ = transfers.put_file.__doc__
 put.__doc__ = transfers.put.__doc__

@@ -19,7 +19,6 @@ from rollingfs.fs.policy_verbs import is_folder, policies_at
 
 if TYPE_CHECKING:
     from rollingfs.maintenance.state import SegmentState
-    from rollingfs.show.metrics import Metrics
     from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
@@ -224,13 +223,6 @@ async def get_policy(core: Core, path: str) -> Policies:
     if not await is_folder(client, path):
         header = (await client.lookup.view(path, fresh=True)).header or Header("", 1, policy=default)
     return await policies_at(client, path, header)
-
-
-def metrics(core: Core) -> Metrics:
-    """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
-    from rollingfs.show.metrics import Metrics
-
-    return Metrics.of(core.client.meters)
 
 
 async def created(core: Core, path: str) -> datetime:

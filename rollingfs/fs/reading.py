@@ -118,20 +118,22 @@ async def get_file(
         raise
     callback.set_size(view.size)
     if outfile is not None or not isinstance(lpath, str | os.PathLike):
-        async for data in parts:
-            (outfile or lpath).write(data)  # type: ignore[union-attr]  # a file, not a name
-            callback.relative_update(len(data))
+        await _write(parts, outfile or lpath, callback)  # type: ignore[arg-type]  # a file, not a name
         return
     os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
     try:
         with open(lpath, "wb") as target:
-            async for data in parts:
-                target.write(data)
-                callback.relative_update(len(data))
+            await _write(parts, target, callback)
     except BaseException:
         if os.path.isfile(lpath):  # no device, no pipe
             os.unlink(lpath)
         raise
+
+
+async def _write(parts: AsyncIterator[bytes], target: IO[bytes], callback: Callback) -> None:
+    async for data in parts:
+        target.write(data)
+        callback.relative_update(len(data))
 
 
 async def pieces(

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from fsspec import AbstractFileSystem
 
+from rollingfs.commit.shadowing import modified_ms
+from rollingfs.format import names
+from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.fs import segment_verbs, upkeep_verbs
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.chunk_list import ChunkList
 from rollingfs.fs.core import Core, core
 from rollingfs.fs.segment_forms import ByHandle
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
+
+
+def _of_snapshot(name: str) -> Any:
+    """A property of a handle that is the same property of its snapshot, with its docstring."""
+    found = getattr(Snapshot, name).fget
+
+    @functools.wraps(found)
+    def get(handle: Segment) -> Any:
+        return found(handle._binding.snapshot)
+
+    return property(get)
 
 
 class Segment(ByHandle):
@@ -71,51 +88,22 @@ class Segment(ByHandle):
         """Its path on the backend."""
         return self._snapshot.path
 
-    @property
-    def start(self) -> int:
-        """Offset of the first retained byte."""
-        return self._snapshot.start
-
-    @property
-    def length(self) -> int:
-        """Offset of the end."""
-        return self._snapshot.length
-
-    @property
-    def size(self) -> int:
-        """Bytes retained: length - start."""
-        return self._snapshot.size
-
-    @property
-    def sealed(self) -> bool:
-        """Whether it takes no more bytes."""
-        return self._snapshot.sealed
-
-    @property
-    def state(self) -> str:
-        """``"open"``, ``"sealed"``, or ``"merging"`` while it becomes part of another segment."""
-        return self._snapshot.state
-
-    @property
-    def version(self) -> int:
-        """Grows with every commit; 0 for a plain file."""
-        return self._snapshot.version
+    start: int = _of_snapshot("start")
+    length: int = _of_snapshot("length")
+    size: int = _of_snapshot("size")
+    sealed: bool = _of_snapshot("sealed")
+    state: str = _of_snapshot("state")
+    version: int = _of_snapshot("version")
+    owner: str | None = _of_snapshot("owner")
+    attrs: dict[str, str] = _of_snapshot("attrs")
+    created: datetime = _of_snapshot("created")
+    modified: datetime = _of_snapshot("modified")
 
     @property
     def epoch(self) -> int:
         """The epoch that this handle holds; if it holds none, the segment's."""
         held = self._binding.held
         return self._snapshot.epoch if held is None else held
-
-    @property
-    def owner(self) -> str | None:
-        """Who holds the segment exclusively."""
-        return self._snapshot.owner
-
-    @property
-    def attrs(self) -> dict[str, str]:
-        """The segment's attributes."""
-        return self._snapshot.attrs
 
     @property
     def policy(self) -> RollingPolicy:
@@ -127,16 +115,6 @@ class Segment(ByHandle):
         """Bytes that consolidations have written anew."""
         header = self._snapshot.header
         return 0 if header is None else header.rewritten
-
-    @property
-    def created(self) -> datetime:
-        """When this incarnation was created (UTC); for a plain file, when it was last changed."""
-        return self._snapshot.created
-
-    @property
-    def modified(self) -> datetime:
-        """When it was last changed (UTC)."""
-        return self._snapshot.modified
 
     @property
     def chunks(self) -> ChunkList:
@@ -205,6 +183,73 @@ def _bound(binding: Binding) -> Segment:
 def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> Segment:
     """The same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
     return Segment(core(fs), snapshot, held)
+
+
+class ChunkList(Sequence[Chunk]):
+    """The chunks that hold the retained bytes of a snapshot, in order, without the inline tail.
+
+    `len` reads no index page, unless the head of one was truncated away. A plain file is one chunk: itself.
+    """
+
+    def __init__(self, core: Core, snapshot: Snapshot) -> None:
+        self._core = core
+        self.snapshot = snapshot
+        """The snapshot whose chunks these are."""
+        self._entries: Sequence[Entry] = snapshot.header.entries if snapshot.header is not None else _plain(snapshot)
+
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        """The number of chunks up to each entry, its own included."""
+        return list(itertools.accumulate(self._count(entry) for entry in self._entries))
+
+    def _count(self, entry: Entry) -> int:
+        if isinstance(entry, Chunk):
+            return 1
+        is_cut = entry.offset > 0 or entry.start < self.snapshot.start
+        return len(self._chunks(entry)) if is_cut else entry.count
+
+    def _chunks(self, entry: Entry) -> Sequence[Chunk]:
+        if isinstance(entry, Chunk):
+            return [entry]
+        chunks = self._core.run(self._load(entry))
+        return [chunk for chunk in chunks if chunk.end > self.snapshot.start]
+
+    async def _load(self, page: Page) -> Sequence[Chunk]:
+        try:
+            return await self._core.client.pages.chunks(self.snapshot.path, page)
+        except FileNotFoundError as error:
+            path = self.snapshot.path
+            raise FileNotFoundError(2, "The segment has changed since this snapshot: refresh() it", path) from error
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, index: int) -> Chunk: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Chunk]: ...
+    def __getitem__(self, index: int | slice) -> Chunk | list[Chunk]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        position = index if index >= 0 else index + len(self)
+        if not 0 <= position < len(self):
+            raise IndexError(f"{self.snapshot.path}: there is no chunk {index}; it has {len(self)}")
+        number = bisect.bisect_right(self._ends, position)
+        first = self._ends[number - 1] if number else 0
+        return self._chunks(self._entries[number])[position - first]
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for entry in self._entries:
+            yield from self._chunks(entry)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} chunks of {self.snapshot.path!r}>"
+
+
+def _plain(snapshot: Snapshot) -> Sequence[Entry]:
+    assert snapshot.plain is not None
+    name = names.relative(names.parent(snapshot.path), snapshot.path)
+    return [Chunk(0, snapshot.plain.size, name, None, modified_ms(snapshot.plain))] if snapshot.plain.size else []
 
 
 name_for_users(Segment, "Segment")

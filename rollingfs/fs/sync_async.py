@@ -1,4 +1,4 @@
-"""`both` makes two methods of one coroutine: one blocks, the other is awaited. `plain` is for what never waits."""
+"""`both` makes two methods of one coroutine: one blocks, the other is awaited."""
 
 from __future__ import annotations
 
@@ -125,16 +125,6 @@ def _signature(verb: Verb[Any], path: str | None) -> inspect.Signature:
     given = [] if path is None else [inspect.Parameter(path, kind, annotation="str")]
     others = list(signature.parameters.values())[1:]
     return signature.replace(parameters=[inspect.Parameter("self", kind), *given, *others])
-
-
-def plain(method: Callable[Concatenate[V, P], T], *, of: str) -> Callable[Concatenate[Any, P], T]:
-    """The method for one that never waits, which any thread and any event loop may call."""
-
-    @functools.wraps(method)
-    def called(self: Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return method(getattr(self, of), *args, **kwargs)
-
-    return called
 
 
 def in_order(method: Verb[T], *order: str) -> Verb[T]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
+from fsspec.config import apply_config
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -21,8 +22,9 @@ from rollingfs.backend.objects.schemes import (
     goes_straight_to_azure,
     is_of,
 )
+from rollingfs.fs import arguments
 from rollingfs.fs.store_options import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
-from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT, RollingPolicy
+from rollingfs.policy import RollingPolicy
 
 ALIASES = (S3_PROTOCOLS, AZURE_PROTOCOLS, GOOGLE_PROTOCOLS)
 """Protocols that are names of one store."""
@@ -204,18 +206,12 @@ def make_policy(
     ValueError
         Both are given, or a number is out of its range.
     """
-    numbers = (max_bytes, max_age, inline_bytes)
-    if policy is not None and not isinstance(policy, RollingPolicy):
-        raise TypeError(f"policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB')")
-    if policy is None:
-        return RollingPolicy(
-            MAX_BYTES_DEFAULT if max_bytes is None else max_bytes,
-            max_age,
-            INLINE_BYTES_DEFAULT if inline_bytes is None else inline_bytes,
-        )
-    if any(number is not None for number in numbers):
+    arguments.check_policy("rolling", policy)
+    numbers = {"max_bytes": max_bytes, "max_age": max_age, "inline_bytes": inline_bytes}
+    given = {name: value for name, value in numbers.items() if value is not None}
+    if policy is not None and given:
         raise ValueError("give either policy= or max_bytes=, max_age=, inline_bytes=, not both")
-    return policy
+    return policy or RollingPolicy(**given)  # type: ignore[arg-type]  # each name has a value of its type
 
 
 def take_store_options(
@@ -291,3 +287,21 @@ def _refuse(options: Mapping[str, Any], own: frozenset[str]) -> None:
             f"rolling has no option {name!r}{meant(name, own)}; it takes {listed(own)}; options of a store need its "
             "target_protocol, and go under its name, as in s3={...}"
         )
+
+
+# -- how fsspec's configuration meets what a caller gives by position ----------------------------------------
+
+_BY_POSITION = ("target_protocol", "target_options", "fs")
+
+
+class Configured(type(AbstractFileSystem)):  # type: ignore[misc]  # the class of fsspec's classes
+    """Makes filesystems. What the caller gives counts before the configuration, by position as by name.
+
+    fsspec hands on the options of its configuration by name, beside an argument that has the same name.
+    """
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(_BY_POSITION, args, strict=False))
+        if len(given) == len(args) and given.keys() & apply_config(cls, {}).keys() and not given.keys() & kwargs.keys():
+            return super().__call__(**given, **kwargs)
+        return super().__call__(*args, **kwargs)

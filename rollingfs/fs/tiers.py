@@ -86,8 +86,6 @@ def _store(
 ) -> TierStore:
     root, options = settings["root"], settings.get("options")
     named = [name for name in ("backend", "fs", "protocol") if settings.get(name) is not None]
-    if len(named) > 1:
-        raise ValueError(f"{' and '.join(named)} are given: leave out all but one")
     protocol = settings.get("protocol")
     if not named and "://" in root:
         protocol = root.partition("://")[0]

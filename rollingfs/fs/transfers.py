@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -15,10 +15,11 @@ from fsspec.utils import check_contained
 from rollingfs.fs import arguments, queries
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
-from rollingfs.fs.file_verbs import pipe_file
 from rollingfs.fs.folder_operations import makedirs
 from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
 from rollingfs.fs.reading import get_file, pieces
+from rollingfs.fs.segment_verbs import pipe_file
+from rollingfs.write.ingest import PIECE_BYTES
 
 BATCH_SIZE_DEFAULT = 128
 """Default number of files under way at once."""
@@ -48,7 +49,7 @@ async def put_file(
         return
     with open(lpath, "rb") as file:
         callback.set_size(os.fstat(file.fileno()).st_size)
-        await pipe_file(Binding.by_path(core, rpath), _Counted(file, callback), mode)
+        await pipe_file(Binding.by_path(core, rpath), _pieces(file, callback), mode)
 
 
 async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
@@ -220,14 +221,8 @@ async def _gather(core: Core, calls: list[Callable[[], Awaitable[Any]]], batch_s
     return await core.client.runtime.gather(calls, len(calls) if size == -1 else size)
 
 
-class _Counted:
-    """A file that tells a callback how many of its bytes were read."""
-
-    def __init__(self, file: IO[bytes], callback: Callback) -> None:
-        self._file = file
-        self._callback = callback
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self._callback.relative_update(len(data))
-        return data
+def _pieces(file: IO[bytes], callback: Callback) -> Iterator[bytes]:
+    """The bytes of a file, of which a callback is told."""
+    while data := file.read(PIECE_BYTES):
+        yield data
+        callback.relative_update(len(data))

@@ -70,7 +70,7 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        """The number of the last commit; 0 for a plain file."""
+        """The number of the last commit, which grows with every commit; 0 for a plain file."""
         return self.header.version if self.header else 0
 
     @property
@@ -80,7 +80,7 @@ class Snapshot:
 
     @property
     def owner(self) -> str | None:
-        """The writer that holds the segment exclusively; None if none does."""
+        """Who holds the segment exclusively; None if nobody does."""
         return self.header.owner if self.header else None
 
     @property

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rollingfs.errors import visible
 from rollingfs.format.names import CHUNKS_SUFFIX
-from rollingfs.runtime.values import value_class
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import Class, Outline
 
@@ -37,53 +36,49 @@ RUN_COLOURS = ("#0969da", "#a5c8f0")
 FONT_PX, TITLE_PX = 14, 18
 
 
-@value_class
-class Box:
+Shape = tuple[float, str]
+"""The lower end of what is drawn, and its element of SVG."""
+
+
+def _box(x: float, y: float, width: float, height: float, colour: str) -> Shape:
     """A filled rectangle."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
+    place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
+    return y, f'<rect {place} fill="{colour}"/>'
 
 
-@value_class
-class TextLine:
-    """A line of text. It begins at `x`, or ends there if `ends`."""
-
-    x: float
-    y: float
-    text: str
-    px: int = FONT_PX
-    ends: bool = False
-
-
-Shape = Box | TextLine
+def _line(x: float, y: float, text: str, px: int = FONT_PX, *, ends: bool = False) -> Shape:
+    """A line of text, which begins at `x`, or ends there if `ends`."""
+    anchor = ' text-anchor="end"' if ends else ""
+    return y, f'<text x="{x:.2f}" y="{y:.2f}" font-size="{px}"{anchor}>{escape(text)}</text>'
 
 
 def draw(found: Outline, file: Path) -> None:
     """Write the picture into a file, as SVG."""
     shapes = list(_shapes(found))
-    height = round(max(shape.y for shape in shapes)) + MARGIN
-    file.write_text(_svg(shapes, height), encoding="utf-8")
+    height = round(max(y for y, _ in shapes)) + MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
+        f'font-family="sans-serif" fill="{INK}">'
+    )
+    paper = f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>'
+    file.write_text("\n".join([head, paper, *(element for _, element in shapes), "</svg>", ""]), encoding="utf-8")
 
 
 # -- shapes --------------------------------------------------------------------------------------------------
 
 
 def _shapes(found: Outline) -> Iterator[Shape]:
-    yield TextLine(MARGIN, 30, visible(found.path), TITLE_PX)
-    yield TextLine(MARGIN, 54, found.title)
+    yield _line(MARGIN, 30, visible(found.path), TITLE_PX)
+    yield _line(MARGIN, 54, found.title)
     yield from _runs(found)
     yield from _bar(found)
-    yield TextLine(MARGIN, BAR_BOTTOM + 18, "0")
+    yield _line(MARGIN, BAR_BOTTOM + 18, "0")
     if found.start:
-        yield TextLine(_x(found, found.start), BAR_BOTTOM + 18, f"start {found.start:,}")
-    yield TextLine(WIDTH - MARGIN, BAR_BOTTOM + 18, f"length {found.length:,}", ends=True)
+        yield _line(_x(found, found.start), BAR_BOTTOM + 18, f"start {found.start:,}")
+    yield _line(WIDTH - MARGIN, BAR_BOTTOM + 18, f"length {found.length:,}", ends=True)
     if found.garbage.files:
         width = max(2.0, min(1.0, found.garbage.bytes / max(1, found.length)) * (WIDTH - 2 * MARGIN))
-        yield Box(MARGIN, BAR_BOTTOM + 28, width, 10, GARBAGE_COLOUR)
+        yield _box(MARGIN, BAR_BOTTOM + 28, width, 10, GARBAGE_COLOUR)
     yield from _legend(found)
 
 
@@ -100,12 +95,12 @@ def _runs(found: Outline) -> Iterator[Shape]:
         x = _x(found, run.start)
         width = _x(found, run.end) - x
         name = visible(run.where.rpartition("/")[2].removesuffix(CHUNKS_SUFFIX))
-        yield Box(x, RUNS_TOP, width, RUNS_HEIGHT, RUN_COLOURS[index % 2])
+        yield _box(x, RUNS_TOP, width, RUNS_HEIGHT, RUN_COLOURS[index % 2])
         if len(name) * CHARACTER_WIDTH < width:
-            yield TextLine(x, RUNS_TOP - 4, name, FONT_PX - 2)
+            yield _line(x, RUNS_TOP - 4, name, FONT_PX - 2)
 
 
-def _bar(found: Outline) -> Iterator[Box]:
+def _bar(found: Outline) -> Iterator[Shape]:
     largest = max((cell.size for cell in found.cells), default=0)
     each = (WIDTH - 2 * MARGIN) / max(1, len(found.cells))
     at = 0
@@ -114,13 +109,13 @@ def _bar(found: Outline) -> Iterator[Box]:
         x, width = MARGIN + at * each, count * each
         at += count
         if cell.is_gone:
-            yield Box(x, BAR_TOP, width, BAR_HEIGHT, GONE_COLOUR)
+            yield _box(x, BAR_TOP, width, BAR_HEIGHT, GONE_COLOUR)
         elif cell.size == 0:
-            yield Box(x, BAR_TOP, width, BAR_HEIGHT, TAIL_COLOUR)
+            yield _box(x, BAR_TOP, width, BAR_HEIGHT, TAIL_COLOUR)
         else:
             height = max(CHUNK_HEIGHT_MIN, BAR_HEIGHT * cell.size / largest)
             gap = CHUNK_GAP if count > 1 else 0
-            yield Box(x, BAR_BOTTOM - height, width - gap, height, AGE_COLOURS[cell.age])
+            yield _box(x, BAR_BOTTOM - height, width - gap, height, AGE_COLOURS[cell.age])
 
 
 def _legend(found: Outline) -> Iterator[Shape]:
@@ -135,11 +130,11 @@ def _legend(found: Outline) -> Iterator[Shape]:
         ),
     ]
     shown = [(colour, text) for colour, is_there, text in marks if is_there]
-    yield TextLine(MARGIN, LEGEND_TOP, "by age")
+    yield _line(MARGIN, LEGEND_TOP, "by age")
     for index, (colour, text) in enumerate(shown):
         y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
-        yield Box(MARGIN, y - 11, 12, 12, colour)
-        yield TextLine(MARGIN + 20, y, text)
+        yield _box(MARGIN, y - 11, 12, 12, colour)
+        yield _line(MARGIN + 20, y, text)
     yield from _sizes(found.sizes)
 
 
@@ -148,34 +143,12 @@ def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
     left = WIDTH // 2
     shown = [one for one in sizes if one.count]
     most = max((one.bytes for one in shown), default=0)
-    yield TextLine(left, LEGEND_TOP, "by size")
+    yield _line(left, LEGEND_TOP, "by size")
     for index, one in enumerate(shown):
         y = LEGEND_TOP + ROW_HEIGHT * (index + 1)
-        yield TextLine(left, y, _class_text(one))
-        yield Box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
+        yield _line(left, y, _class_text(one))
+        yield _box(left + 260, y - 11, max(2.0, 200 * one.bytes / most), 12, SIZE_COLOUR)
 
 
 def _class_text(one: Class) -> str:
     return f"{one.label}: {count_text(one.count, 'chunk')}, {size_text(one.bytes)}"
-
-
-# -- files ----------------------------------------------------------------------------------------------------
-
-
-def _svg(shapes: Sequence[Shape], height: int) -> str:
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
-        f'font-family="sans-serif" fill="{INK}">',
-        f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>',
-    ]
-    for shape in shapes:
-        if isinstance(shape, Box):
-            lines.append(
-                f'<rect x="{shape.x:.2f}" y="{shape.y:.2f}" width="{shape.width:.2f}" height="{shape.height:.2f}" '
-                f'fill="{shape.colour}"/>'
-            )
-        else:
-            anchor = ' text-anchor="end"' if shape.ends else ""
-            text = escape(shape.text)
-            lines.append(f'<text x="{shape.x:.2f}" y="{shape.y:.2f}" font-size="{shape.px}"{anchor}>{text}</text>')
-    return "\n".join([*lines, "</svg>", ""])

@@ -11,7 +11,7 @@ from typing import Any
 from rollingfs import parquet
 from rollingfs.format import names
 from rollingfs.fs.core import core
-from rollingfs.fs.export_target import open_export_target
+from rollingfs.fs.export_verb import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.maintenance.verify import damaged
