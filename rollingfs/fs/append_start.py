@@ -7,6 +7,7 @@ from rollingfs.errors import SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.binding import Binding
 from rollingfs.runtime.values import value_class
 
 
@@ -42,7 +43,7 @@ async def check_absent(client: Client, path: str) -> None:
     raise transitions.exists(path)
 
 
-async def find_end(client: Client, path: str, owner: str | None) -> Start:
+async def find_end(at: Binding, owner: str | None) -> Start:
     """The end that a file appends to; with an owner, the segment is created if it is missing, and acquired.
 
     Raises
@@ -54,18 +55,19 @@ async def find_end(client: Client, path: str, owner: str | None) -> Start:
     FolderOccupiedError
         There is a folder with something in it.
     """
+    client, path = at.client, at.path
     try:
         view = await client.lookup.view(path, fresh=True)
     except FileNotFoundError:
         if owner is None:
             await client.contents.check_no_folder(path)
             return Start()
-        header, position, is_there = await _created(client, path), 0, False
+        header, position, is_there = await _created(at), 0, False
     else:
         position, is_there = view.size, True
         if view.header is None and owner is None:
             return Start(is_there, position)
-        header = view.header or await _adopted(client, path)
+        header = view.header or await at.header()
     if owner is None and header.phase is not Phase.MERGING:
         transitions.check(header, Guard(), path)
     if header.sealed:
@@ -78,13 +80,8 @@ async def find_end(client: Client, path: str, owner: str | None) -> Start:
     return Start(True, header.size, header.segment, header.epoch)
 
 
-async def _created(client: Client, path: str) -> Header:
+async def _created(at: Binding) -> Header:
     try:
-        return await client.segments.create(path)
+        return await at.client.segments.create(at.path)
     except FileExistsError:
-        return await _adopted(client, path)
-
-
-async def _adopted(client: Client, path: str) -> Header:
-    await client.segments.adopt(path)
-    return transitions.live((await client.headers.load(path)).header, path)
+        return await at.header()

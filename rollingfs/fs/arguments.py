@@ -1,17 +1,12 @@
-"""What callers give: the path in a URL, and checks that refuse a value of a wrong kind before anything is done."""
+"""What callers give: checks that refuse a value of a wrong kind before anything is done."""
 
 from __future__ import annotations
 
 import operator
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from fsspec.utils import stringify_path
-
-from rollingfs.backend.contract import Backend
-from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
@@ -21,25 +16,6 @@ CREATE = "create"
 OVERWRITE = "overwrite"
 WRITE_MODES = ("wb", "xb", "ab")
 """Of `open`."""
-
-SCHEME = "rolling"
-_SCHEME = rf"{SCHEME}(\+[a-z0-9]+)?(://|::)"
-
-
-def without_scheme(path: str | os.PathLike[str]) -> str:
-    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
-    text: str = stringify_path(path)
-    match = re.match(_SCHEME, text)
-    return text[match.end() :] if match else text
-
-
-def strip(backend: Backend, path: Any) -> Any:
-    """The backend's own path of a URL or path, or of each in a list."""
-    if isinstance(path, str) and not path.startswith(SCHEME):
-        return backend.strip(path)
-    if isinstance(path, list):
-        return [strip(backend, one) for one in path]
-    return backend.strip(without_scheme(path))
 
 
 def check_attrs(path: str, attrs: Mapping[str, Any] | None, name: str = "attrs") -> None:
@@ -141,27 +117,6 @@ def check_policy(path: str, policy: Any) -> None:
             f"{path}: the policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB'); "
             f"{NOTHING}"
         )
-
-
-def guard(
-    path: str,
-    expected_offset: int | None = None,
-    expected_attrs: Attrs = None,
-    *,
-    segment: str | None = None,
-    epoch: int | None = None,
-) -> Guard:
-    """The conditions of an operation.
-
-    Raises
-    ------
-    TypeError
-        A condition is of a wrong kind.
-    """
-    if expected_offset is not None:
-        check_offset(path, expected_offset, "expected_offset")
-    check_attrs(path, expected_attrs, "expected_attrs")
-    return Guard(segment, epoch, expected_offset, expected_attrs or {})
 
 
 def creates_only(mode: str, path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rollingfs.format.transitions import exists
+from rollingfs.fs.append_start import check_absent
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
@@ -40,8 +40,8 @@ class AsyncFile:
             await touch(Binding(self._core, self.path), truncate=False)
             self._intake = segments.addition(self.path)
         else:
-            if self.mode == "xb" and await self._core.listings.is_there(self.path):
-                raise exists(self.path)
+            if self.mode == "xb":
+                await check_absent(self._client, self.path)
             self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
 
     @property

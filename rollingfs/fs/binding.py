@@ -81,10 +81,19 @@ class Binding:
         return next(iter(self.snapshot.incarnations), None) if self._current is not None else None
 
     def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
-        """What must be true of the segment for a commit."""
+        """What must be true of the segment for a commit.
+
+        Raises
+        ------
+        TypeError
+            A condition is of a wrong kind.
+        """
         if expected_offset is None and expected_attrs is None:
             return NO_GUARD if self._current is None else Guard(self.segment, self.held)
-        return arguments.guard(self.path, expected_offset, expected_attrs, segment=self.segment, epoch=self.held)
+        if expected_offset is not None:
+            arguments.check_offset(self.path, expected_offset, "expected_offset")
+        arguments.check_attrs(self.path, expected_attrs, "expected_attrs")
+        return Guard(self.segment, self.held, expected_offset, expected_attrs or {})
 
     # -- before and after a commit -------------------------------------------------------------------------
 

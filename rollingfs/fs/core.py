@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 from collections.abc import Coroutine
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
-from rollingfs.fs import arguments
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
@@ -25,6 +27,24 @@ if TYPE_CHECKING:
     from rollingfs.stream.states import States
 
 T = TypeVar("T")
+SCHEME = "rolling"
+_SCHEME = rf"{SCHEME}(\+[a-z0-9]+)?(://|::)"
+
+
+def without_scheme(path: str | os.PathLike[str]) -> str:
+    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
+    text: str = stringify_path(path)
+    match = re.match(_SCHEME, text)
+    return text[match.end() :] if match else text
+
+
+def strip(backend: Backend, path: Any) -> Any:
+    """The backend's own path of a URL or path, or of each in a list."""
+    if isinstance(path, str) and not path.startswith(SCHEME):
+        return backend.strip(path)
+    if isinstance(path, list):
+        return [strip(backend, one) for one in path]
+    return backend.strip(without_scheme(path))
 
 
 class Core:
@@ -63,7 +83,7 @@ class Core:
         """The filesystem; None for a client that has none."""
         self.backend: Backend = client.backend
         """The store, as `rollingfs.backend.Backend`; its calls are counted."""
-        self.strip = partial(arguments.strip, cast(Backend, bridge.backend))
+        self.strip = partial(strip, cast(Backend, bridge.backend))
         """Finds the backend's own path of a URL or path, or of each in a list."""
         self.tuning = tuning or Tuning()
         """How files are read."""

@@ -32,7 +32,7 @@ from rollingfs.fs import (
     transfers,
 )
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.core import Core
+from rollingfs.fs.core import Core, without_scheme
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
@@ -244,10 +244,10 @@ class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Co
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """The path in a URL, before the target is known; each instance knows better (`arguments.strip`)."""
+        """The path in a URL, before the target is known; each instance knows better (`core.strip`)."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        return cls._strip_default(arguments.without_scheme(path))
+        return cls._strip_default(without_scheme(path))
 
     @classmethod
     def _strip_default(cls, path: str) -> str:

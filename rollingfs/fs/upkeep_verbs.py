@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.progress import begin
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.consolidate import Consolidated
     from rollingfs.maintenance.offload import Offloaded
     from rollingfs.maintenance.verify import Verified
-    from rollingfs.stream.offload_policy import Asked
 
 
 async def offload(
@@ -70,10 +68,13 @@ async def offload(
         A chunk or its copy is damaged; that chunk stays where it is.
     """
     from rollingfs.maintenance.offload import Chosen, Offloader
-    from rollingfs.stream.offload_policy import Asked
+    from rollingfs.stream.ledger import Ledgers
+    from rollingfs.stream.offload_policy import Asked, check_retention
 
     chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
-    await _check_retention(at.client, at.path, Asked(tier, chosen, lag_s))
+    if not names.is_ledger(at.path):  # the retention of the stream in whose folder the segment lies may forbid it
+        ledger = await Ledgers(at.client).resolved(names.parent(at.path))
+        check_retention(at.path, Asked(tier, chosen, lag_s), ledger)
     tell = begin(callback, (await at.header()).size, progress)
     offloader = Offloader(at.client.commits, at.client.fetcher)
     try:
@@ -131,35 +132,20 @@ async def roll(at: Binding) -> int:
     CommitTimeoutError
         It was not rolled. No byte is lost; roll again.
     """
-    try:
-        return await rolled(at.client, at.path, at.segment)
-    finally:
-        await at.refresh()
-
-
-async def rolled(client: Client, path: str, segment: str | None = None) -> int:
-    """Roll a segment, perhaps only of one incarnation; a plain file has nothing inline."""
     from rollingfs.maintenance.roll import Roller
 
-    roller = Roller(client.commits)
+    roller = Roller(at.client.commits)
     try:
-        return await roller.roll(path, segment)
+        return await roller.roll(at.path, at.segment)
     except FileNotFoundError:
-        view = await client.lookup.view(path, fresh=True)
+        view = await at.client.lookup.view(at.path, fresh=True)
         if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
-            return await roller.roll(path, segment)
-        if segment is not None and segment not in view.incarnations:
+            return await roller.roll(at.path, at.segment)
+        if at.segment is not None and at.segment not in view.incarnations:
             raise
-        return view.length
-
-
-async def _check_retention(client: Client, path: str, asked: Asked) -> None:
-    """Refuse an offload that does not go with the retention of the stream in whose folder a segment lies."""
-    from rollingfs.stream.ledger import Ledgers
-    from rollingfs.stream.offload_policy import check_retention
-
-    if not names.is_ledger(path):
-        check_retention(path, asked, await Ledgers(client).resolved(names.parent(path)))
+        return view.length  # a plain file has nothing inline
+    finally:
+        await at.refresh()
 
 
 # -- by handle alone -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.arguments import WRITE_MODES
+from rollingfs.fs.binding import Binding
 from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
@@ -97,7 +98,7 @@ class WriteFile(CommitsByClose):
         self._is_closing = False
         if mode == "xb":
             self._bridge.run(check_absent(self._client, path))
-        start = self._bridge.run(find_end(self._client, path, owner)) if mode == "ab" else Start()
+        start = self._bridge.run(find_end(Binding(core, path), owner)) if mode == "ab" else Start()
         self.epoch = start.epoch
         self._segment = start.segment
         self._position = start.position

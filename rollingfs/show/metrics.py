@@ -16,6 +16,10 @@ from rollingfs.runtime.values import value_class
 from rollingfs.show.readable import count_text, size_text
 
 NS = 1_000_000_000
+CALLS = {"append": meters.APPEND, "overwrite": meters.OVERWRITE, "read": meters.READ, "commits": meters.COMMIT}
+"""Fields of `Metrics` with calls, and what the meters call these."""
+NOTES = {"conflicts": meters.CONFLICT, "carried": meters.CARRIED, "unknown": meters.UNKNOWN}
+"""Fields with a count alone."""
 COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
 
 
@@ -137,35 +141,25 @@ class Metrics:
         """What a client has counted so far."""
         at, total = time(), counted.total()
         calls = {name: Calls.of(tally) for name, tally in total.items()}
-        none = Calls()
+        own: dict[str, Any] = {field: calls.get(name, Calls()) for field, name in CALLS.items()}
+        own |= {field: calls.get(name, Calls()).count for field, name in NOTES.items()}
         by_verb = {
             name.removeprefix(meters.REQUEST): one
             for name, one in sorted(calls.items())
             if name.startswith(meters.REQUEST)
         }
-        return Metrics(
-            since=counted.since_s,
-            at=at,
-            append=calls.get(meters.APPEND, none),
-            overwrite=calls.get(meters.OVERWRITE, none),
-            read=calls.get(meters.READ, none),
-            commits=calls.get(meters.COMMIT, none),
-            conflicts=calls.get(meters.CONFLICT, none).count,
-            carried=calls.get(meters.CARRIED, none).count,
-            unknown=calls.get(meters.UNKNOWN, none).count,
-            requests=MappingProxyType(by_verb),
-        )
+        return Metrics(counted.since_s, at, **own, requests=MappingProxyType(by_verb))
 
     @property
     def calls(self) -> dict[str, Calls]:
         """All calls by name: ``"append"``, ``"overwrite"``, ``"read"``, ``"commits"``, ``"request read"``, ..."""
-        own = {"append": self.append, "overwrite": self.overwrite, "read": self.read, "commits": self.commits}
+        own = {name: getattr(self, name) for name in CALLS}
         return own | {f"request {verb}": calls for verb, calls in self.requests.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as one object for JSON."""
-        numbers = {name: getattr(self, name) for name in ("since", "at", "conflicts", "carried", "unknown")}
-        calls = {name: getattr(self, name).as_dict() for name in ("append", "overwrite", "read", "commits")}
+        numbers = {name: getattr(self, name) for name in ("since", "at", *NOTES)}
+        calls = {name: getattr(self, name).as_dict() for name in CALLS}
         return numbers | calls | {"requests": {verb: calls.as_dict() for verb, calls in self.requests.items()}}
 
     def __reduce__(self) -> tuple[Any, ...]:
