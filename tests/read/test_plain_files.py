@@ -69,7 +69,7 @@ class Place:
 
 @pytest.fixture(params=KINDS)
 def place(request, tmp_path, monkeypatch, small_ranges):
-    monkeypatch.setitem(reading.Reads.pieces.__kwdefaults__, "piece_bytes", 700)
+    monkeypatch.setitem(reading.pieces.__kwdefaults__, "piece_bytes", 700)
     return Place(request.param, request, tmp_path)
 
 
