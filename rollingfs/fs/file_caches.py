@@ -5,26 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
-
-
-def check_cache_type(path: str, cache_type: str) -> None:
-    """Refuse a cache that fsspec does not know.
-
-    Raises
-    ------
-    ValueError
-        fsspec has no such cache.
-    """
-    if cache_type not in caches:
-        raise ValueError(f"{path}: fsspec knows no cache_type {cache_type!r}; leave it out: no cache is needed")
-
-
-def prepared(cache: BaseCache | None) -> BaseCache | None:
-    """A cache that a user gives an open file, made safe."""
-    if isinstance(cache, MMapCache):
-        cache.multi_fetcher = None  # it would fetch the present file, not the opened one
-    return cache
+from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache
 
 
 def cached(cache: BaseCache, path: str, start: int, end: int, fetch: Callable[[int, int], bytes]) -> bytes:
@@ -35,7 +16,7 @@ def cached(cache: BaseCache, path: str, start: int, end: int, fetch: Callable[[i
     ValueError
         A cache of known parts is strict and does not know these bytes.
     """
-    if isinstance(cache, KnownPartsOfAFile) and not _knows(cache, start, end):
+    if isinstance(cache, KnownPartsOfAFile) and not any(first <= start and end <= last for first, last in cache.data):
         if cache.strict:
             raise ValueError(
                 f"{path}: bytes {start} to {end} are not among the parts that are known, and the cache is strict"
@@ -52,7 +33,3 @@ def cached(cache: BaseCache, path: str, start: int, end: int, fetch: Callable[[i
             )  # the cache notes blocks before it has them, and would give zeros next time
         raise
     return data
-
-
-def _knows(cache: KnownPartsOfAFile, start: int, end: int) -> bool:
-    return any(first <= start and end <= last for first, last in cache.data)

@@ -123,14 +123,10 @@ async def find(
     """
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
-    found = _spelled(await _find(core, path, maxdepth, withdirs, on_error), stringify_path(path), core.strip(path))
+    below, raises = core.strip(path), check_on_error(on_error)
+    infos = await core.listings.find(below, maxdepth, with_folders=withdirs, on_error=raises)
+    found = _spelled(infos, stringify_path(path), below)
     return found if detail else list(found)
-
-
-async def _find(core: Core, path: str, depth_max: int | None, with_folders: bool, on_error: str) -> dict[str, Info]:
-    return await core.listings.find(
-        core.strip(path), depth_max, with_folders=with_folders, on_error=check_on_error(on_error)
-    )
 
 
 async def streams(core: Core, path: str) -> list[str]:
@@ -169,7 +165,8 @@ async def du(
     on_error
         The same as in `ls`; a reported path counts as 0 bytes, and a warning in the log names it.
     """
-    found = await _find(core, path, maxdepth, withdirs, on_error)
+    found = await find(core, path, maxdepth, withdirs, detail=True, on_error=on_error)
+    assert isinstance(found, dict)
     for name, info in found.items():
         if "error" in info:
             logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from fsspec.caching import BaseCache, caches
+from fsspec.caching import BaseCache, MMapCache, caches
 
 from rollingfs.folders.info import info_of
 from rollingfs.fs.core import Core
-from rollingfs.fs.file_caches import cached, check_cache_type, prepared
+from rollingfs.fs.file_caches import cached
 from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
 from rollingfs.read.snapshot import Snapshot
@@ -76,8 +76,8 @@ class ReadFile(io.BufferedIOBase):
         verify: bool = False,
     ) -> None:
         super().__init__()
-        if cache_type is not None:
-            check_cache_type(path, cache_type)
+        if cache_type is not None and cache_type not in caches:
+            raise ValueError(f"{path}: fsspec knows no cache_type {cache_type!r}; leave it out: no cache is needed")
         self._tuning = tuning or Tuning()
         if (requests_max := self._tuning.max_concurrency or 0) > core.backend.requests_max:
             raise ValueError(
@@ -121,7 +121,9 @@ class ReadFile(io.BufferedIOBase):
 
     @cache.setter
     def cache(self, cache: BaseCache | None) -> None:
-        self._cache = prepared(cache)
+        if isinstance(cache, MMapCache):
+            cache.multi_fetcher = None  # it would fetch the present file, not the opened one
+        self._cache = cache
         self._buffer.source = None if cache is None else self._from_cache
 
     @property
