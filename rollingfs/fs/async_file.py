@@ -28,11 +28,7 @@ class AsyncFile:
         self._intake: Intake | None = None
 
     async def begin(self) -> AsyncFile:
-        """Look at what is there; make what `ab` needs."""
-        await self._bridge.arun(self._begin())
-        return self
-
-    async def _begin(self) -> None:
+        """Look at what is there, and make what `ab` needs, on the loop of the store."""
         segments = self._client.segments
         if self.mode == "rb":
             self._snapshot = await self._client.lookup.view(self.path, fresh=True)
@@ -43,6 +39,7 @@ class AsyncFile:
             if self.mode == "xb":
                 await check_absent(self._client, self.path)
             self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
+        return self
 
     @property
     def size(self) -> int | None:
@@ -136,4 +133,4 @@ async def open_async(core: Core, path: str, mode: str) -> AsyncFile:
     if mode not in ("rb", *WRITE_MODES):
         raise ValueError(f"{path}: there is no mode {mode!r} for open_async: give 'rb', 'wb', 'xb' or 'ab'")
     path = core.strip(path) if mode == "rb" else core.to_write(path)
-    return await AsyncFile(core, path, mode).begin()
+    return await core.arun(AsyncFile(core, path, mode).begin())

@@ -233,11 +233,7 @@ class ReadFile(io.BufferedIOBase):
             raise ValueError(f"{self.path}: {nbytes} bytes at position {offset} cannot be read")
         with self._held():
             self._settle()
-            snapshot, start = self._buffer.snapshot, offset + self._base
-        end = min(start + nbytes, snapshot.length)
-        if start >= end:
-            return b""
-        return self._bridge.run(self._buffer.fetch(snapshot, start, end))
+        return self._fetch_range(offset, offset + nbytes)
 
     def read1(self, size: int = -1, /) -> bytes:
         """Read up to `size` bytes with at most one wait: from the buffer, else as `read` does."""
@@ -345,8 +341,9 @@ class ReadFile(io.BufferedIOBase):
         return cached(self._cache, self.path, start - self._base, end - self._base, self._fetch_range)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        """The bytes between two positions, past the buffer; fsspec's caches call it from any thread."""
-        snapshot, base = self._buffer.snapshot, self._base
+        """The bytes between two positions, past the buffer; any thread may call it."""
+        snapshot = self._buffer.snapshot
+        base = 0 if self.absolute else snapshot.start
         first, last = min(start + base, snapshot.length), min(end + base, snapshot.length)
         return self._bridge.run(self._buffer.fetch(snapshot, first, last)) if first < last else b""
 
