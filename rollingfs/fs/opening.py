@@ -60,18 +60,9 @@ def open_file(
             )
         path = core.to_write(path)
         arguments.check_attrs(path, attrs)
-        from rollingfs.fs.commit_on import NEVER, parse_commit_on
         from rollingfs.fs.write_file import WriteFile
 
-        return WriteFile(
-            core,
-            path,
-            mode,
-            owner=owner,
-            autocommit=autocommit,
-            attrs=attrs,
-            commit_on=NEVER if commit_on is None else parse_commit_on(commit_on),
-        )
+        return WriteFile(core, path, mode, owner=owner, autocommit=autocommit, attrs=attrs, commit_on=commit_on)
     if mode != "rb":
         raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
     if names.is_reserved(path):

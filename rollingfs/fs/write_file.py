@@ -15,7 +15,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.commit_on import NEVER, CommitOn, Due, alone
+from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, alone, parse_commit_on
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
@@ -73,15 +73,16 @@ class WriteFile(CommitsByClose):
         owner: str | None = None,
         autocommit: bool = True,
         attrs: Mapping[str, str | None] | None = None,
-        commit_on: CommitOn = NEVER,
+        commit_on: CommitOnGiven | None = None,
     ) -> None:
         super().__init__()
         if mode not in WRITE_MODES:
             raise ValueError(f"{path}: there is no mode {mode!r}: write a segment by 'wb', 'xb' or 'ab'")
         if owner is not None and mode != "ab":
             raise ValueError(f"{path}: an owner is for mode 'ab', not {mode!r}")
-        if commit_on != NEVER and not autocommit:
+        if commit_on is not None and not autocommit:
             raise ValueError(f"{path}: a file of a transaction is committed at its end: leave out commit_on")
+        when = NEVER if commit_on is None else parse_commit_on(commit_on)
         names.check_new_name(path)
         transitions.check_attrs(attrs or {}, path)
         self.fs: Any = core.fs  # for tools that ask for it
@@ -103,7 +104,7 @@ class WriteFile(CommitsByClose):
         self._segment = start.segment
         self._position = start.position
         self._is_there = start.is_there
-        self._due = Due(commit_on, self._commit_in_time)
+        self._due = Due(when, self._commit_in_time)
         self._buffer = WriteBuffer(self._bridge, self._client.segments.budget, path, self._due, self._new_intake())
         watch(self)
 
