@@ -360,6 +360,18 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
     assert fs.cat_file(log) == b"first"
 
 
+def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(tmp_path: Path) -> None:
+    folder, backend = tmp_path / "folder", LocalBackend()
+    new_fs().create(f"{folder}/log")
+    os.symlink(folder, tmp_path / "link")
+    header = header_path(f"{tmp_path}/link/log")
+    os.link(header, tmp_path / "backup")
+    drive(backend.take_turn(header))
+    drive(SyncRuntime().limit(backend.flush(header), 1))
+    assert os.stat(header).st_nlink == 1
+    assert not locked(header)
+
+
 def test_the_flush_is_outside_the_lock(log: str, racing: None, monkeypatch: pytest.MonkeyPatch) -> None:
     fs, flush, free = new_fs(), disk.flush, []
     fs.append(log, b"first")

@@ -170,10 +170,12 @@ def whole(descriptor: int, status: os.stat_result) -> bytes:
 
 def name_of(descriptor: int, path: str) -> str:
     """The path of an open header by now: it, or a folder above it, may have been renamed; `path` if it has no name."""
-    with contextlib.suppress(OSError):
-        name = os.readlink(f"/proc/self/fd/{descriptor}")
-        if name.endswith(names.HEADER_SUFFIX) and os.path.samestat(os.lstat(name), os.fstat(descriptor)):
-            return name
+    for name in (path, f"/proc/self/fd/{descriptor}"):  # the first before the second: the thread may keep a turn there
+        with contextlib.suppress(OSError):
+            if name is not path:
+                name = os.readlink(name)
+            if name.endswith(names.HEADER_SUFFIX) and os.path.samestat(os.lstat(name), os.fstat(descriptor)):
+                return name
     return path
 
 
