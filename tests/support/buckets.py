@@ -12,9 +12,9 @@ from functools import partial
 
 from fsspec.asyn import get_loop
 
-from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Answer, Bucket, Kept, Listed, Parts, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Bucket, Kept, Listed, Parts
 from rollingfs.backend.objects.errors import Refusal, errors_of, only_of
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
 from rollingfs.format.sizes import read_bytes_max
@@ -127,9 +127,11 @@ class MemoryBucket(Bucket):
         files[key] = File(b"".join(data), dict(metadata or {}))
         return files[key].token
 
-    async def head(self, key: str) -> StoredFile:
-        file = await self._file("head", key)
-        return StoredFile(key, len(file.data), file.modified, file.token)
+    async def head(self, key: str) -> FileInfo:
+        return self._info(key, await self._file("head", key))
+
+    def _info(self, key: str, file: File) -> FileInfo:
+        return FileInfo(f"{self.name}/{key}", len(file.data), file.modified, file.token)
 
     async def metadata(self, key: str) -> Mapping[str, str]:
         return (await self._file("metadata", key)).about
@@ -147,7 +149,7 @@ class MemoryBucket(Bucket):
         end = start + (keys_max or PAGE_KEYS_MAX)
         shown = [(key, rows[key]) for key in keys[start:end]]
         return Listed(
-            [StoredFile(key, len(file.data), file.modified, file.token) for key, file in shown if file is not None],
+            [self._info(key, file) for key, file in shown if file is not None],
             [key[:-1] for key, file in shown if file is None],
             keys[end] if end < len(keys) else None,
             time.time(),

@@ -22,8 +22,8 @@ from rollingfs.backend.contract import (
     PendingUpload,
     Upload,
 )
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed, StoredFile
-from rollingfs.backend.objects.errors import Refusal, errors_of, is_conflict, is_gone, only_of, retrying
+from rollingfs.backend.objects.bucket import Answer, Bucket, Listed
+from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, ObjectUpload, finished, put
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
@@ -94,27 +94,23 @@ class ObjectBackend(Backend):
     async def read(self, path: str) -> Blob:
         """One GET."""
         bucket, key = self._place(path)
-        with errors_of("reading", path):
-            answer = await retrying(partial(bucket.get, key))
+        answer = await answer_of("reading", path, bucket.get, key)
         assert answer is not None, "no condition was given"
         return _blob(answer)
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """One GET with a condition."""
         bucket, key = self._place(path)
-        with errors_of("reading", path):
-            answer = await retrying(partial(bucket.get, key, unless_token=token))
+        answer = await answer_of("reading", path, bucket.get, key, unless_token=token)
         return None if answer is None or answer.token == token else _blob(answer)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """One GET of a range, on the condition of a token."""
         bucket, key = self._place(path)
-        with errors_of("reading", path):
+        with errors_of("reading", path), only_of(path, token):
             try:
                 answer = await retrying(partial(bucket.get, key, (start, end), if_token=token or ""))
             except Refusal as error:
-                if token is not None and is_conflict(error):
-                    raise refusals.changed(path, token, "another") from error
                 if error.status != 416:
                     raise
                 if token is not None:  # the store may have looked at the range before the condition
@@ -128,14 +124,12 @@ class ObjectBackend(Backend):
     async def stat(self, path: str) -> FileInfo:
         """One HEAD."""
         bucket, key = self._place(path)
-        with errors_of("looking up", path):
-            return _info(path, await retrying(partial(bucket.head, key)))
+        return await answer_of("looking up", path, bucket.head, key)
 
     async def metadata(self, path: str) -> Mapping[str, str]:
         """One HEAD, or Google's description."""
         bucket, key = self._place(path)
-        with errors_of("looking up", path):
-            return await retrying(partial(bucket.metadata, key))
+        return await answer_of("looking up", path, bucket.metadata, key)
 
     async def is_folder(self, path: str) -> bool:
         """One listing of one file; of a bucket, a look at it."""
@@ -188,30 +182,27 @@ class ObjectBackend(Backend):
         return Listing(_sorted([file for file in found if not file.is_folder and file.path != f"{folder}/{prefix}"]))
 
     async def _buckets(self) -> Listing:
-        with errors_of("listing", "the buckets"):
-            found = await retrying(self.list_buckets)
+        found = await answer_of("listing", "the buckets", self.list_buckets)
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in sorted(found)))
 
     async def _page(self, folder: str, place: str | None = None, **more: Any) -> Listed:
         bucket, prefix = self._folder(folder)
-        with errors_of("listing", folder):
-            return await retrying(partial(bucket.page, prefix, place, **more))
+        return await answer_of("listing", folder, bucket.page, prefix, place, **more)
 
     def _entries(self, folder: str, listed: Listed) -> tuple[FileInfo, ...]:
         bucket, prefix = self._folder(folder)
         # of a key with "//", this is a folder whose path ends in a slash: what lies in it can be read and deleted
         folders = (FileInfo(f"{bucket.name}/{key}", 0, 0.0, is_folder=True) for key in listed.folders)
-        return (*folders, *(_info(f"{bucket.name}/{file.key}", file) for file in listed.files if file.key != prefix))
+        marker = f"{bucket.name}/{prefix}"
+        return (*folders, *(file for file in listed.files if file.path != marker))
 
     async def keeps_versions(self, path: str) -> bool | None:
         """One request, where the service has such a one."""
-        with errors_of("asking for the versioning of", path):
-            return await retrying(self.buckets[self.root(path)].keeps_versions)
+        return await answer_of("asking for the versioning of", path, self.buckets[self.root(path)].keeps_versions)
 
     async def now(self, path: str) -> float:
         """One request, whose answer has a date."""
-        with errors_of("asking the time of", path):
-            return await retrying(self.buckets[self.root(path)].now)
+        return await answer_of("asking the time of", path, self.buckets[self.root(path)].now)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -229,12 +220,10 @@ class ObjectBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         """One PUT on the condition of a token, sent once."""
         bucket, key = self._place(path)
-        with errors_of("replacing", path):
+        with errors_of("replacing", path), only_of(path, token):
             try:
                 return await bucket.put(key, [data], token)
             except Refusal as error:
-                if is_conflict(error):
-                    raise refusals.changed(path, token, "another") from error
                 if is_gone(error):
                     raise refusals.changed(path, token, None) from error
                 raise
@@ -336,8 +325,7 @@ class ObjectBackend(Backend):
         """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
         name, key = self.split(path)
         if not key or self.makes_parents:
-            with errors_of("making the bucket", name):
-                await retrying(partial(self.make_bucket, name))
+            await answer_of("making the bucket", name, self.make_bucket, name)
 
     async def remove_folder(self, path: str) -> None:
         """An empty bucket; of an empty folder, the file of the folder's own name that some tools leave there."""
@@ -399,10 +387,6 @@ class ObjectBackend(Backend):
 
 def _blob(answer: Answer) -> Blob:
     return Blob(bytes(answer.data), answer.token, answer.modified)
-
-
-def _info(path: str, found: StoredFile) -> FileInfo:
-    return FileInfo(path, found.size, found.modified, found.token)
 
 
 def _has_any(listed: Listed) -> bool:

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
 from rollingfs.runtime.values import value_class
 
 BUCKETS_MAX = 64
@@ -29,21 +29,10 @@ class Answer:
 
 
 @value_class
-class StoredFile:
-    """A file as the store describes it."""
-
-    key: str
-    size: int
-    modified: float
-    """Seconds since 1970 by the store's clock."""
-    token: str
-
-
-@value_class
 class Listed:
     """A page of a folder."""
 
-    files: Sequence[StoredFile]
+    files: Sequence[FileInfo]
     """The empty file of the folder's own name may be among them, by which tools show a folder."""
     folders: Sequence[str] = ()
     """Their keys, without the slash at the end."""
@@ -107,7 +96,7 @@ class Bucket(abc.ABC):
         """Write a whole file, over what may be there unless `over` says more; return its token."""
 
     @abc.abstractmethod
-    async def head(self, key: str) -> StoredFile:
+    async def head(self, key: str) -> FileInfo:
         """What the store knows of a file."""
 
     @abc.abstractmethod

@@ -6,7 +6,8 @@ import errno
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from rollingfs.backend import refusals
@@ -82,6 +83,10 @@ class LastingError(Exception):
         self.number = number
 
 
+class NotByObstoreError(LastingError):
+    """obstore cannot send this request, or did not read its answer to a read; another client may."""
+
+
 class UntrustedStoreError(LastingError):
     """The store's certificate could not be trusted, so nothing was sent."""
 
@@ -120,6 +125,12 @@ async def retrying(request: Callable[[], Awaitable[T]], *, unanswered: bool = Tr
     Without `unanswered`, repeat it only if the store was too busy for it: then it certainly took no effect.
     """
     return await patiently(request, is_transient if unanswered else is_busy)
+
+
+async def answer_of(verb: str, path: str, request: Callable[..., Awaitable[T]], *args: Any, **more: Any) -> T:
+    """`retrying`, with `errors_of`."""
+    with errors_of(verb, path):
+        return await retrying(partial(request, *args, **more))
 
 
 @contextmanager

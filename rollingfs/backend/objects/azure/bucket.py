@@ -10,12 +10,12 @@ from typing import Any
 
 import obstore
 
-from rollingfs.backend.contract import Buffer, Metadata, Over
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.azure.plain import PlainRequests
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.ending import check_usable
-from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, found_of
+from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.upload import PART_BYTES, check_absent
 
@@ -46,8 +46,7 @@ class AzureContainer(ObstoreObjects, Bucket):
     deletes_max = 256  # obstore makes requests of any number
 
     def __init__(self, name: str, make: MakeStore, places: Places, beside: PlainRequests) -> None:
-        super().__init__(make, places, timedelta(seconds=READ_S_MAX))
-        self.name = name
+        super().__init__(name, make, places, timedelta(seconds=READ_S_MAX))
         self._beside = beside
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
@@ -61,8 +60,8 @@ class AzureContainer(ObstoreObjects, Bucket):
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         return await super().put(key, data, over, _attributes(metadata))
 
-    async def head(self, key: str) -> StoredFile:
-        return found_of(await self._ask(lambda store: obstore.head_async(store, key)))
+    async def head(self, key: str) -> FileInfo:
+        return self.found(await self._ask(lambda store: obstore.head_async(store, key)))
 
     async def metadata(self, key: str) -> Mapping[str, str]:
         found = await self._ask(lambda store: obstore.get_async(store, key, options={"head": True}))
@@ -74,8 +73,8 @@ class AzureContainer(ObstoreObjects, Bucket):
         found = await self._ask(lambda store: obstore.list_with_delimiter_async(store, prefix.rstrip("/")))
         folders = list(found["common_prefixes"])
         # obstore leaves out the empty file of the folder's own name by which tools show a folder
-        files = [one for one in map(found_of, found["objects"]) if one.key.startswith(prefix + begin)]
-        return Listed([one for one in files if one.key not in folders], folders)
+        files = [one for one in found["objects"] if one["path"].startswith(prefix + begin)]
+        return Listed([self.found(one) for one in files if one["path"] not in folders], folders)
 
     async def has_any(self, prefix: str) -> bool:
         stream = obstore.list(self.quick, prefix.rstrip("/"), chunk_size=1)

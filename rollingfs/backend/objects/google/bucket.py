@@ -11,8 +11,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
-from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, date_of, retrying, token_of
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.format.sizes import read_bytes_max
@@ -77,8 +77,12 @@ class GoogleBucket(Bucket):
             raise
         return _token(reply.value)
 
-    async def head(self, key: str) -> StoredFile:
-        return _found((await self._requests.send("GET", self._file(key), fields=FIELDS)).value)
+    async def head(self, key: str) -> FileInfo:
+        return self._found((await self._requests.send("GET", self._file(key), fields=FIELDS)).value)
+
+    def _found(self, described: dict[str, Any]) -> FileInfo:
+        modified = datetime.fromisoformat(described["updated"]).timestamp()
+        return FileInfo(f"{self.name}/{described['name']}", int(described["size"]), modified, _token(described))
 
     async def metadata(self, key: str) -> Mapping[str, str]:
         described = (await self._requests.send("GET", self._file(key), fields="metadata")).value
@@ -89,7 +93,7 @@ class GoogleBucket(Bucket):
         self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
     ) -> Listed:
         found = await self._page(prefix + begin, delimiter="/", pageToken=place, maxResults=keys_max)
-        files = list(map(_found, found.get("items", [])))
+        files = list(map(self._found, found.get("items", [])))
         folders = [one.removesuffix("/") for one in found.get("prefixes", [])]
         return Listed(files, folders, found.get("nextPageToken") or None)
 
@@ -241,8 +245,3 @@ def _is_generation(token: str) -> bool:
 
 def _token(described: dict[str, Any]) -> str:
     return str(described["generation"])
-
-
-def _found(described: dict[str, Any]) -> StoredFile:
-    modified = datetime.fromisoformat(described["updated"]).timestamp()
-    return StoredFile(described["name"], int(described["size"]), modified, _token(described))

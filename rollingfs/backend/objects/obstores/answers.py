@@ -14,6 +14,7 @@ _STATUS_OF_BULK_DELETE = re.compile(
 _NAME = re.compile(r"(?:contained empty path segment|Encountered illegal character sequence)")
 _BEYOND = re.compile(r'Wanted range starting at|CONTENT_RANGE header: "bytes \d+--1/')
 _REDIRECT = "Received redirect without LOCATION"
+_UNREAD = ("Content-Length Header missing", "non-partial response")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
@@ -61,14 +62,9 @@ def _line(message: str) -> str:
     return message.strip().partition("\n")[0].rstrip()
 
 
-def is_whole_instead_of_range(error: Exception) -> bool:
-    """Whether obstore was sent a whole object where it had asked for a range."""
-    return "non-partial response" in str(error)
-
-
 def is_unread(error: Exception) -> bool:
-    """Whether obstore did not begin to read an answer, because it lacks what obstore needs and other clients do not."""
-    return "Content-Length Header missing" in str(error)
+    """Whether obstore did not read a file that other clients can: of unknown length, or sent whole for a range."""
+    return any(text in str(error) for text in _UNREAD)
 
 
 def is_without_credentials(error: Exception) -> bool:

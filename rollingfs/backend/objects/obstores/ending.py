@@ -3,7 +3,7 @@
 Threads of obstore hand results to event loops. A thread that does so while the interpreter is taken down aborts the
 process (SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits
 for the futures of all requests, and cancels those that take too long. A future that is collected is one that obstore
-has let go of. After that, nobody may ask obstore for anything (`is_over`).
+has let go of. After that, nobody may ask obstore for anything (`check_usable`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Awaitable, Iterator
 from typing import TypeVar
 
-from rollingfs.backend.objects.errors import LastingError
+from rollingfs.backend.objects.errors import NotByObstoreError
 from rollingfs.backend.objects.obstores.forks import obstore_is_lost
 from rollingfs.runtime import ending
 
@@ -38,27 +38,22 @@ def watched(future: Awaitable[T]) -> Awaitable[T]:
     return future
 
 
-def is_over() -> bool:
-    """Whether the process ends, so that nobody may ask obstore for anything more."""
-    return _is_over
-
-
 def check_usable() -> None:
     """Refuse a call of obstore that would never return, or would abort the process.
 
     Raises
     ------
-    LastingError
+    NotByObstoreError
         The process was forked from one that had used obstore, or it ends.
     """
     if obstore_is_lost():
-        raise LastingError(
+        raise NotByObstoreError(
             "this process was forked from one that had used obstore, whose threads are not here, so nothing was "
             "sent: start processes by 'spawn' or 'forkserver'",
             errno.ENOTSUP,
         )
     if _is_over:
-        raise LastingError("this process ends, so nothing was sent", errno.ENOTSUP)
+        raise NotByObstoreError("this process ends, so nothing was sent", errno.ENOTSUP)
 
 
 @atexit.register

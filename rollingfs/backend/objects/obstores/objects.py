@@ -6,16 +6,16 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
 
-from rollingfs.backend.contract import Buffer, Metadata
-from rollingfs.backend.objects.bucket import Answer, Condition, Span, StoredFile
-from rollingfs.backend.objects.errors import Refusal, token_of
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata
+from rollingfs.backend.objects.bucket import Answer, Condition, Span
+from rollingfs.backend.objects.errors import NotByObstoreError, Refusal, token_of
 from rollingfs.backend.objects.obstores import answers, requests
-from rollingfs.backend.objects.obstores.ending import check_usable, is_over, watched
+from rollingfs.backend.objects.obstores.ending import check_usable, watched
 from rollingfs.backend.objects.obstores.forks import keep_from_children
 from rollingfs.format.sizes import read_bytes_max
 
@@ -29,22 +29,13 @@ PAGE_KEYS_MAX = 1000
 """The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
-class Objects(Protocol):
-    """What can be asked of one bucket in more than one way; as the verbs of `Bucket`."""
-
-    async def get(
-        self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = ""
-    ) -> Answer | None: ...
-    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str: ...
-    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
-        """At most a page of the files directly in a folder whose names begin so."""
-
-
 class ObstoreObjects:
-    """The files of one bucket.
+    """The files of one bucket. What obstore cannot do is a `NotByObstoreError`.
 
     Parameters
     ----------
+    name
+        Its name.
     make
         Makes the stores.
     places
@@ -53,9 +44,6 @@ class ObstoreObjects:
         For an answer to begin, and between its bytes.
     attributes
         Of each file that is written.
-    others
-        Takes keys that obstore cannot name, answers that obstore cannot read (of unknown length, or the whole for a
-        range), and the requests at the end of the process.
     refusal
         Why there were no credentials, if obstore says only that.
     lists_in_order
@@ -64,19 +52,19 @@ class ObstoreObjects:
 
     def __init__(
         self,
+        name: str,
         make: MakeStore,
         places: requests.Places,
         read_timeout: timedelta,
         attributes: Mapping[str, str] | None = None,
-        others: Objects | None = None,
         refusal: Callable[[], Exception | None] = lambda: None,
         lists_in_order: bool = True,
     ) -> None:
+        self.name = name
         self._make = make
         self._places = places
         self._read_timeout = read_timeout
         self._attributes = attributes or {}
-        self._others = others
         self._refusal = refusal
         self._lists_in_order = lists_in_order
         self._proof = requests.Proof()
@@ -108,11 +96,7 @@ class ObstoreObjects:
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         """As `Bucket.get`."""
-        others = self._others
-        if others is None:
-            check_usable()
-        elif is_over() or not requests.can_name(key):
-            return await others.get(key, span, if_token=if_token, unless_token=unless_token)
+        self._check(key)
         try:
             async with self._places.taken():
                 if span is not None and not (if_token or unless_token):
@@ -126,26 +110,21 @@ class ObstoreObjects:
                 if not is_long:
                     data = await watched(found.bytes_async())
         except _FAILURES as error:
-            is_other = answers.is_unread(error) or (span is not None and answers.is_whole_instead_of_range(error))
-            if not is_other or others is None:
-                said = self._said(error)
-                if isinstance(said, Refusal) and said.status == 304:
-                    return None
-                raise said from None
-        else:
-            meta = found.meta
-            if is_long:  # nothing of it was read
-                return await self.get(key, (0, limit or 0), if_token=token_of(meta["e_tag"]))
-            token = token_of(meta["e_tag"]) if span is None else meta["e_tag"] or ""
-            return Answer(memoryview(data), token, meta["last_modified"].timestamp())
-        return await others.get(key, span, if_token=if_token, unless_token=unless_token)
+            if answers.is_unread(error):
+                raise NotByObstoreError("obstore cannot read the store's answer") from None
+            said = self._said(error)
+            if isinstance(said, Refusal) and said.status == 304:
+                return None
+            raise said from None
+        meta = found.meta
+        if is_long:  # nothing of it was read
+            return await self.get(key, (0, limit or 0), if_token=token_of(meta["e_tag"]))
+        token = token_of(meta["e_tag"]) if span is None else meta["e_tag"] or ""
+        return Answer(memoryview(data), token, meta["last_modified"].timestamp())
 
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         """As `Bucket.put`."""
-        if self._others is None:
-            check_usable()
-        elif is_over() or not requests.can_name(key):
-            return await self._others.put(key, data, over, metadata)
+        self._check(key)
         store = self.quick if requests.is_quick(data) else self.patient
         hashed = None if isinstance(over, str) else self._proof.begin(data)
         attributes = {**self._attributes, **(metadata or {})}
@@ -167,23 +146,37 @@ class ObstoreObjects:
         await self._proof.check(hashed, token, data, partial(self.get, key))
         return token
 
-    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
+    async def beginning(self, folder: str, begin: str) -> Sequence[FileInfo]:
         """The files in a folder whose names begin so, in one request.
 
         obstore asks for whole folders only. But it asks for the keys after `folder` and `begin`, and those that begin
         so come first: further ones in the page are in vain.
         """
         start = folder + begin
-        if self._others is not None and (is_over() or not self._lists_in_order or not requests.can_name(start)):
-            return await self._others.beginning(folder, begin)
+        self._check(start)
+        if not self._lists_in_order:
+            raise NotByObstoreError("obstore would list the whole bucket")
         stream = obstore.list(self.quick, folder.rstrip("/"), offset=start, chunk_size=PAGE_KEYS_MAX)
         try:
             found = await self.ask(stream.__anext__)
         except StopAsyncIteration:
             return []
         return [
-            found_of(meta) for meta in found if meta["path"].startswith(start) and "/" not in meta["path"][len(start) :]
+            self.found(meta)
+            for meta in found
+            if meta["path"].startswith(start) and "/" not in meta["path"][len(start) :]
         ]
+
+    def found(self, meta: Any) -> FileInfo:
+        """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
+        token = token_of(meta["e_tag"])
+        quoted = token if '"' in token else f'"{token}"'
+        return FileInfo(f"{self.name}/{meta['path']}", meta["size"], meta["last_modified"].timestamp(), quoted)
+
+    def _check(self, key: str) -> None:
+        check_usable()
+        if not requests.can_name(key):
+            raise NotByObstoreError("obstore has no such names")
 
     def _said(self, error: Exception) -> Exception:
         """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""
@@ -191,10 +184,3 @@ class ObstoreObjects:
             text = str(error).partition("\n")[0].partition("credential provider: ")[2]
             return self._refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
         return answers.from_obstore(error)
-
-
-def found_of(meta: Any) -> StoredFile:
-    """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
-    token = token_of(meta["e_tag"])
-    quoted = token if '"' in token else f'"{token}"'
-    return StoredFile(meta["path"], meta["size"], meta["last_modified"].timestamp(), quoted)

@@ -261,7 +261,7 @@ class S3Backend(ObjectBackend):
         """As `bucket.Account.objects`."""
         if not self._use_obstore:
             return through_s3fs
-        found = why or await self._through_obstore(bucket, region, through_s3fs)
+        found = why or await self._through_obstore(bucket, region)
         if not isinstance(found, str):
             return found
         if found not in self._told:
@@ -269,7 +269,7 @@ class S3Backend(ObjectBackend):
             logger.info("s3://%s: objects are read and written through s3fs, which is slower: %s", bucket, found)
         return through_s3fs
 
-    async def _through_obstore(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects) -> Any:
+    async def _through_obstore(self, bucket: str, region: str | None) -> Any:
         """The way through obstore, or why there is none."""
         if obstore_is_lost():
             return "this process was forked from one that had used obstore"
@@ -283,7 +283,7 @@ class S3Backend(ObjectBackend):
         with errors_of_botocore():
             try:
                 options = obstore_options(bucket, self.fs, settings, connection, os.environ, region)
-                return through_obstore(options, partial(_credentials, self.fs), self._places, through_s3fs)
+                return through_obstore(options, partial(_credentials, self.fs), self._places)
             except InexpressibleError as error:
                 return f"obstore has no counterpart of {error}"
             except Refusal:

@@ -18,8 +18,8 @@ from botocore import exceptions as said
 from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
-from rollingfs.backend.contract import Buffer, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Condition, Span, StoredFile
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Condition, Span
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.garbage import collected_later
@@ -123,16 +123,15 @@ class BotocoreObjects:
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
         return token_of(answer.get("ETag"))
 
-    async def beginning(self, folder: str, begin: str) -> Sequence[StoredFile]:
-        """As `Objects.beginning`."""
+    async def beginning(self, folder: str, begin: str) -> Sequence[FileInfo]:
+        """As `ObstoreObjects.beginning`."""
         answer = await self._call("list_objects_v2", Bucket=self._bucket, Prefix=folder + begin, Delimiter="/")
-        return list(map(found_of, answer.get("Contents", [])))
+        return [found_of(entry, f"{self._bucket}/{entry['Key']}") for entry in answer.get("Contents", [])]
 
 
-def found_of(entry: Mapping[str, Any], key: str | None = None) -> StoredFile:
-    """A file as a listing of S3 describes it; of an encoded key, with the `key` that was meant."""
-    name = entry["Key"] if key is None else key
-    return StoredFile(name, entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
+def found_of(entry: Mapping[str, Any], path: str) -> FileInfo:
+    """A file as a listing of S3 describes it."""
+    return FileInfo(path, entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
 
 
 def decoded(keys: Sequence[str]) -> list[str]:

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from rollingfs.backend.contract import Buffer, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span, StoredFile
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
 from rollingfs.backend.objects.errors import (
     ERRORS,
     TRANSIENT_CODES,
     UNSUPPORTED_STATUSES,
     LastingError,
+    NotByObstoreError,
     Refusal,
     UntrustedStoreError,
     date_of,
@@ -76,7 +77,11 @@ class S3Bucket(Bucket):
         try:
             return await request(way)
         except ERRORS as error:
-            return await request(await self._other_way(way, error))
+            way = await self._other_way(way, error)
+        try:
+            return await request(way)
+        except NotByObstoreError:
+            return await request(self._through_s3fs)
 
     async def find_way(self, why: str = "") -> Any:
         """The way of the files; with a reason `why`, through s3fs."""
@@ -87,9 +92,12 @@ class S3Bucket(Bucket):
     async def _other_way(self, way: Any, error: Exception) -> Any:
         """Another way for a request that was refused because of its way, and so took no effect; else raise the error.
 
-        The way is wrong if the bucket lies in another region, or if obstore does not trust the store's certificate.
+        obstore cannot do some requests. The way is wrong for all of them if the bucket lies in another region, or if
+        obstore does not trust the store's certificate.
         s3fs may trust it (a certificate that is its own CA), or says why not.
         """
+        if isinstance(error, NotByObstoreError):
+            return self._through_s3fs
         is_untrusted = isinstance(error, UntrustedStoreError)
         if way is self._through_s3fs or not (is_untrusted or _is_elsewhere(error)):
             raise error
@@ -110,9 +118,9 @@ class S3Bucket(Bucket):
         region: str | None = answer["ResponseMetadata"]["HTTPHeaders"].get(REGION_HEADER)
         return region
 
-    async def head(self, key: str) -> StoredFile:
+    async def head(self, key: str) -> FileInfo:
         answer = await self._ask("head_object", Key=key)
-        return found_of({**answer, "Key": key, "Size": answer["ContentLength"]})
+        return found_of({**answer, "Size": answer["ContentLength"]}, f"{self.name}/{key}")
 
     async def metadata(self, key: str) -> Mapping[str, str]:
         found: dict[str, str] = (await self._ask("head_object", Key=key))["Metadata"]
@@ -189,7 +197,7 @@ class S3Bucket(Bucket):
             folders = [common["Prefix"] for common in answer.get("CommonPrefixes", [])]
             if answer.get("EncodingType") == "url":
                 keys, folders = decoded(keys), decoded(folders)
-            found = list(map(found_of, files, keys))
+            found = [found_of(file, f"{self.name}/{key}") for file, key in zip(files, keys, strict=True)]
         except KeyError as error:
             raise LastingError(f"the store lists a file or folder without {error}") from error
         return Listed(

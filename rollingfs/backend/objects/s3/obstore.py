@@ -10,7 +10,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.objects import Objects, ObstoreObjects, Store
+from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.s3.botocore import errors_of_botocore
 from rollingfs.backend.objects.s3.options import Options
@@ -43,9 +43,7 @@ class Credentials:
         return found
 
 
-def through_obstore(
-    options: Options, find: Callable[[], Awaitable[S3Credential]], places: Places, others: Objects
-) -> ObstoreObjects:
+def through_obstore(options: Options, find: Callable[[], Awaitable[S3Credential]], places: Places) -> ObstoreObjects:
     """What reads and writes the files of a bucket.
 
     Raises
@@ -55,11 +53,11 @@ def through_obstore(
     """
     credentials = Credentials(find) if options.is_signed else None
     objects = ObstoreObjects(
+        options.bucket,
         partial(_store, options, credentials),
         places,
         options.read_timeout,
         options.attributes,
-        others,
         lambda: None if credentials is None else credentials.refusal,
         lists_in_order=not options.config["s3_express"],
     )
