@@ -8,14 +8,14 @@ import errno
 import itertools
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import PATIENCE_S, patience_s
-from rollingfs.backend.race import BrokenPromise, let_rest, race
+from rollingfs.backend.race import BrokenPromise, Write, let_rest, race
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
@@ -164,71 +164,34 @@ async def _clean(backend: Backend, paths: Sequence[str]) -> None:
 
 async def _try(backend: Backend, path: str) -> bool:
     """Try what must fail; returns whether a conditional delete leaves a file with another token alone."""
-    with _implemented("create"):
-        old = await _try_create(backend, path)
-    await let_rest(backend)
-    with _implemented("replace"):
-        newest = await _try_replace(backend, path, old.token)
-    await let_rest(backend)
-    return backend.can_delete_if and await _try_delete_if(backend, path, old.token, newest)
+    first = await _twice(backend, path, "create", backend.create, FileExistsError)
+    newest = await _twice(
+        backend, path, "replace", lambda path, body: backend.replace(path, body, first.token), ConflictError
+    )
+    return backend.can_delete_if and await _try_delete_if(backend, path, first.token, newest.data)
 
 
-@contextlib.contextmanager
-def _implemented(verb: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _NOT_IMPLEMENTED:
-            raise BrokenPromise(verb, f"with a condition is not implemented ({error})") from error
-        raise
-
-
-async def _must_leave(
-    backend: Backend,
-    path: str,
-    data: bytes,
-    call: Awaitable[object],
-    refusal: type[Exception],
-    verb: str,
-    over: str,
-) -> Blob:
-    """Do what the store must refuse, and return the file, which must not have changed."""
-    try:
-        await call
-        refused = False
-    except refusal:
-        refused = True
-    if not refused:
-        raise BrokenPromise(verb, f"{over} did not fail")
-    blob = await backend.read(path)
-    if blob.data != data:
-        raise BrokenPromise(verb, f"{over} failed and yet overwrote it")
-    return blob
-
-
-async def _try_create(backend: Backend, path: str) -> Blob:
-    """Create twice; the second must fail and leave the first."""
-    first = b"probe 1\n"
-    # the name is new: if a file exists, an answer was lost, and the repeated request met the file of the first
-    with contextlib.suppress(FileExistsError):
-        await backend.create(path, first)
-    await let_rest(backend)
-    again = backend.create(path, b"probe: create over a file\n")
-    return await _must_leave(backend, path, first, again, FileExistsError, "create", "over an existing file")
-
-
-async def _try_replace(backend: Backend, path: str, old_token: str) -> bytes:
-    """Replace, then replace with the old token; the second must fail and leave the file alone."""
-    second = b"probe 2, of another length\n"
-    try:
-        await backend.replace(path, second, old_token)
-    except ConflictError:
-        # as with create: if the file is the probe's, the answer to its first request was lost
-        if (await backend.read(path)).data != second:
-            raise BrokenPromise("replace", "with the right token was refused") from None
-    await let_rest(backend)
-    wrong = backend.replace(path, b"probe: replace with a wrong token\n", old_token)
-    return (await _must_leave(backend, path, second, wrong, ConflictError, "replace", "with a wrong token")).data
+async def _twice(backend: Backend, path: str, verb: str, write: Write, refusal: type[Exception]) -> Blob:
+    """Write twice on one condition; returns the file of the first write, which the second must leave alone."""
+    bodies = [f"probe: {verb}\n".encode(), f"probe: {verb} again\n".encode()]
+    was_refused = False
+    for body in bodies:
+        try:
+            await write(path, body)
+            was_refused = False
+        except refusal:  # of the first: its answer was lost, and the repeated request met the file of the first
+            was_refused = True
+        except OSError as error:
+            if error.errno in _NOT_IMPLEMENTED:
+                raise BrokenPromise(verb, f"with a condition is not implemented ({error})") from error
+            raise
+        await let_rest(backend)
+    if not was_refused:
+        raise BrokenPromise(verb, "with a condition that does not hold did not fail")
+    found = await backend.read(path)
+    if found.data != bodies[0]:
+        raise BrokenPromise(verb, "with a condition fails where the condition holds, or writes where it does not")
+    return found
 
 
 async def _try_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:

@@ -28,7 +28,9 @@ BODY_BYTES = 1024
 START_S_MAX = 10.0
 """How long a thread waits for the others, before it goes on alone."""
 
-Write = Callable[[], Coroutine[Any, Any, str]]
+Write = Callable[[str, bytes], Coroutine[Any, Any, str]]
+"""Writes a file on a condition; returns the new token."""
+Racer = Callable[[], Coroutine[Any, Any, str]]
 Outcome = str | BaseException
 """What became of one write: the new token, or the error."""
 
@@ -80,7 +82,7 @@ async def _round(
     path: str,
     racers: int,
     verb: str,
-    write: Callable[[str, bytes], Coroutine[Any, Any, str]],
+    write: Write,
     refusal: type[Exception],
 ) -> Blob:
     bodies = [f"{verb} by racer {number}\n".encode().ljust(BODY_BYTES, b".") for number in range(racers)]
@@ -153,7 +155,7 @@ def _inconclusive(path: str, verb: str, outcomes: Sequence[Outcome], failures: S
     return error
 
 
-async def _at_once(backend: Backend, writes: Sequence[Write]) -> Sequence[Outcome]:
+async def _at_once(backend: Backend, writes: Sequence[Racer]) -> Sequence[Outcome]:
     """Make all writes at once: as tasks, or each in a thread of its own where a verb blocks."""
     if backend.is_async:
         return await asyncio.gather(*(write() for write in writes), return_exceptions=True)
@@ -163,7 +165,7 @@ async def _at_once(backend: Backend, writes: Sequence[Write]) -> Sequence[Outcom
     return [one.result() for one in running]
 
 
-def _in_thread(start: threading.Barrier, write: Write) -> Outcome:
+def _in_thread(start: threading.Barrier, write: Racer) -> Outcome:
     with contextlib.suppress(threading.BrokenBarrierError):
         start.wait(START_S_MAX)
     try:
