@@ -147,10 +147,7 @@ class MemoryBackend(Backend):
             return True
 
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        content = b"".join(data)
-        with _lock:
-            self._put_new(path, content)
-            self._keep_metadata(path, metadata)
+        self.put_whole(path, b"".join(data), None, metadata)
 
     async def put(self, path: str, data: Buffer) -> None:
         self.put_whole(path, bytes(data), Over.ANYTHING)
@@ -170,8 +167,7 @@ class MemoryBackend(Backend):
             file = self._file(source)
             if token is not None:
                 refusals.check_token(source, _token(file), token)
-            self._put_new(target, file.getvalue())
-            self._keep_metadata(target, metadata or getattr(file, "_rollingfs_metadata", None))
+            self._put_new(target, file.getvalue(), metadata or getattr(file, "_rollingfs_metadata", None))
 
     async def delete(self, paths: Sequence[str]) -> None:
         with _lock:
@@ -202,22 +198,8 @@ class MemoryBackend(Backend):
     def put_whole(self, path: str, content: bytes, over: Over | None, metadata: Metadata = None) -> None:
         """Store a whole file."""
         with _lock:
-            if over is not Over.ANYTHING or path not in self.fs.store:
-                self._put_new(path, content)
-            else:
-                self._put(path, content)
-            self._keep_metadata(path, metadata)
-
-    def piece(self, part: Part) -> bytes:
-        """The bytes of a range of a file."""
-        with _lock:
-            file = self._file(part.path)
-            if part.token is not None and not _is_still(file, part.token):
-                raise refusals.changed(part.path, part.token, _token(file))
-            piece: bytes = file.getvalue()[part.start : part.end]
-        if len(piece) != part.end - part.start:
-            raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
-        return piece
+            put = self._put if over is Over.ANYTHING and path in self.fs.store else self._put_new
+            put(path, content, metadata)
 
     # -- under the lock ------------------------------------------------------------------------------------
 
@@ -233,21 +215,17 @@ class MemoryBackend(Backend):
             raise refusals.no_file(path)
         return file
 
-    def _put_new(self, path: str, content: bytes) -> str:
+    def _put_new(self, path: str, content: bytes, metadata: Metadata = None) -> str:
         if path in self.fs.store or path in self.fs.pseudo_dirs:
             raise refusals.name_taken(path)
         self._make_folders(path.rpartition("/")[0])
-        return self._put(path, content)
+        return self._put(path, content, metadata)
 
-    def _put(self, path: str, content: bytes) -> str:
+    def _put(self, path: str, content: bytes, metadata: Metadata = None) -> str:
         file = MemoryFile(self.fs, path, content)
+        file._rollingfs_metadata = dict(metadata or {})
         self.fs.store[path] = file
         return _token(file)
-
-    def _keep_metadata(self, path: str, metadata: Metadata) -> None:
-        file = self.fs.store.get(path)
-        if file is not None and metadata:
-            file._rollingfs_metadata = dict(metadata)
 
     def _is_folder(self, path: str) -> bool:
         return not path or path in self.fs.pseudo_dirs or (path not in self.fs.store and self._has_below(path))
@@ -306,7 +284,10 @@ class _MemoryUpload(Upload):
         self._content += data
 
     async def copy(self, part: Part) -> None:
-        await self.write(self._backend.piece(part))
+        piece = await self._backend.read_range(part.path, part.start, part.end, part.token)
+        if len(piece) != part.end - part.start:
+            raise OSError(errno.EIO, f"the file ends before byte {part.end}", part.path)
+        await self.write(piece)
 
     async def finish(self) -> None:
         if self._content is None:

@@ -35,8 +35,7 @@ def check_tiers(backend: Backend, paths: Iterable[str]) -> None:
     for path in paths:
         if path.startswith(names.TIER_SCHEME):
             alias, rest = names.split_tier(path)
-            if alias not in backend.tiers:
-                raise unknown_tier(alias, names.parent(rest).removesuffix(names.CHUNKS_SUFFIX))
+            check_tier(backend, alias, names.parent(rest).removesuffix(names.CHUNKS_SUFFIX))
 
 
 def check_tier(backend: Backend, alias: str, path: str) -> None:
@@ -162,8 +161,7 @@ class TieredBackend(BackendWrapper):
         self.tiers = {alias: store.backend is hot for alias, store in self._stores.items()}
 
     def _store(self, alias: str, path: str) -> TierStore:
-        if alias not in self._stores:
-            raise unknown_tier(alias, path)
+        check_tier(self, alias, path)
         return self._stores[alias]
 
     async def call(self, verb: str, *args: Any) -> Any:

@@ -94,7 +94,7 @@ class Verdicts:
         known = None if key is None else _of_process.get(key)
         file = None if key is None or known is not None else _file_of(self._cache)
         if known is None and key is not None and file is not None:
-            known = _rows(file).get(key)
+            known = _kept(file, key)
         try:
             found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
         except UnsafeBackendError as error:
@@ -188,14 +188,13 @@ def _why_not(info: os.stat_result) -> str:
     return ""
 
 
-def _rows(file: str) -> dict[str, Abilities]:
-    now = time.time()
-    found = {}
-    for key, row in _load(file).items():
-        delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
-        if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
-            found[key] = Abilities(delete_if)
-    return found
+def _kept(file: str, key: str) -> Abilities | None:
+    """The verdict on a store, if a file has one that is not too old."""
+    row, now = _load(file).get(key), time.time()
+    delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
+    if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
+        return Abilities(delete_if)
+    return None
 
 
 def _save(file: str, key: str, found: Abilities) -> None:

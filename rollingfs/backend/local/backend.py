@@ -83,9 +83,7 @@ class LocalBackend(Backend):
             return blob_of(path, descriptor, status)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        if token is not None and (file := held_file(path, token)) is not None:
-            return file.read(start, end)
-        with disk.opened(path) as (descriptor, status):
+        with held_file(path, token) or disk.opened(path) as (descriptor, status):
             data = disk.read_exactly(descriptor, start, min(end, status.st_size))
             if token is not None:
                 # after the read: no two contents have one token, so all that was read has this token
@@ -93,9 +91,7 @@ class LocalBackend(Backend):
             return data
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        if token is not None and (file := held_file(path, token)) is not None:
-            return file.read_into(start, target)
-        with disk.opened(path) as (descriptor, _status):
+        with held_file(path, token) or disk.opened(path) as (descriptor, _status):
             count = disk.read_into(descriptor, start, target)
             if token is not None:
                 disk.check_same_or_grown(path, descriptor, token)
@@ -298,13 +294,13 @@ class LocalBackend(Backend):
 
         It is never a hard link: a program that opens the old name for writing would change the copy.
         """
-        disk.copy_file(source, target, token, self.sync)
-        try:
+        with disk.opened(source) as (origin, status):
             if token is not None:
-                extending.expect(source, token)
-        except BaseException:
-            disk.remove_if_there(target)
-            raise
+                refusals.check_token(source, disk.token_of(origin, status), token)
+            with disk.new_file(target, self.sync) as descriptor:
+                disk.copy_whole(origin, status, descriptor)
+                if token is not None:
+                    extending.expect(source, token)
         self._flush_folder_of(target)
 
     # -- removing and folders ------------------------------------------------------------------------------

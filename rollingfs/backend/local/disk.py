@@ -339,14 +339,9 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
         position += count
 
 
-def copy_file(source: str, target: str, token: str | None, sync: bool) -> None:
-    """Copy a file into a new one; with `token`, only a file that has it when the copy begins."""
-    with opened(source) as (origin, status):
-        if token is not None:
-            refusals.check_token(source, token_of(origin, status), token)
-        with new_file(target, sync) as descriptor:
-            # a write in place during the copy must change the date, and so the token: wait for the clock of file
-            # dates to tick (both dates here are the filesystem's)
-            if abs(os.fstat(descriptor).st_mtime - status.st_mtime) < DATE_TICK_S:
-                time.sleep(DATE_TICK_S)
-            copy_bytes(origin, descriptor, 0, os.fstat(origin).st_size)
+def copy_whole(source: int, status: os.stat_result, target: int) -> None:
+    """Copy an open file, which had this status, into a new one; a write in place during the copy changes its token."""
+    # the date must change as well: wait for the clock of file dates to tick (both dates here are the filesystem's)
+    if abs(os.fstat(target).st_mtime - status.st_mtime) < DATE_TICK_S:
+        time.sleep(DATE_TICK_S)
+    copy_bytes(source, target, 0, os.fstat(source).st_size)

@@ -19,31 +19,17 @@ _held: weakref.WeakValueDictionary[tuple[str, str], HeldFile] = weakref.WeakValu
 class HeldFile:
     """An open file. It is closed once no reader, and no read under way in a thread, refers to it."""
 
-    def __init__(self, path: str, descriptor: int, token: str) -> None:
-        self._path = path
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._token = token
 
     def __del__(self) -> None:
         os.close(self._descriptor)
 
-    def read(self, start: int, end: int) -> bytes:
-        """Bytes ``[start, end)``; fewer where the file ends before `end`.
+    def __enter__(self) -> tuple[int, os.stat_result]:
+        return self._descriptor, os.fstat(self._descriptor)
 
-        Raises
-        ------
-        ConflictError
-            The file was changed in place.
-        """
-        data = disk.read_exactly(self._descriptor, start, end)
-        disk.check_same_or_grown(self._path, self._descriptor, self._token)
-        return data
-
-    def read_into(self, start: int, target: memoryview) -> int:
-        """Fill `target` from byte `start` on, as `read`; returns the number of bytes."""
-        count = disk.read_into(self._descriptor, start, target)
-        disk.check_same_or_grown(self._path, self._descriptor, self._token)
-        return count
+    def __exit__(self, *_: object) -> None:
+        """It stays open for the next read."""
 
 
 def hold_file(path: str, token: str) -> HeldFile | None:
@@ -60,7 +46,7 @@ def hold_file(path: str, token: str) -> HeldFile | None:
     try:
         with disk.opened(path) as (descriptor, _status):
             disk.check_same_or_grown(path, descriptor, token)
-            file = HeldFile(path, os.dup(descriptor), token)
+            file = HeldFile(os.dup(descriptor))
     except OSError as error:
         if error.errno in _CANNOT_OPEN:
             return None
@@ -69,6 +55,6 @@ def hold_file(path: str, token: str) -> HeldFile | None:
     return file
 
 
-def held_file(path: str, token: str) -> HeldFile | None:
+def held_file(path: str, token: str | None) -> HeldFile | None:
     """The file that had this path and `token`, if a reader holds it."""
-    return _held.get((path, token))
+    return None if token is None else _held.get((path, token))

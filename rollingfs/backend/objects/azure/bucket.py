@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import obstore
@@ -15,7 +14,7 @@ from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.ending import check_usable
-from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store
+from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.upload import PART_BYTES, check_absent
 
@@ -61,16 +60,16 @@ class AzureContainer(ObstoreObjects, Bucket):
         return await super().put(key, data, over, _attributes(metadata))
 
     async def head(self, key: str) -> FileInfo:
-        return self.found(await self._ask(lambda store: obstore.head_async(store, key)))
+        return self.found(await self.ask(lambda: obstore.head_async(self.quick, key)))
 
     async def metadata(self, key: str) -> Mapping[str, str]:
-        found = await self._ask(lambda store: obstore.get_async(store, key, options={"head": True}))
+        found = await self.ask(lambda: obstore.get_async(self.quick, key, options={"head": True}))
         return {name: value for name, value in found.attributes.items() if name not in HEADERS}
 
     async def page(
         self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
     ) -> Listed:
-        found = await self._ask(lambda store: obstore.list_with_delimiter_async(store, prefix.rstrip("/")))
+        found = await self.ask(lambda: obstore.list_with_delimiter_async(self.quick, prefix.rstrip("/")))
         folders = list(found["common_prefixes"])
         # obstore leaves out the empty file of the folder's own name by which tools show a folder
         files = [one for one in found["objects"] if one["path"].startswith(prefix + begin)]
@@ -94,7 +93,7 @@ class AzureContainer(ObstoreObjects, Bucket):
             await asyncio.gather(*map(self._delete_one, keys))
 
     async def _delete(self, keys: Sequence[str]) -> None:
-        await retrying(lambda: self._ask(lambda store: obstore.delete_async(store, list(keys))))
+        await retrying(lambda: self.ask(lambda: obstore.delete_async(self.quick, list(keys))))
 
     async def _delete_one(self, key: str) -> None:
         try:
@@ -128,9 +127,6 @@ class AzureContainer(ObstoreObjects, Bucket):
 
     async def now(self) -> float:
         return await self._beside.now()
-
-    async def _ask(self, request: Callable[[Store], Any]) -> Any:
-        return await self.ask(partial(request, self.quick))
 
 
 class _Parts(Parts):

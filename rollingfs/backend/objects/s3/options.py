@@ -22,32 +22,24 @@ from botocore.utils import is_valid_endpoint_url
 from rollingfs.backend.objects.s3.botocore import asked_config
 from rollingfs.runtime.values import value_class
 
-CONFIG_KNOWN = frozenset(
-    {
-        "connect_timeout",
-        "max_pool_connections",
-        "parameter_validation",
-        "proxies",
-        "read_timeout",
-        "region_name",
-        "request_checksum_calculation",
-        "response_checksum_validation",
-        "retries",
-        "s3",
-        "signature_version",
-        "tcp_keepalive",
-        "use_dualstack_endpoint",
-        "use_fips_endpoint",
-        "user_agent",
-        "user_agent_appid",
-        "user_agent_extra",
-    }
-)
-"""Options of botocore's `Config` that this module obeys, or that concern only botocore."""
 CONFIG_PLAIN = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "request_checksum_calculation", "retries", "user_agent"}
 )
-"""Options of `Config` that mean the same without a client."""
+"""Options of botocore's `Config` that mean the same without a client."""
+CONFIG_KNOWN = CONFIG_PLAIN | {
+    "parameter_validation",
+    "proxies",
+    "region_name",
+    "response_checksum_validation",
+    "s3",
+    "signature_version",
+    "tcp_keepalive",
+    "use_dualstack_endpoint",
+    "use_fips_endpoint",
+    "user_agent_appid",
+    "user_agent_extra",
+}
+"""Options of `Config` that this module obeys, or that concern only botocore."""
 CA_VARIABLE = "AWS_CA_BUNDLE"
 FILES_OF_BOTOCORE = ("~/.aws", "~/.boto", "/etc/boto.cfg")
 CLIENT_KNOWN = frozenset(
