@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import new_bucket, require_module, ways
 
 require_module("s3fs")
 require_module("obstore")
@@ -46,7 +46,7 @@ def _do(backend: ObjectBackend, verb: str, *arguments: Any) -> Any:
 
 
 def _ways(backend: ObjectBackend) -> list[str]:
-    return [type(objects).__name__ for objects in backend.ways]
+    return [type(objects).__name__ for objects in ways(backend)]
 
 
 async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import new_bucket, require_module, ways
 
 require_module("s3fs")
 require_module("obstore")
@@ -87,7 +87,7 @@ class Store:
 
     @property
     def way(self) -> str:
-        (objects,) = self.backend.ways
+        (objects,) = ways(self.backend)
         return type(objects).__name__
 
     def use(self) -> None:
@@ -242,7 +242,7 @@ def test_only_so_many_buckets_are_kept(seaweed, proxy, monkeypatch):
     store = Store(seaweed, proxy)
     for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
-    assert len(store.backend.ways) == 2
+    assert len(ways(store.backend)) == 2
 
 
 # -- regions -------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, pro
     with pytest.raises(TimeoutError):
         store.do("create", f"{store.path}-small", b"small")
     monkeypatch.setattr(requests, "SEND_S_MAX", 1.0)
-    (objects,) = store.backend.ways
+    (objects,) = ways(store.backend)
     began = asyncio.run(_time_of(objects.put("large", [bytes(requests.QUICK_BYTES_MAX + 1)])))
     assert began > 1.0
 
@@ -515,7 +515,7 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(seaweed, proxy,
         else:
             backend.after_fork()
         answers.put(sync(backend.loop, backend.read, store.path).data)
-        (objects,) = backend.ways
+        (objects,) = ways(backend)
         answers.put(type(objects).__name__)
 
     process = context.Process(target=child)

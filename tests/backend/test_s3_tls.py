@@ -26,7 +26,7 @@ from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from tests.support.certificates import make_certificate
 from tests.support.proxy import Proxy, proxy_to
-from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
+from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket, ways
 
 MIB = 2**20
 DATA = os.urandom(13 * MIB)
@@ -66,7 +66,7 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
 
 def _ways(backend: ObjectBackend) -> set[str]:
     """How objects were read and written."""
-    return {type(objects).__name__ for objects in backend.ways}
+    return {type(objects).__name__ for objects in ways(backend)}
 
 
 def _backend(options: dict[str, Any], **more: Any) -> ObjectBackend:

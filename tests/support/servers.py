@@ -254,6 +254,11 @@ def shared_backend(**options: str) -> Any:
     return open_s3(S3FileSystem(**options))
 
 
+def ways(backend: Any) -> list[Any]:
+    """What reads and writes the files of each bucket in use of an `ObjectBackend` on S3."""
+    return [bucket.way for bucket in backend.buckets.values() if bucket.way is not None]
+
+
 @contextlib.contextmanager
 def count_requests(backend: Any) -> Iterator[Counter[str]]:
     """Count the requests of an `ObjectBackend` on S3 by operation: ``{"PutObject": 1}``.
@@ -270,7 +275,7 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
     def counted(operation: str, send: Any) -> Any:
         def call(store: Any, *arguments: Any, **options: Any) -> Any:
-            ours = [way for way in backend.ways if hasattr(way, "quick")]
+            ours = [way for way in ways(backend) if hasattr(way, "quick")]
             if any(store in (way.quick, way.patient) for way in ours):
                 counts[operation] += 1
             return send(store, *arguments, **options)

@@ -24,15 +24,13 @@ from rollingfs.backend.contract import (
 )
 from rollingfs.backend.objects.bucket import Answer, Bucket, Listed
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
-from rollingfs.backend.objects.upload import PART_BYTES, ObjectUpload, finished, put
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, finished, put
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
 
 FIRST_PAGE_KEYS_MAX = 16
 """The first page of a folder shows this many keys: enough for callers that ask whether anything is in it."""
 DELETES_AT_ONCE_MAX = 4
-PARTS_MAX = 10_000
-"""The parts of one upload to S3."""
 
 
 class ObjectBackend(Backend):

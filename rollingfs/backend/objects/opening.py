@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 
+from rollingfs.backend.objects import schemes
 from rollingfs.backend.objects.azure.options import OPTIONS, Account, azure_options
-from rollingfs.backend.objects.schemes import ADLFS, AZURE_PROTOCOLS, FSSPEC_OPTIONS, GCSFS, OBSTORE, S3FS, is_of
 
 if TYPE_CHECKING:
     from rollingfs.backend.objects.backend import ObjectBackend
 
-FOR_FSSPEC = FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
+FOR_FSSPEC = schemes.FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
 """Options of adlfs that say nothing of how requests are sent."""
 Loop = asyncio.AbstractEventLoop
 _NEEDED = ("obstore", "aiohttp")
@@ -87,7 +86,7 @@ def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> 
         It is open on another store.
     """
     scheme = str(fs.protocol)
-    if scheme not in AZURE_PROTOCOLS:
+    if scheme not in schemes.AZURE_PROTOCOLS:
         raise ValueError(f"obstore's own filesystem is taken for Azure only: name {scheme} by protocol and options")
     _require()
     from rollingfs.backend.objects.azure.backend import AzureBackend
@@ -142,8 +141,7 @@ def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> Ob
     ImportError, ValueError
         As `open_azure`.
     """
-    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
-    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    options = schemes.options_of(fs)
     asynchronous, loop = options.pop("asynchronous", False), options.pop("loop", None)
     for name in FOR_FSSPEC:
         options.pop(name, None)
@@ -162,10 +160,10 @@ def open_cloud(fs: AbstractFileSystem, max_concurrency: int | None = None) -> Ob
     ValueError
         As `open_s3`.
     """
-    if is_of(S3FS, type(fs)):
+    if schemes.is_of(schemes.S3FS, type(fs)):
         return open_s3(fs, max_concurrency)
-    for module, opened in ((OBSTORE, open_obstore), (GCSFS, open_google), (ADLFS, open_adlfs)):
-        if is_of(module, type(fs)):
+    for module, opened in ((schemes.OBSTORE, open_obstore), (schemes.GCSFS, open_google), (schemes.ADLFS, open_adlfs)):
+        if schemes.is_of(module, type(fs)):
             try:
                 return opened(fs, max_concurrency)
             except (ImportError, ValueError) as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -34,6 +36,13 @@ def is_of(module: str, cls: type[AbstractFileSystem]) -> bool:
     # not imported for the question: a filesystem exists only where its module is
     kind = getattr(sys.modules.get(module), _CLASSES[module], None)
     return kind is not None and issubclass(cls, kind)
+
+
+def options_of(fs: AbstractFileSystem) -> dict[str, Any]:
+    """The options that a filesystem was made with, by their names."""
+    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
+    options: dict[str, Any] = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
+    return options
 
 
 def goes_straight_to_azure(protocol: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,42 +26,30 @@ T = TypeVar("T")
 
 PART_BYTES = 16 * 2**20
 """The largest new file that one PUT writes, and the size of the parts of a larger one."""
+PARTS_MAX = 10_000
+"""The parts of one upload to S3."""
 JOIN_PART_BYTES_MIN = 5 * 2**20
 """The smallest part that S3 takes before the last."""
 
 
+@dataclass(eq=False, repr=False)
 class ObjectUpload(Upload):
-    """A new file on an object store.
+    """A new file on an object store."""
 
-    Parameters
-    ----------
-    split
-        Finds the bucket and the key of a path that is copied.
-    """
-
-    def __init__(
-        self,
-        bucket: Bucket,
-        key: str,
-        path: str,
-        over: Over | None,
-        metadata: Metadata,
-        split: Callable[[str], tuple[str, str]],
-        part_bytes: int = PART_BYTES,
-    ) -> None:
-        self._bucket = bucket
-        self._key = key
-        self._path = path
-        self._over = over
-        self._metadata = metadata
-        self._split = split
-        self._part_bytes = part_bytes
-        self._pieces: list[bytes] = []
-        self._pieces_bytes = 0
-        self._last_bytes = 0
-        self._parts: Parts | None = None
-        self._making: asyncio.Task[None] | None = None
-        self._is_over = False
+    bucket: Bucket
+    key: str
+    path: str
+    over: Over | None
+    metadata: Metadata
+    split: Callable[[str], tuple[str, str]]
+    """Finds the bucket and the key of a path that is copied."""
+    part_bytes: int
+    _pieces: list[bytes] = field(default_factory=list, init=False)
+    _pieces_bytes: int = field(default=0, init=False)
+    _last_bytes: int = field(default=0, init=False)
+    _parts: Parts | None = field(default=None, init=False)
+    _making: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
 
     @property
     def held_bytes(self) -> int:
@@ -71,12 +60,12 @@ class ObjectUpload(Upload):
         self._check_open()
         view = memoryview(data).cast("B")
         while len(view):
-            piece = view[: self._part_bytes - self._pieces_bytes]
+            piece = view[: self.part_bytes - self._pieces_bytes]
             self._pieces.append(frozen(piece))
             self._pieces_bytes += len(piece)
             view = view[len(piece) :]
             # the first full part waits for the next byte: what is exactly one part is still a single PUT
-            if self._pieces_bytes == self._part_bytes and (len(view) or self._parts is not None):
+            if self._pieces_bytes == self.part_bytes and (len(view) or self._parts is not None):
                 await self._send_part()
 
     async def copy(self, part: Part) -> None:
@@ -84,19 +73,19 @@ class ObjectUpload(Upload):
         if self._pieces:
             if self._pieces_bytes < JOIN_PART_BYTES_MIN:
                 raise ValueError(
-                    f"{self._path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
+                    f"{self.path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
                     f"each part but the last needs at least {JOIN_PART_BYTES_MIN} bytes"
                 )
             await self._send_part()
-        await self._send(self._begun().copy(part, *self._split(part.path)))
+        await self._send(self._begun().copy(part, *self.split(part.path)))
 
     async def finish(self) -> None:
         self._check_open()
         self._last_bytes = self._pieces_bytes
         last = self._take()
         if self._parts is None:
-            with errors_of("writing", self._path):
-                await self._make(put(self._bucket, self._key, self._path, last, self._over, self._metadata))
+            with errors_of("writing", self.path):
+                await self._make(put(self.bucket, self.key, self.path, last, self.over, self.metadata))
         else:
             left = await self._send(self._parts.rest(b"".join(last)))
             await self._send(self._make(self._parts.complete(left)), "completing the upload of")
@@ -110,16 +99,16 @@ class ObjectUpload(Upload):
         if self._making is not None:  # whoever deletes the file must come after it
             await asyncio.gather(self._making, return_exceptions=True)
         if self._parts is not None:
-            with errors_of("aborting the upload of", self._path):
+            with errors_of("aborting the upload of", self.path):
                 await self._parts.abort()
 
     def _check_open(self) -> None:
         if self._is_over:
-            raise refusals.upload_closed(self._path)
+            raise refusals.upload_closed(self.path)
 
     def _begun(self) -> Parts:
         if self._parts is None:
-            self._parts = self._bucket.parts(self._key, self._over, self._metadata)
+            self._parts = self.bucket.parts(self.key, self.over, self.metadata)
         return self._parts
 
     def _take(self) -> list[bytes]:
@@ -130,7 +119,7 @@ class ObjectUpload(Upload):
         await self._send(self._begun().write(b"".join(self._take())))
 
     async def _send(self, request: Awaitable[T], verb: str = "uploading a part of") -> T:
-        with errors_of(verb, self._path), _errors_over(self._path, self._over):
+        with errors_of(verb, self.path), _errors_over(self.path, self.over):
             return await request
 
     async def _make(self, request: Coroutine[Any, Any, None]) -> None:

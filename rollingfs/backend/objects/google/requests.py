@@ -20,7 +20,7 @@ import yarl
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.backend.objects.obstores.forks import clone_of
 from rollingfs.backend.objects.obstores.requests import READS_MAX
 from rollingfs.runtime.values import value_class
 
@@ -57,11 +57,11 @@ class GoogleRequests:
     """
 
     def __init__(self, fs: GCSFileSystem) -> None:
-        self.fs = _clone(fs)
+        self.fs = clone_of(fs)
 
     def after_fork(self) -> None:
         """Take a new clone, with its own connections and loop."""
-        self.fs = _clone(self.fs, forked=True)
+        self.fs = clone_of(self.fs, forked=True)
 
     async def send(
         self,
@@ -138,15 +138,6 @@ class GoogleRequests:
         """Where files are sent to."""
         base: str = self.fs.base
         return base.replace("/storage/v1/", "/upload/storage/v1/")
-
-
-def _clone(fs: GCSFileSystem, forked: bool = False) -> GCSFileSystem:
-    options = dict(fs.storage_options)
-    if forked:
-        options.pop("loop", None)  # the loop runs in the parent only
-    clone = type(fs)(*fs.storage_args, **{**options, "skip_instance_cache": True})
-    keep_from_children(clone)
-    return clone
 
 
 async def _body(answer: aiohttp.ClientResponse, bytes_max: int | None) -> bytes:

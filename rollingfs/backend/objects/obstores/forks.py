@@ -7,8 +7,13 @@ import os
 import sys
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from fsspec import AbstractFileSystem
+
+from rollingfs.backend.objects.schemes import options_of
+
+F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"
 """The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
 
@@ -22,6 +27,16 @@ _obstore_is_lost = False
 def keep_from_children(thing: object) -> None:
     """Never collect a thing in a child, which would close sockets or an epoll that the parent still uses."""
     _used.add(thing)
+
+
+def clone_of(fs: F, forked: bool = False, **changes: Any) -> F:
+    """A private copy of a filesystem, with its own connections; in a child, with the child's event loop."""
+    options = options_of(fs) | changes | {"skip_instance_cache": True}
+    if forked:
+        options.pop("loop", None)  # the loop runs in the parent only
+    clone: F = type(fs)(**options)
+    keep_from_children(clone)
+    return clone
 
 
 def obstore_is_lost() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -29,51 +30,31 @@ PAGE_KEYS_MAX = 1000
 """The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
+@dataclass(eq=False, repr=False)
 class ObstoreObjects:
-    """The files of one bucket. What obstore cannot do is a `NotByObstoreError`.
+    """The files of one bucket. What obstore cannot do is a `NotByObstoreError`."""
 
-    Parameters
-    ----------
-    name
-        Its name.
-    make
-        Makes the stores.
-    places
-        Shared by all buckets of an account.
-    read_timeout
-        For an answer to begin, and between its bytes.
-    attributes
-        Of each file that is written.
-    refusal
-        Why there were no credentials, if obstore says only that.
-    lists_in_order
-        Whether the store lists files by name. A directory bucket (S3 Express) does not, and would be listed whole.
-    """
+    name: str
+    make: MakeStore
+    places: requests.Places
+    """Shared by all buckets of an account."""
+    read_timeout: timedelta
+    """For an answer to begin, and between its bytes."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Of each file that is written."""
+    refusal: Callable[[], Exception | None] = lambda: None
+    """Why there were no credentials, if obstore says only that."""
+    lists_in_order: bool = True
+    """Whether the store lists files by name. A directory bucket (S3 Express) does not, and would be listed whole."""
+    _proof: requests.Proof = field(default_factory=requests.Proof, init=False)
 
-    def __init__(
-        self,
-        name: str,
-        make: MakeStore,
-        places: requests.Places,
-        read_timeout: timedelta,
-        attributes: Mapping[str, str] | None = None,
-        refusal: Callable[[], Exception | None] = lambda: None,
-        lists_in_order: bool = True,
-    ) -> None:
-        self.name = name
-        self._make = make
-        self._places = places
-        self._read_timeout = read_timeout
-        self._attributes = attributes or {}
-        self._refusal = refusal
-        self._lists_in_order = lists_in_order
-        self._proof = requests.Proof()
+    def __post_init__(self) -> None:
         keep_from_children(self)
 
     @functools.cached_property
     def quick(self) -> Store:
         """For small requests, with a limit for each read of an answer."""
-        return self._make({"timeout": requests.READS_MAX * self._read_timeout, "read_timeout": self._read_timeout}, 0)
+        return self.make({"timeout": requests.READS_MAX * self.read_timeout, "read_timeout": self.read_timeout}, 0)
 
     @functools.cached_property
     def patient(self) -> Store:
@@ -82,13 +63,13 @@ class ObstoreObjects:
 
     def repeating(self, retries_max: int) -> Store:
         """For large bodies that may be sent again."""
-        return self._make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self._read_timeout}, retries_max)
+        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, retries_max)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
         """What obstore gives for a request."""
         check_usable()
         try:
-            async with self._places.taken():
+            async with self.places.taken():
                 # no variable holds the future: an error that somebody keeps would hold it as well, see `ending`
                 return await watched(request())
         except _FAILURES as error:
@@ -98,7 +79,7 @@ class ObstoreObjects:
         """As `Bucket.get`."""
         self._check(key)
         try:
-            async with self._places.taken():
+            async with self.places.taken():
                 if span is not None and not (if_token or unless_token):
                     # one call: between two, the bytes would wait for the event loop's thread
                     part = await watched(obstore.get_range_async(self.quick, key, start=span[0], end=span[1]))
@@ -127,9 +108,9 @@ class ObstoreObjects:
         self._check(key)
         store = self.quick if requests.is_quick(data) else self.patient
         hashed = None if isinstance(over, str) else self._proof.begin(data)
-        attributes = {**self._attributes, **(metadata or {})}
+        attributes = {**self.attributes, **(metadata or {})}
         try:
-            async with self._places.taken():
+            async with self.places.taken():
                 answer = await watched(
                     obstore.put_async(
                         store,
@@ -154,7 +135,7 @@ class ObstoreObjects:
         """
         start = folder + begin
         self._check(start)
-        if not self._lists_in_order:
+        if not self.lists_in_order:
             raise NotByObstoreError("obstore would list the whole bucket")
         stream = obstore.list(self.quick, folder.rstrip("/"), offset=start, chunk_size=PAGE_KEYS_MAX)
         try:
@@ -182,5 +163,5 @@ class ObstoreObjects:
         """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""
         if answers.is_without_credentials(error):
             text = str(error).partition("\n")[0].partition("credential provider: ")[2]
-            return self._refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
+            return self.refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
         return answers.from_obstore(error)

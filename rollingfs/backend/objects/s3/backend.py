@@ -26,7 +26,6 @@ Private names in use: `_s3` and `_s3creator` of s3fs close the client, for which
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import logging
 import os
 import re
@@ -46,7 +45,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.forks import keep_from_children, obstore_is_lost
+from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
@@ -66,7 +65,7 @@ from rollingfs.backend.objects.s3.options import (
     plain_settings,
     settings_of,
 )
-from rollingfs.backend.objects.schemes import S3_PROTOCOLS
+from rollingfs.backend.objects.schemes import options_of
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
 from rollingfs.errors import UnsafeBackendError
 
@@ -105,8 +104,6 @@ class S3Backend(ObjectBackend):
         As in `open_s3`, with the same error.
     """
 
-    scheme = "s3"
-    schemes = S3_PROTOCOLS
     makes_parents = True
     can_join = True
     can_delete_if = True
@@ -124,6 +121,8 @@ class S3Backend(ObjectBackend):
             )
         self.requests_max = max_concurrency or max(1, min(REQUESTS_MAX, pool))
         self.small_requests_max = max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool))
+        protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+        self.scheme, self.schemes = protocols[0], frozenset(protocols)
         self._use_obstore = use_obstore
         self.buckets: Kept[S3Bucket] = Kept(partial(S3Bucket, self))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
@@ -133,11 +132,6 @@ class S3Backend(ObjectBackend):
     @property
     def loop(self) -> Any:
         return self.fs.loop
-
-    @property
-    def ways(self) -> list[Any]:
-        """What reads and writes the files of each bucket in use."""
-        return [bucket.way for bucket in self.buckets.values() if bucket.way is not None]
 
     def after_fork(self) -> None:
         """Take a new clone, with its own connections and loop."""
@@ -158,15 +152,6 @@ class S3Backend(ObjectBackend):
             bucket, key = self.fs._find_bucket_key(path)
             return bucket, key
         return super().split(path)
-
-    def strip(self, path: str) -> str:
-        """``s3://bucket/key``, ``s3a://bucket/key`` and ``/bucket/key`` are ``bucket/key``."""
-        stripped: str = self.fs._strip_protocol(path)
-        return stripped.lstrip("/")  # no bucket's name is empty
-
-    def unstrip(self, path: str) -> str:
-        url: str = self.fs.unstrip_protocol(path)
-        return url
 
     async def bucket_name(self, bucket: str) -> str:
         """The endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
@@ -327,9 +312,7 @@ def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
 
 
 def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSystem:
-    names = list(inspect.signature(type(fs).__init__).parameters)[1:]
-    options = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
-    config = dict(options.get("config_kwargs") or {})
+    config = dict(options_of(fs).get("config_kwargs") or {})
     mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
     config["retries"] = mode | {"total_max_attempts": 1}
     config.setdefault("max_pool_connections", connections)
@@ -339,11 +322,7 @@ def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSy
         config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"
     if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
         config.setdefault("request_checksum_calculation", "when_required")
-    if forked:
-        options.pop("loop", None)  # the loop runs in the parent only
-    clone = type(fs)(**(options | {"config_kwargs": config, "skip_instance_cache": True}))
-    keep_from_children(clone)
-    return clone
+    return clone_of(fs, forked, config_kwargs=config)
 
 
 def _obstore() -> str:

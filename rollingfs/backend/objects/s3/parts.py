@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -12,51 +13,36 @@ from typing import Any
 from rollingfs.backend.contract import Metadata, Over, Part
 from rollingfs.backend.objects.bucket import Bucket, Parts
 from rollingfs.backend.objects.errors import ERRORS, NO_UPLOAD_CODE, Refusal, errors_of, only_of, retrying
-from rollingfs.backend.objects.upload import PART_BYTES, make_over
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, make_over
 
 PARTS_IN_FLIGHT_MAX = 4
 """One upload keeps at most this many parts, and one more, in memory: 80 MiB."""
-PARTS_MAX = 10_000
 COPY_PART_BYTES_MAX = 2**30
 """A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
+@dataclass(eq=False, repr=False)
 class S3Parts(Parts):
-    """One multipart upload. With an `id` it has begun.
+    """One multipart upload."""
 
-    Parameters
-    ----------
-    call, repeatable
-        Send a request of botocore: once, or again after a failure that may pass.
-    copies_max
-        The number of copies under way at once.
-    """
-
-    def __init__(
-        self,
-        bucket: Bucket,
-        key: str,
-        over: Over | None,
-        metadata: Metadata,
-        call: Call,
-        repeatable: Call,
-        copies_max: int,
-        id: str | None = None,
-    ) -> None:
-        self._bucket = bucket
-        self._key = key
-        self._over = over
-        self._metadata = {"Metadata": dict(metadata)} if metadata else {}
-        self._call = call
-        self._repeatable = repeatable
-        self._copies_max = copies_max
-        self._id = id
-        self._tokens: dict[int, str] = {}
-        self._count = 0
-        self._in_flight: dict[asyncio.Task[None], int] = {}
-        self._waiting_bytes = 0
+    bucket: Bucket
+    key: str
+    over: Over | None
+    metadata: Metadata
+    call: Call
+    """Sends a request of botocore, once."""
+    repeatable: Call
+    """Sends one that may be sent again."""
+    copies_max: int
+    """The number of copies under way at once."""
+    id: str | None = None
+    """The store's own name for the upload, once it has begun."""
+    _tokens: dict[int, str] = field(default_factory=dict, init=False)
+    _count: int = field(default=0, init=False)
+    _in_flight: dict[asyncio.Task[None], int] = field(default_factory=dict, init=False)
+    _waiting_bytes: int = field(default=0, init=False)
 
     @property
     def held_bytes(self) -> int:
@@ -71,7 +57,7 @@ class S3Parts(Parts):
         await self._begin()
         for start, end in _bounds(part.start, part.end):
             piece = Part(part.path, start, end, part.token)
-            await self._send(partial(self._copy, piece, {"Bucket": bucket, "Key": key}), self._copies_max)
+            await self._send(partial(self._copy, piece, {"Bucket": bucket, "Key": key}), self.copies_max)
 
     async def rest(self, last: bytes) -> bytes:
         if last:
@@ -84,45 +70,46 @@ class S3Parts(Parts):
 
         async def send(over: Over | None) -> None:
             condition = {"IfNoneMatch": "*"} if over is Over.NOTHING else {}
-            await self._call(
+            await self.call(
                 "complete_multipart_upload", MultipartUpload={"Parts": parts}, **self._of_upload(), **condition
             )
 
         try:
-            await make_over(self._bucket, self._key, self._over, send)
+            await make_over(self.bucket, self.key, self.over, send)
         except Refusal as error:
             # an earlier try succeeded and its answer was lost, if the file exists: nobody else uses its name
-            if self._over is not None or error.code != NO_UPLOAD_CODE:
+            if self.over is not None or error.code != NO_UPLOAD_CODE:
                 raise
-            await retrying(partial(self._bucket.head, self._key))
+            await retrying(partial(self.bucket.head, self.key))
 
     async def abort(self) -> None:
         for task in self._in_flight:
             task.cancel()
         await asyncio.gather(*self._in_flight, return_exceptions=True)  # their errors are why the upload is aborted
         self._in_flight.clear()
-        if self._id is None:
+        if self.id is None:
             return
         try:
-            await self._repeatable("abort_multipart_upload", **self._of_upload())
+            await self.repeatable("abort_multipart_upload", **self._of_upload())
         except Refusal as error:
             if error.code != NO_UPLOAD_CODE:
                 raise
-        self._id = None
+        self.id = None
 
     async def _begin(self) -> None:
-        if self._id is None:
-            answer = await self._repeatable("create_multipart_upload", **self._target, **self._metadata)
-            self._id = answer["UploadId"]
+        if self.id is None:
+            about = {"Metadata": dict(self.metadata)} if self.metadata else {}
+            answer = await self.repeatable("create_multipart_upload", **self._target, **about)
+            self.id = answer["UploadId"]
 
     async def _put(self, part: bytes, number: int) -> None:
-        answer = await self._repeatable("upload_part", PartNumber=number, Body=part, **self._of_upload())
+        answer = await self.repeatable("upload_part", PartNumber=number, Body=part, **self._of_upload())
         self._tokens[number] = answer["ETag"]
 
     async def _copy(self, part: Part, source: dict[str, str], number: int) -> None:
         condition = {} if part.token is None else {"CopySourceIfMatch": part.token}
         try:
-            answer = await self._repeatable(
+            answer = await self.repeatable(
                 "upload_part_copy",
                 PartNumber=number,
                 CopySource=source,
@@ -141,7 +128,7 @@ class S3Parts(Parts):
         if self._count == PARTS_MAX:
             raise OSError(
                 errno.EFBIG,
-                f"{self._bucket.name}/{self._key!r} needs more than {PARTS_MAX} parts of {PART_BYTES} bytes, so it was "
+                f"{self.bucket.name}/{self.key!r} needs more than {PARTS_MAX} parts of {PART_BYTES} bytes, so it was "
                 "not written: use a smaller max_bytes",
             )
         await self._wait(in_flight_max - 1)
@@ -158,11 +145,11 @@ class S3Parts(Parts):
 
     @property
     def _target(self) -> dict[str, str]:
-        return {"Bucket": self._bucket.name, "Key": self._key}
+        return {"Bucket": self.bucket.name, "Key": self.key}
 
     def _of_upload(self) -> dict[str, Any]:
-        assert self._id is not None, f"no upload of {self._key!r} has begun"
-        return {**self._target, "UploadId": self._id}
+        assert self.id is not None, f"no upload of {self.key!r} has begun"
+        return {**self._target, "UploadId": self.id}
 
 
 def _bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
