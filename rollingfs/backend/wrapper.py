@@ -1,12 +1,11 @@
-"""A backend over a backend, whose one hook sees every verb: for faults, counts, traces and clocks."""
+"""A backend over a backend, whose one hook sees every verb: for counts, tiers, and for faults and traces of tests."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rollingfs.backend.contract import VERBS, Backend, Buffer, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.contract import VERBS, Backend, Buffer, Metadata, Over, Part, Upload
 
 _ABILITIES = tuple(Backend.__annotations__)
 NOT_FORWARDED = frozenset({"read_into", "store_name"})
@@ -57,15 +56,12 @@ class BackendWrapper(_Forwarding, Backend):
     ----------
     inner : Backend
         The backend that does the work.
-    shift_s : float
-        Seconds added to the store's *now*, so that files look older by that much. Their dates do not change.
     """
 
     inner: Backend
 
-    def __init__(self, inner: Backend, shift_s: float = 0.0) -> None:
+    def __init__(self, inner: Backend) -> None:
         self.inner = inner
-        self.shift_s = shift_s
         for ability in _ABILITIES:
             setattr(self, ability, getattr(inner, ability))
 
@@ -91,22 +87,9 @@ class BackendWrapper(_Forwarding, Backend):
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    async def list(self, folder: str) -> Listing:
-        return self._shifted(await self.call("list", folder))
-
-    async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        return self._shifted(await self.call("list_prefix", folder, prefix))
-
-    async def now(self, path: str) -> float:
-        now: float = await self.call("now", path)
-        return now + self.shift_s
-
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         upload: Upload = await _Forwarding.open_write(self, path, over, metadata)
         return _WrappedUpload(self, path, upload)
-
-    def _shifted(self, listing: Listing) -> Listing:
-        return listing if listing.now is None else dataclasses.replace(listing, now=listing.now + self.shift_s)
 
 
 class _WrappedUpload(Upload):

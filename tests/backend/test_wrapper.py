@@ -16,7 +16,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import Meters
 from rollingfs.testing import run
 from tests.backend.test_memory import InPrivateMemory
-from tests.support.backends import Scripted, private_memory, raises
+from tests.support.backends import Scripted, Shifted, private_memory, raises
 from tests.support.verbs import call_every_verb, forwarded_verbs
 
 
@@ -82,7 +82,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
 
 
 def test_a_wrapper_can_be_pickled(tmp_path: Path) -> None:
-    wrapper = pickle.loads(pickle.dumps(BackendWrapper(LocalBackend(sync=False), shift_s=3.0)))
+    wrapper = pickle.loads(pickle.dumps(Shifted(LocalBackend(sync=False), shift_s=3.0)))
     run(wrapper, wrapper.create(f"{tmp_path}/x$header", b"1"))
     assert (wrapper.shift_s, (tmp_path / "x$header").read_bytes()) == (3.0, b"1")
 

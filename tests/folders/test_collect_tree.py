@@ -6,14 +6,13 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin
 from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import World
 
 SMALL = RollingPolicy(max_bytes=50, inline_bytes=0)
@@ -21,7 +20,7 @@ SMALL = RollingPolicy(max_bytes=50, inline_bytes=0)
 
 @pytest.fixture
 def world():
-    return World(BackendWrapper(private_memory()), SMALL)
+    return World(Shifted(private_memory()), SMALL)
 
 
 def collect(world, path="/tree", **options):
@@ -131,7 +130,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
 
 
 def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
-    world = World(BackendWrapper(LocalBackend(sync=False)), SMALL)
+    world = World(Shifted(LocalBackend(sync=False)), SMALL)
     path = world.create(f"{tmp_path}/a", [b"a"])
     left = f"{names.chunks_folder(path)}/probe-1$chunks"
     for name in (names.LOCK_NAME, "tmp-1"):

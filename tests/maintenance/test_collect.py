@@ -7,7 +7,6 @@ import pytest
 from rollingfs import CorruptHeaderError, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
@@ -16,7 +15,7 @@ from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.maintenance.collected import is_old
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted
+from tests.support.backends import Scripted, Shifted
 from tests.write.test_concat import content, header, make, path
 
 POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -25,7 +24,7 @@ POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
 @pytest.fixture(params=["memory", "local"])
 def client(request, tmp_path):
     inner = MemoryBackend() if request.param == "memory" else LocalBackend(sync=False)
-    client = Client(BackendWrapper(inner), POLICY)
+    client = Client(Shifted(inner), POLICY)
     client.root = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
     return client
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.client import Client
 from rollingfs.format import names
 from tests.soak.plan import Place, read_notes
+from tests.support.backends import Shifted
 from tests.support.history import Call, check_order
 from tests.support.records import records
 
@@ -114,7 +114,7 @@ def _misplaced(path: str, named: list[tuple[str, int, int]], told: Told) -> Iter
 
 def _left(place: Place, fs: Any) -> Iterator[str]:
     """Once all that was dropped is old, a collection leaves no file that no segment names."""
-    run, backend = fs._bridge.run, BackendWrapper(fs._backend, LATER_S)
+    run, backend = fs._bridge.run, Shifted(fs._backend, LATER_S)
     client = Client(backend, clock=lambda: time.time() + LATER_S)
     paths = [path for path in fs.find(place.root) if fs.exists(path)]
     for path in (*paths, *paths):  # the first round may free what the files of others kept

@@ -11,13 +11,13 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from fsspec.asyn import get_loop
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.contract import Backend, Listing, Part
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format.names import PROBE_PREFIX
@@ -59,7 +59,28 @@ def raises(error: BaseException) -> Action:
     return action
 
 
-class Counting(BackendWrapper):
+class Shifted(BackendWrapper):
+    """A store on which files look older than they are: seconds are added to its *now*. Their dates do not change."""
+
+    def __init__(self, inner: Backend, shift_s: float = 0.0) -> None:
+        super().__init__(inner)
+        self.shift_s = shift_s
+
+    async def list(self, folder: str) -> Listing:
+        return self._shifted(await self.call("list", folder))
+
+    async def list_prefix(self, folder: str, prefix: str) -> Listing:
+        return self._shifted(await self.call("list_prefix", folder, prefix))
+
+    async def now(self, path: str) -> float:
+        now: float = await self.call("now", path)
+        return now + self.shift_s
+
+    def _shifted(self, listing: Listing) -> Listing:
+        return listing if listing.now is None else replace(listing, now=listing.now + self.shift_s)
+
+
+class Counting(Shifted):
     """Notes every call that passes through.
 
     Parameters

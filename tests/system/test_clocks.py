@@ -11,13 +11,12 @@ import pytest
 
 from rollingfs.backend.local import looks as local
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.commit.chunk_files import SKEW_S_MAX
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import CHUNKS, NOON_S, Turned, World
 
 DAY_S = 86_400.0
@@ -163,7 +162,7 @@ def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead
 
 def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypatch):
     monkeypatch.setattr(ingest, "PIECE_BYTES", 4)  # so that the first bytes are written before the others come
-    store = BackendWrapper(private_memory(), shift_s=2 * AGE_S_MAX)
+    store = Shifted(private_memory(), shift_s=2 * AGE_S_MAX)
     world = World(store, CHUNKS, Turned(NOON_S + 2 * AGE_S_MAX))
     world.create("/log")
 
