@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 
 from rollingfs.backend.contract import Backend, Part
-from rollingfs.backend.probe import Abilities, probe_patiently
+from rollingfs.backend.probe import Abilities, clean, probe_patiently
 from rollingfs.backend.race import BrokenPromise
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
@@ -66,14 +66,10 @@ class _Bench:
         return self.made[-1]
 
     async def clean(self) -> None:
-        await self.backend.delete(self.made)
-        if not self.backend.has_folders:
-            return
-        headers = [path for path in self.made if path.endswith(names.HEADER_SUFFIX)]
-        locks = [names.chunks_folder(names.segment_of_header(path)) for path in headers]
-        for folder in (*locks, self.folder):
+        await clean(self.backend, self.made)
+        if self.backend.has_folders:
             with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
-                await self.backend.remove_folder(folder)
+                await self.backend.remove_folder(self.folder)
 
 
 async def examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:

@@ -103,7 +103,7 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     except BaseException:
         await _clean_if_possible(backend, paths)
         raise
-    await _clean(backend, paths)
+    await clean(backend, paths)
     return Abilities(delete_if=bool(delete_if))
 
 
@@ -148,15 +148,16 @@ async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeB
 async def _clean_if_possible(backend: Backend, paths: Sequence[str]) -> None:
     # another failure says more; collection deletes a file that stays
     with contextlib.suppress(OSError):
-        await _clean(backend, paths)
+        await clean(backend, paths)
 
 
-async def _clean(backend: Backend, paths: Sequence[str]) -> None:
+async def clean(backend: Backend, paths: Sequence[str]) -> None:
+    """Delete files, and the chunk folders that their locks had."""
     await backend.delete(paths)
     if backend.has_folders:
-        for path in paths:
+        for header in (path for path in paths if path.endswith(names.HEADER_SUFFIX)):
             with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
-                await backend.remove_folder(names.chunks_folder(names.segment_of_header(path)))
+                await backend.remove_folder(names.chunks_folder(names.segment_of_header(header)))
 
 
 # -- one request after another -------------------------------------------------------------------------------

@@ -388,7 +388,7 @@ async def _time_of(request: Any) -> float:
 
 
 def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.objects.s3.backend.CREDENTIALS_S", 1.0)  # too old at once
+    monkeypatch.setattr("rollingfs.backend.objects.s3.obstore.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
     async def renew() -> dict[str, str]:

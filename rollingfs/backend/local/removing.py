@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import functools
 import os
@@ -253,19 +254,11 @@ def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _H
     if rename is None:
         return errno.ENOSYS
     failed = rename(folder, os.fsencode(path), target_folder, os.fsencode(target), _NO_REPLACE)
-    return _last_error() if failed else 0
+    return ctypes.get_errno() if failed else 0
 
 
 @functools.cache
 def _renameat2() -> Callable[..., int] | None:
     """The system's rename that replaces nothing; None where there is none (it is Linux's)."""
-    import ctypes
-
     library: Any = ctypes.CDLL(None, use_errno=True)
     return getattr(library, "renameat2", None)
-
-
-def _last_error() -> int:
-    import ctypes
-
-    return ctypes.get_errno()

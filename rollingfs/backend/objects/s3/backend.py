@@ -31,13 +31,11 @@ import os
 import re
 import weakref
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import botocore
 import s3fs
-from botocore.exceptions import NoCredentialsError
 from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
@@ -69,16 +67,11 @@ from rollingfs.backend.objects.schemes import options_of
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
 from rollingfs.errors import UnsafeBackendError
 
-if TYPE_CHECKING:
-    from obstore.store import S3Credential
-
 CONNECTIONS_MAX = 128
 """The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
 REQUESTS_MAX = 64
 SMALL_REQUESTS_MAX = 128
 """For the headers and pins of a concat: as many as one commit takes sources."""
-CREDENTIALS_S = 360.0
-"""How long credentials that botocore may renew last for obstore, which asks again 300 s earlier: after a minute."""
 HOOK_ID = "rollingfs"
 ARN = "arn:"
 """With this begin the names of access points."""
@@ -268,34 +261,11 @@ class S3Backend(ObjectBackend):
         with errors_of_botocore():
             try:
                 options = obstore_options(bucket, self.fs, settings, connection, os.environ, region)
-                return through_obstore(options, partial(_credentials, self.fs), self._places)
+                return through_obstore(options, self.fs, self._places)
             except InexpressibleError as error:
                 return f"obstore has no counterpart of {error}"
             except Refusal:
                 return "obstore refuses the options"
-
-
-async def _credentials(fs: Any) -> S3Credential:
-    """The credentials as they are now, as botocore's client has them.
-
-    obstore holds what finds them, and Python's garbage collection cannot look into obstore: what finds them must not
-    hold the client, which holds obstore's stores.
-    """
-    given = fs.key or fs.client_kwargs.get("aws_access_key_id")
-    secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
-    if given and secret:
-        token = fs.token or fs.client_kwargs.get("aws_session_token")
-        return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
-    found = await fs.session.get_credentials()
-    if found is None:
-        raise NoCredentialsError
-    frozen = await found.get_frozen_credentials()
-    return {
-        "access_key_id": frozen.access_key,
-        "secret_access_key": frozen.secret_key,
-        "token": frozen.token,
-        "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
-    }
 
 
 def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:

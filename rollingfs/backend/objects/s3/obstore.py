@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import NoCredentialsError
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
+from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
     from obstore.store import S3Credential
 
 
+CREDENTIALS_S = 360.0
+"""How long credentials that botocore may renew last for obstore, which asks again 300 s earlier: after a minute."""
+
+
 class Credentials:
     """The credential provider that obstore asks. It keeps the reason if it has no credentials.
 
-    Parameters
-    ----------
-    find
-        Asks for them.
+    obstore holds the provider, and Python's garbage collection cannot look into obstore: the provider must not hold the
+    client, which holds obstore's stores.
     """
 
-    def __init__(self, find: Callable[[], Awaitable[S3Credential]]) -> None:
-        self._find = find
+    def __init__(self, fs: S3FileSystem) -> None:
+        self._fs = fs
         self.refusal: Exception | None = None
 
     async def __call__(self) -> S3Credential:
@@ -42,8 +46,27 @@ class Credentials:
         self.refusal = None  # not before: another request may not have read its own yet
         return found
 
+    async def _find(self) -> S3Credential:
+        """The credentials as they are now, as botocore's client has them."""
+        fs = self._fs
+        given = fs.key or fs.client_kwargs.get("aws_access_key_id")
+        secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
+        if given and secret:
+            token = fs.token or fs.client_kwargs.get("aws_session_token")
+            return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
+        found = await fs.session.get_credentials()
+        if found is None:
+            raise NoCredentialsError
+        frozen = await found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
+        }
 
-def through_obstore(options: Options, find: Callable[[], Awaitable[S3Credential]], places: Places) -> ObstoreObjects:
+
+def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> ObstoreObjects:
     """What reads and writes the files of a bucket.
 
     Raises
@@ -51,7 +74,7 @@ def through_obstore(options: Options, find: Callable[[], Awaitable[S3Credential]
     Refusal
         obstore refuses to make a store with these options.
     """
-    credentials = Credentials(find) if options.is_signed else None
+    credentials = Credentials(fs) if options.is_signed else None
     objects = ObstoreObjects(
         options.bucket,
         partial(_store, options, credentials),
