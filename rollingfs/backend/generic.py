@@ -105,8 +105,7 @@ class GenericBackend(Backend):
 
     async def stat(self, path: str) -> FileInfo:
         info = self._file_info(path)
-        token = self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
-        return FileInfo(path, int(info["size"]), _modified_s(info), token)
+        return FileInfo(path, int(info["size"]), _modified_s(info), self._token(path, info))
 
     async def is_folder(self, path: str) -> bool:
         self._forget(path)
@@ -262,13 +261,15 @@ class GenericBackend(Backend):
             token += hashlib.blake2b(data, digest_size=_TOKEN_BYTES).hexdigest()
         return Blob(data, token, _modified_s(info))
 
+    def _token(self, path: str, info: dict[str, Any]) -> str:
+        return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
+
     def _put(self, path: str, content: bytes, *, in_one_step: bool = False) -> str:
         self.make_parents(path)
         in_one_step = in_one_step or path.endswith(names.HEADER_SUFFIX)
         if not (in_one_step and self._can_move and self._put_beside(path, content)):
             self.fs.pipe_file(path, content)
-        info = self._file_info(path)
-        return self._blob(path, info).token if _needs_content(path, info) else _date_token(info)
+        return self._token(path, self._file_info(path))
 
     def _put_beside(self, path: str, content: bytes) -> bool:
         """Write a file under another name and move it over the old one; False if this server cannot move files so."""

@@ -167,7 +167,8 @@ class MemoryBackend(Backend):
             file = self._file(source)
             if token is not None:
                 refusals.check_token(source, _token(file), token)
-            self._put_new(target, file.getvalue(), metadata or getattr(file, "_rollingfs_metadata", None))
+            self._put_new(target, file.getvalue())
+            self._keep_metadata(target, metadata or getattr(file, "_rollingfs_metadata", None))
 
     async def delete(self, paths: Sequence[str]) -> None:
         with _lock:
@@ -199,7 +200,8 @@ class MemoryBackend(Backend):
         """Store a whole file."""
         with _lock:
             put = self._put if over is Over.ANYTHING and path in self.fs.store else self._put_new
-            put(path, content, metadata)
+            put(path, content)
+            self._keep_metadata(path, metadata)
 
     # -- under the lock ------------------------------------------------------------------------------------
 
@@ -215,17 +217,21 @@ class MemoryBackend(Backend):
             raise refusals.no_file(path)
         return file
 
-    def _put_new(self, path: str, content: bytes, metadata: Metadata = None) -> str:
+    def _put_new(self, path: str, content: bytes) -> str:
         if path in self.fs.store or path in self.fs.pseudo_dirs:
             raise refusals.name_taken(path)
         self._make_folders(path.rpartition("/")[0])
-        return self._put(path, content, metadata)
+        return self._put(path, content)
 
-    def _put(self, path: str, content: bytes, metadata: Metadata = None) -> str:
+    def _put(self, path: str, content: bytes) -> str:
         file = MemoryFile(self.fs, path, content)
-        file._rollingfs_metadata = dict(metadata or {})
         self.fs.store[path] = file
         return _token(file)
+
+    def _keep_metadata(self, path: str, metadata: Metadata) -> None:
+        file = self.fs.store.get(path)
+        if file is not None and metadata:
+            file._rollingfs_metadata = dict(metadata)
 
     def _is_folder(self, path: str) -> bool:
         return not path or path in self.fs.pseudo_dirs or (path not in self.fs.store and self._has_below(path))

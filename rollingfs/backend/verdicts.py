@@ -34,8 +34,6 @@ logger = logging.getLogger("rollingfs")
 
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
-_distrusted: set[str] = set()
-"""The cache files that other users could have written."""
 _told: set[tuple[str, str]] = set()
 """Ignored cache files and folders that a warning has named already."""
 
@@ -155,8 +153,8 @@ def _warn(path: str, why: str) -> None:
         logger.warning("%s: the cache of probes is ignored: %s", path, why)
 
 
-def _load(file: str) -> dict[str, Any]:
-    """The content of a cache file; a file that cannot be believed is as none."""
+def _load(file: str) -> dict[str, Any] | None:
+    """The stores of a cache file, none of a file that cannot be read; None if other users could have written it."""
     try:
         with open(file, encoding="utf-8") as opened:
             why = _why_not(os.fstat(opened.fileno()))
@@ -167,9 +165,8 @@ def _load(file: str) -> dict[str, Any]:
         _warn(file, f"it cannot be read: {error}")
         return {}
     if why:
-        _distrusted.add(file)
         _warn(file, why)
-        return {}
+        return None
     version = content.get(_VERSION) if isinstance(content, dict) else None
     if version != PROBE_VERSION or not isinstance(content.get("stores"), dict):
         _warn(file, f"it is of version {version!r}, and {PROBE_VERSION} is needed")
@@ -190,7 +187,7 @@ def _why_not(info: os.stat_result) -> str:
 
 def _kept(file: str, key: str) -> Abilities | None:
     """The verdict on a store, if a file has one that is not too old."""
-    row, now = _load(file).get(key), time.time()
+    row, now = (_load(file) or {}).get(key), time.time()
     delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
     if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
         return Abilities(delete_if)
@@ -199,9 +196,10 @@ def _kept(file: str, key: str) -> Abilities | None:
 
 def _save(file: str, key: str, found: Abilities) -> None:
     """Add a verdict to the file, in one step; one that another process adds at the same time may be lost."""
-    if file in _distrusted:
+    known = _load(file)
+    if known is None:
         return  # it may be another user's: leave it alone
-    stores = {**_load(file), key: {"delete_if": found.delete_if, "at": int(time.time())}}
+    stores = {**known, key: {"delete_if": found.delete_if, "at": int(time.time())}}
     folder = os.path.dirname(os.path.abspath(file))
     temporary = None
     try:

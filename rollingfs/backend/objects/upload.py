@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 PART_BYTES = 16 * 2**20
 """The largest new file that one PUT writes, and the size of the parts of a larger one."""
+PARTS_IN_FLIGHT_MAX = 4
+"""One upload keeps at most this many parts, and one more, in memory: 80 MiB."""
 PARTS_MAX = 10_000
 """The parts of one upload to S3."""
 JOIN_PART_BYTES_MIN = 5 * 2**20

@@ -17,11 +17,10 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.objects import Store
-from rollingfs.backend.objects.obstores.requests import Places, can_name
+from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, Places, can_name
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
 
 CONNECTIONS_MAX = 64
-CONNECT_S_MAX = 5.0
 
 
 class AzureBackend(ObjectBackend):

@@ -15,12 +15,10 @@ from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, 
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.ending import check_usable
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects
-from rollingfs.backend.objects.obstores.requests import Places
-from rollingfs.backend.objects.upload import PART_BYTES, check_absent
+from rollingfs.backend.objects.obstores.requests import READ_S_MAX, Places
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
 
-READ_S_MAX = 15.0
 PART_TRIES_MAX = 4
-PARTS_IN_FLIGHT_MAX = 4
 HEADERS = frozenset(
     {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
 )

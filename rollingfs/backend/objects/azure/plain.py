@@ -15,9 +15,8 @@ from rollingfs.backend.objects.azure.options import Account
 from rollingfs.backend.objects.errors import Refusal, date_of
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.obstores.objects import Store
+from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX
 
-CONNECT_S_MAX = 5.0
-ANSWER_S_MAX = 15.0
 SIGNED_S = 300
 """How long the signature of a conditional DELETE holds."""
 
@@ -69,7 +68,7 @@ class PlainRequests:
     async def _send(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, Mapping[str, str]]:
         import yarl
 
-        limits = aiohttp.ClientTimeout(connect=CONNECT_S_MAX, total=ANSWER_S_MAX)
+        limits = aiohttp.ClientTimeout(connect=CONNECT_S_MAX, total=READ_S_MAX)
         try:
             async with (
                 aiohttp.ClientSession(timeout=limits, trust_env=True) as session,

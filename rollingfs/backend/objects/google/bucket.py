@@ -75,14 +75,14 @@ class GoogleBucket(Bucket):
             if error.status == 404 and not isinstance(over, str):  # a new file needs no other file
                 raise Refusal(404, "NoSuchBucket", error.message) from None
             raise
-        return _token(reply.value)
+        return str(reply.value["generation"])
 
     async def head(self, key: str) -> FileInfo:
         return self._found((await self._requests.send("GET", self._file(key), fields=FIELDS)).value)
 
     def _found(self, described: dict[str, Any]) -> FileInfo:
         modified = datetime.fromisoformat(described["updated"]).timestamp()
-        return FileInfo(f"{self.name}/{described['name']}", int(described["size"]), modified, _token(described))
+        return FileInfo(f"{self.name}/{described['name']}", int(described["size"]), modified, described["generation"])
 
     async def metadata(self, key: str) -> Mapping[str, str]:
         described = (await self._requests.send("GET", self._file(key), fields="metadata")).value
@@ -241,7 +241,3 @@ def _generation(token: Condition) -> str:
 
 def _is_generation(token: str) -> bool:
     return token.isascii() and token.isdigit() and int(token) > 0
-
-
-def _token(described: dict[str, Any]) -> str:
-    return str(described["generation"])

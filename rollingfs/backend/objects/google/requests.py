@@ -20,15 +20,10 @@ import yarl
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.forks import clone_of
-from rollingfs.backend.objects.obstores.requests import READS_MAX
 from rollingfs.runtime.values import value_class
 
-CONNECT_S_MAX = 5.0
-READ_S_MAX = 15.0
-SEND_S_MAX = 300.0
-QUICK_BYTES_MAX = 1024 * 1024
-"""A larger body gets `SEND_S_MAX` more."""
 _NO_BUCKET = "bucket does not exist"
 
 
@@ -99,11 +94,12 @@ class GoogleRequests:
             self.fs.credentials.apply(sent)
         except google.auth.exceptions.GoogleAuthError as error:
             raise Refusal(401, "NoCredentials", f"Google gave no token for these credentials: {error}") from None
-        is_large = len(data) > QUICK_BYTES_MAX
-        send_s = SEND_S_MAX if is_large else 0.0
+        is_large = not requests.is_quick([data])
+        send_s = requests.SEND_S_MAX if is_large else 0.0
         body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
+        read_s = requests.READ_S_MAX
         limits = aiohttp.ClientTimeout(
-            READS_MAX * READ_S_MAX + send_s, sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s
+            requests.READS_MAX * read_s + send_s, sock_connect=requests.CONNECT_S_MAX, sock_read=read_s + send_s
         )
         if self.fs.requests_timeout is not None:
             limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)

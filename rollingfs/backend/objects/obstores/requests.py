@@ -19,6 +19,9 @@ QUICK_BYTES_MAX = 1024 * 1024
 """Sending a larger body may take longer than the read timeout, which obstore counts from the start of the sending."""
 SEND_S_MAX = 300.0
 """The time for a larger body, in addition to the read timeout."""
+CONNECT_S_MAX = 5.0
+READ_S_MAX = 15.0
+"""For an answer to begin, and between its bytes, where the user's filesystem says nothing of it."""
 READS_MAX = 20
 """Maximum duration of a request in read timeouts: an answer that drips restarts the read timeout with each byte."""
 _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
@@ -44,14 +47,8 @@ def put_mode(over: Condition) -> PutMode:
 
 def get_options(span: Span, if_token: str, unless_token: str) -> GetOptions:
     """The range and the conditions of a read; an empty token means no condition."""
-    options: GetOptions = {}
-    if span is not None:
-        options["range"] = span
-    if if_token:
-        options["if_match"] = if_token
-    if unless_token:
-        options["if_none_match"] = unless_token
-    return options
+    given = {"range": span, "if_match": if_token, "if_none_match": unless_token}
+    return {name: value for name, value in given.items() if value}  # type: ignore[return-value]
 
 
 def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:

@@ -13,10 +13,8 @@ from typing import Any
 from rollingfs.backend.contract import Metadata, Over, Part
 from rollingfs.backend.objects.bucket import Bucket, Parts
 from rollingfs.backend.objects.errors import ERRORS, NO_UPLOAD_CODE, Refusal, errors_of, only_of, retrying
-from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, make_over
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PARTS_MAX, make_over
 
-PARTS_IN_FLIGHT_MAX = 4
-"""One upload keeps at most this many parts, and one more, in memory: 80 MiB."""
 COPY_PART_BYTES_MAX = 2**30
 """A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
 
