@@ -65,7 +65,7 @@ class ObjectBackend(Backend):
 
     @abc.abstractmethod
     async def make_bucket(self, name: str) -> None:
-        """Make a bucket; one that exists is not an error."""
+        """Make a bucket that was missing a moment ago."""
 
     @abc.abstractmethod
     async def remove_bucket(self, name: str) -> None:
@@ -323,7 +323,16 @@ class ObjectBackend(Backend):
         """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
         name, key = self.split(path)
         if not key or self.makes_parents:
-            await answer_of("making the bucket", name, self.make_bucket, name)
+            await answer_of("making the bucket", name, self._see_to_bucket, name)
+
+    async def _see_to_bucket(self, name: str) -> None:
+        try:
+            await self.buckets[name].has_any("")
+        except Refusal as error:
+            if error.status == 404:
+                await self.make_bucket(name)
+            elif error.status != 403:  # to a client that may not look, a later write shows whether it may write
+                raise
 
     async def remove_folder(self, path: str) -> None:
         """An empty bucket; of an empty folder, the file of the folder's own name that some tools leave there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
 from rollingfs.runtime.values import value_class
@@ -150,6 +150,16 @@ class Bucket(abc.ABC):
     async def forget(self, key: str, id: str) -> None:
         """Abort an unfinished upload of `pending`."""
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
+
+
+async def read_up_to(body: Any, limit: int | None) -> bytes:
+    """The first bytes of an answer, the rest of which is not read; None for all."""
+    if limit is None:
+        return bytes(await body.read())
+    data = b""
+    while len(data) < limit and (more := await body.read(limit - len(data))):
+        data += more
+    return data
 
 
 B = TypeVar("B", bound=Bucket)

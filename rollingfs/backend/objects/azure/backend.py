@@ -69,13 +69,8 @@ class AzureBackend(ObjectBackend):
         raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")
 
     async def make_bucket(self, name: str) -> None:
-        try:
-            await self.buckets[name].has_any("")
-        except Refusal as error:
-            if error.status != 404:
-                raise
-            text = f"there is no container {name!r}, and obstore cannot make one: make it first"
-            raise Refusal(400, "NotPossible", text) from None
+        text = f"there is no container {name!r}, and obstore cannot make one: make it first"
+        raise Refusal(400, "NotPossible", text)
 
     async def remove_bucket(self, name: str) -> None:
         raise Refusal(400, "NotPossible", "obstore cannot remove containers; it is empty, and still there")

@@ -12,7 +12,6 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
-from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.google.bucket import GoogleBucket
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.backend.objects.schemes import GOOGLE_PROTOCOLS
@@ -58,13 +57,8 @@ class GoogleBackend(ObjectBackend):
     async def make_bucket(self, name: str) -> None:
         fs = self.requests.fs
         settings = {"name": name} | ({"location": fs.default_location} if fs.default_location else {})
-        try:
-            await self.requests.send("GET", f"b/{quote(name, safe='')}", fields="name")
-        except Refusal as error:
-            if error.status != 404:
-                raise
-            data = json.dumps(settings).encode()
-            await self.requests.send("POST", "b", data=data, kind="application/json", project=fs.project)
+        data = json.dumps(settings).encode()
+        await self.requests.send("POST", "b", data=data, kind="application/json", project=fs.project)
 
     async def remove_bucket(self, name: str) -> None:
         await self.requests.send("DELETE", f"b/{quote(name, safe='')}")

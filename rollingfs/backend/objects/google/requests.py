@@ -19,6 +19,7 @@ import google.auth.exceptions
 import yarl
 from gcsfs import GCSFileSystem
 
+from rollingfs.backend.objects.bucket import read_up_to
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.forks import clone_of
@@ -110,7 +111,7 @@ class GoogleRequests:
             async with session.request(
                 method, url, data=body, headers=sent, timeout=limits, allow_redirects=follows
             ) as answer:
-                reply = Reply(answer.status, answer.headers, await _body(answer, bytes_max))
+                reply = Reply(answer.status, answer.headers, await read_up_to(answer.content, bytes_max))
         except TimeoutError as error:
             raise TimeoutError(f"{url.origin()} did not answer in time") from error
         except aiohttp.ClientError as error:
@@ -134,15 +135,6 @@ class GoogleRequests:
         """Where files are sent to."""
         base: str = self.fs.base
         return base.replace("/storage/v1/", "/upload/storage/v1/")
-
-
-async def _body(answer: aiohttp.ClientResponse, bytes_max: int | None) -> bytes:
-    if bytes_max is None:
-        return await answer.read()
-    data = b""
-    while len(data) < bytes_max and (more := await answer.content.read(bytes_max - len(data))):
-        data += more
-    return data
 
 
 def _refusal(reply: Reply) -> Refusal:

@@ -159,16 +159,6 @@ class S3Backend(ObjectBackend):
         return [bucket["Name"] for bucket in (await self.call("list_buckets"))["Buckets"]]
 
     async def make_bucket(self, name: str) -> None:
-        """Make a bucket; one that exists is not an error, also where this client may not look at it."""
-        try:
-            await self.buckets[name].has_any("")
-        except Refusal as error:
-            if error.status == 403:  # a later write shows whether it is allowed
-                return
-            if error.status != 404:
-                raise
-        else:
-            return
         region = (await self.session()).meta.region_name
         place = {} if region in REGIONS_UNNAMED else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         try:

@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Condition, Span
+from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.garbage import collected_later
@@ -105,8 +105,7 @@ class BotocoreObjects:
             raise
         with errors_of_botocore():
             async with answer["Body"] as body:
-                limit = read_bytes_max(key) if span is None else None
-                data = await body.read() if limit is None else await _read_up_to(body, limit)
+                data = await read_up_to(body, read_bytes_max(key) if span is None else None)
         if span is not None and "ContentRange" not in answer:  # a store may ignore a range, and say so
             data = data[slice(*span)]
         modified = answer["LastModified"].timestamp() if "LastModified" in answer else 0.0
@@ -197,14 +196,6 @@ def _listed(key: str, modified: str, token: str, size: str, storage_class: str |
     if storage_class is not None:
         found["StorageClass"] = storage_class
     return found
-
-
-async def _read_up_to(body: Any, limit: int) -> bytes:
-    """The first bytes of an answer; the rest is not read."""
-    data = b""
-    while len(data) < limit and (more := await body.read(limit - len(data))):
-        data += more
-    return data
 
 
 class StraightSession(AIOHTTPSession):
