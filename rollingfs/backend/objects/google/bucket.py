@@ -129,7 +129,7 @@ class GoogleBucket(Bucket):
             reply = await self._requests.send(
                 "POST",
                 path,
-                data=json.dumps({"metadata": dict(metadata)} if metadata else {}).encode(),
+                data=_about(metadata),
                 kind="application/json",
                 rewriteToken=more,
                 ifSourceGenerationMatch=generation,
@@ -150,7 +150,7 @@ class _Parts(Parts):
     """A resumable upload: nobody sees the file before the last part is there."""
 
     def __init__(self, requests: GoogleRequests, base: str, key: str, over: Over | None, metadata: Metadata) -> None:
-        self._about = {"metadata": dict(metadata)} if metadata else {}
+        self._about = _about(metadata)
         self._requests = requests
         self._base = base
         self._key = key
@@ -180,7 +180,7 @@ class _Parts(Parts):
         reply = await self._requests.send(
             "POST",
             f"{self._requests.upload_base}{self._base}",
-            data=json.dumps(self._about).encode(),
+            data=self._about,
             kind="application/json",
             uploadType="resumable",
             name=self._key,
@@ -202,16 +202,20 @@ class _Parts(Parts):
             raise ConnectionError("the store has not all parts of the file")
 
 
+def _about(metadata: Metadata) -> bytes:
+    """What Google is told of a new file beside its bytes."""
+    return json.dumps({"metadata": dict(metadata)} if metadata else {}).encode()
+
+
 def _described(metadata: Mapping[str, str], data: Sequence[Buffer]) -> tuple[str, bytes]:
     """The kind and the body of one request that sends metadata and bytes (RFC 2387, as Google's multipart upload)."""
     boundary = uuid.uuid4().hex  # 122 random bits, which no data holds by chance
-    about = json.dumps({"metadata": dict(metadata)}).encode()
     line = f"--{boundary}".encode()
     described = [
         line,
         b"Content-Type: application/json; charset=UTF-8",
         b"",
-        about,
+        _about(metadata),
         line,
         f"Content-Type: {BYTES}".encode(),
         b"",

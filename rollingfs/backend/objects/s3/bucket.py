@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Span
 from rollingfs.backend.objects.errors import (
     ERRORS,
     TRANSIENT_CODES,
@@ -171,10 +171,7 @@ class S3Bucket(Bucket):
                 await parts.abort()
                 raise
 
-    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return self._upload(key, over, metadata)
-
-    def _upload(self, key: str, over: Over | None = None, metadata: Metadata = None, id: str | None = None) -> S3Parts:
+    def parts(self, key: str, over: Over | None, metadata: Metadata = None, id: str | None = None) -> S3Parts:
         call, at_once = self._account.call, self._account.requests_max
         return S3Parts(self, key, over, metadata, call, self._repeatable, at_once, id)
 
@@ -255,7 +252,7 @@ class S3Bucket(Bucket):
                 raise LastingError(NO_OTHER_PLACE)
 
     async def forget(self, key: str, id: str) -> None:
-        await self._upload(key, id=id).abort()
+        await self.parts(key, None, id=id).abort()
 
     # -- requests ------------------------------------------------------------------------------------------
 
