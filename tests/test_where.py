@@ -14,6 +14,7 @@ ELSEWHERE = {
     "backend/local/nofollow": "folders/test_links",
     "backend/objects/azure/plain": "backend/test_cloud",
     "backend/objects/azure/backend": "backend/test_cloud",
+    "backend/objects/bucket": "backend/test_objects_contract",
     "backend/objects/google/bucket": "backend/test_objects_contract",
     "backend/objects/obstores/ending": "backend/test_s3_objects",
     "backend/objects/obstores/forks": "backend/test_s3_objects",
