@@ -420,6 +420,21 @@ def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, b
     drive(backend.flush(str(file)))
 
 
+def test_a_header_with_two_names_that_goes_while_it_is_flushed_is_nothing_to_flush(tmp_path, monkeypatch, backend):
+    path, file = segment_of(tmp_path)
+    os.link(file, tmp_path / "backup")
+    flush = disk.flush
+
+    def beside_a_delete(descriptor: int) -> None:
+        flush(descriptor)
+        file.unlink(missing_ok=True)
+        shutil.rmtree(f"{path}$chunks", ignore_errors=True)
+
+    monkeypatch.setattr(disk, "flush", beside_a_delete)
+    drive(backend.flush(str(file)))
+    assert os.listdir(tmp_path) == ["backup"]
+
+
 def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend):
     """A process that renamed a new header may have died before it flushed the folder."""
     header = f"{tmp_path}/log$header"

@@ -215,7 +215,7 @@ class LocalBackend(Backend):
     async def flush(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
             if self.sync and path.endswith(names.HEADER_SUFFIX):
-                with contextlib.suppress(FileNotFoundError), disk.opened(path) as (descriptor, status):
+                with contextlib.suppress(FileNotFoundError, ConflictError), disk.opened(path) as (descriptor, status):
                     self._flush_records(path, descriptor)
                     if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
                         self._renew(path, descriptor)
