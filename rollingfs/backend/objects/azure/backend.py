@@ -7,7 +7,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from obstore.exceptions import BaseError
 from obstore.store import AzureStore
 
 from rollingfs.backend.objects.azure.bucket import AzureContainer
@@ -16,7 +15,7 @@ from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.objects import Store
+from rollingfs.backend.objects.obstores.objects import Store, store_of
 from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, Places, can_name
 from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
 
@@ -52,18 +51,9 @@ class AzureBackend(ObjectBackend):
         return AzureContainer(name, partial(self._store, name), self._places, self._plain)
 
     def _store(self, name: str, client: dict[str, Any], retries_max: int) -> Store:
-        limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **self._account.client}
-        try:
-            return AzureStore(
-                name,
-                config=self._account.config,  # type: ignore[arg-type]  # the keys of its TypedDict
-                client_options=limits,  # type: ignore[arg-type]
-                retry_config={"max_retries": retries_max},
-                credential_provider=self._account.credentials,
-            )
-        except (BaseError, ValueError):
-            # the text of obstore's error may show a secret
-            raise Refusal(400, "InvalidOptions", f"obstore refuses the options of {self._account.url!r}") from None
+        account = self._account
+        limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **account.client}
+        return store_of(AzureStore, name, account.config, limits, retries_max, account.credentials)
 
     async def list_buckets(self) -> Sequence[str]:
         raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")

@@ -30,6 +30,24 @@ PAGE_KEYS_MAX = 1000
 """The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
+def store_of(
+    kind: Any, name: str, config: dict[str, Any], client: dict[str, Any], retries_max: int, credentials: Any
+) -> Store:
+    """A store of a kind of obstore's, for one bucket.
+
+    Raises
+    ------
+    Refusal
+        obstore refuses to make a store with these options.
+    """
+    retry = {"max_retries": retries_max}
+    try:
+        return kind(name, config=config, client_options=client, retry_config=retry, credential_provider=credentials)
+    except (BaseError, ValueError):
+        # the text of obstore's error may show a secret
+        raise Refusal(400, "InvalidOptions", "obstore refuses the options") from None
+
+
 @dataclass(eq=False, repr=False)
 class ObstoreObjects:
     """The files of one bucket. What obstore cannot do is a `NotByObstoreError`."""

@@ -81,11 +81,6 @@ REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
 logger = logging.getLogger("rollingfs")
 
 
-def _drop_expect(request: Any, **_: object) -> None:
-    # botocore asks for permission to send each body, which doubles the latency; the header is not signed
-    request.headers.pop("Expect", None)
-
-
 class S3Backend(ObjectBackend):
     """Requests to an object store, on the event loop of a private clone of `fs`.
 
@@ -186,7 +181,6 @@ class S3Backend(ObjectBackend):
         if client not in self._connections:
             events = client.meta.events
             for verb in ("PutObject", "UploadPart"):
-                events.register(f"before-send.s3.{verb}", _drop_expect, unique_id=f"{HOOK_ID}-expect-{verb}")
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
             # by this pattern it comes before botocore's own hook for "s3.*", which parses the whole body for an error
             events.register("before-parse.*.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")

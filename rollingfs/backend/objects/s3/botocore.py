@@ -240,5 +240,7 @@ class _BodyOnce:
 
 def send_once(request: Any, **_: object) -> None:
     """A hook of botocore's `before-send`: what may be repeated is repeated by `errors.retrying`."""
+    # botocore asks for permission to send each body, which doubles the latency; the header is not signed
+    request.headers.pop("Expect", None)
     if isinstance(request.body, BytesIO):
         request.body = _BodyOnce(request.body)

@@ -7,12 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import NoCredentialsError
-from obstore.exceptions import BaseError
 from obstore.store import S3Store
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store
+from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store, store_of
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.s3.botocore import errors_of_botocore
 from rollingfs.backend.objects.s3.options import Options
@@ -89,14 +87,4 @@ def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> Obsto
 
 
 def _store(options: Options, credentials: Credentials | None, client: dict[str, Any], retries_max: int) -> Store:
-    try:
-        return S3Store(
-            options.bucket,
-            config=options.config,  # type: ignore[arg-type]  # the keys of its TypedDict
-            client_options={**options.client, **client},  # type: ignore[arg-type]
-            retry_config={"max_retries": retries_max},
-            credential_provider=credentials,
-        )
-    except (BaseError, ValueError):
-        # the text of obstore's error may show a secret
-        raise Refusal(400, "InvalidOptions", "obstore refuses the options") from None
+    return store_of(S3Store, options.bucket, options.config, {**options.client, **client}, retries_max, credentials)
