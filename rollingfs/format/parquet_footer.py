@@ -320,7 +320,7 @@ def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
         spans = [_span(column[_META][1]) for group in groups for column in group]
         edges = [edge for span in spans for edge in span]
         is_regular = len({len(group) for group in groups}) == 1 and all(start < end for start, end in spans)
-        if not is_regular or edges != sorted(edges) or edges[-1] > body:
+        if not is_regular or edges != sorted(edges) or edges[0] < len(MAGIC) or edges[-1] > body:
             return [], 1
         return spans, len(groups[0])
 

@@ -12,6 +12,9 @@ Fields = dict[int, tuple[int, Any]]
 """A struct: field number to type and value."""
 
 
+VARINT_BITS = 64
+
+
 class MalformedFooterError(RollingError, ValueError):
     """A file has no Parquet footer that can be read, or one that does not fit."""
 
@@ -87,6 +90,8 @@ class Decoder:
             if byte < 0x80:
                 return value
             shift += 7
+            if shift > VARINT_BITS:  # a longer number would take time that grows with its square
+                raise MalformedFooterError("the footer has a number of more than 64 bits")
 
     def _zigzag(self) -> int:
         value = self._varint()

@@ -10,14 +10,14 @@ from rollingfs.backend.contract import Buffer
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Prefetch
+from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
 from rollingfs.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
-    from rollingfs.read.column_ahead import ColumnAhead
+    from rollingfs.read.ahead import Ahead
 
 LINE_BYTES = 64 * 1024
 """Bytes fetched for a line that has nothing in the buffer."""
@@ -45,8 +45,7 @@ class ReadBuffer:
         Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
     """
 
-    _prefetch: Prefetch | None = None
-    _columns: ColumnAhead | None = None
+    _ahead: Ahead | None = None
 
     def __init__(
         self, client: Client, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
@@ -101,10 +100,11 @@ class ReadBuffer:
 
     def close(self, *, is_ours: bool) -> None:
         """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
-        if is_ours and self._prefetch is not None:
-            self._give_up_ahead()
-        self._prefetch = self._columns = self._held_file = self.source = None
+        ahead = self._ahead
+        self._ahead = self._held_file = self.source = None
         self._data = b""
+        if is_ours and ahead is not None:
+            ahead.close()
 
     def after_fork(self) -> None:
         """In a child process: the requests under way are the parent's."""
@@ -152,7 +152,8 @@ class ReadBuffer:
         return data
 
     def _restart(self) -> None:
-        self._give_up_ahead()
+        if self._ahead is not None:
+            self._ahead.close()
         self._begin()
 
     # -- bytes, by segment offsets -------------------------------------------------------------------------
@@ -204,22 +205,27 @@ class ReadBuffer:
         if self.source is not None:
             self._keep(start, self.source(start, end))
             return
-        is_apart = start != self._fetched_end
-        if self._prefetch is not None and self._columns is not None:
-            if is_apart and (chunk := self._columns.take(start, end)) is not None:
-                self._prefetch.close()
-                self._fetched(start, chunk)
-                return
-            if (found := self._prefetch.take(start, end)) is not None:
-                self._columns.close()
-                self._keep(*found)
-                return
+        if self._ahead is not None and (found := self._taken(self._ahead, start, end)) is not None:
+            self._keep(*found)
+            return
         if self._verify:
             start, end = self._widened(start, end)
-        elif not self._bridge.is_async and not is_apart:
+        elif not self._bridge.is_async and start == self._fetched_end:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self.snapshot.length))
         tail = self._fetcher.at_hand(self.snapshot, start, end)
         self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
+
+    def _taken(self, ahead: Ahead, start: int, end: int) -> tuple[int, bytes] | None:
+        """What was fetched ahead; another thread may close the file meanwhile."""
+        try:
+            return ahead.take(start, end)
+        except Exception as error:
+            if self._ahead is not ahead:
+                raise ValueError(f"{self.snapshot.path}: the file was closed while it was read") from error
+            raise
+        finally:
+            if self._ahead is not ahead:
+                ahead.close()  # what it has begun since
 
     def _widened(self, start: int, end: int) -> tuple[int, int]:
         """A range with the rest of its chunks, which are read anyway: to be buffered, if memory allows."""
@@ -227,11 +233,10 @@ class ReadBuffer:
         return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
 
     def _fetched(self, start: int, data: bytes) -> None:
-        """Keep bytes that were fetched here, and tell the prefetch, which notes the bytes that it gives."""
+        """Keep bytes that were fetched here, and tell what fetches ahead, which notes the bytes that it gives."""
         self._keep(start, data)
-        if self._prefetch is not None and self._columns is not None:
-            self._prefetch.read(start, self._fetched_end)
-            self._columns.read(start, data)
+        if self._ahead is not None:
+            self._ahead.read(start, data)
 
     def _keep(self, start: int, data: bytes) -> None:
         self._data, self._start = data, start
@@ -239,22 +244,16 @@ class ReadBuffer:
 
     def _plan_ahead(self) -> None:
         """Begin anew with what is to be fetched ahead: so far nothing."""
-        self._prefetch = self._columns = None
+        self._ahead = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
             return
-        from rollingfs.read.column_ahead import ColumnAhead
+        from rollingfs.read.ahead import Ahead
 
         snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
 
-        def begin(first: int, last: int) -> concurrent.futures.Future[Buffer]:
-            read = fetcher.read_view(snapshot, first, last, range_bytes=PREFETCH_RANGE_BYTES, checks=checks)
-            return bridge.start(read)
+        def begin(first: int, last: int, limit: int | None = None) -> concurrent.futures.Future[Buffer]:
+            how = {"range_bytes": PREFETCH_RANGE_BYTES, "checks": checks}
+            return bridge.start(fetcher.read_view(snapshot, first, last, limit=limit, **how))
 
-        limits = snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes
-        self._prefetch = Prefetch(begin, *limits)
-        self._columns = ColumnAhead(begin, *limits, fetcher.footers, (snapshot.path, snapshot.token))
-
-    def _give_up_ahead(self) -> None:
-        if self._prefetch is not None and self._columns is not None:
-            self._prefetch.close()
-            self._columns.close()
+        bounds = Bounds(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)
+        self._ahead = Ahead(bounds, fetcher.footers, (snapshot.path, snapshot.token) if snapshot.token else None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import zip_longest
 
 from rollingfs.backend.contract import Buffer, frozen
+from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
 from rollingfs.runtime.bridge import wait
 
 FOOTER_BYTES_MAX = 64 * 1024
@@ -16,8 +18,12 @@ FOOTERS_MAX = 16
 """pyarrow opens a file once for its footer, and again for its columns."""
 RUN_BYTES_MAX = 16 * 1024 * 1024
 """pyarrow joins columns up to 32 MiB, wherever that ends. A read as large as that makes many requests anyway."""
+RUNS_MAX = 256
+"""Maximum number of different reads that are expected again: each of them is looked at for each read."""
 MISSES_MAX = 8
-"""Maximum number of reads in a row that find other chunks fetched: pyarrow's eight threads ask in any order."""
+"""Maximum number of reads that find other row groups fetched, less those that find theirs. Threads ask in any order."""
+READ_FACTOR = 2
+"""Reads for each range that was fetched ahead in vain, and bytes for each byte: at most half as much is wasted."""
 
 Span = tuple[int, int]
 
@@ -38,41 +44,50 @@ class ColumnPattern:
         self._columns = columns
         self._by_start = {start: number for number, (start, _) in enumerate(chunks)}
         self._by_end = {end: number for number, (_, end) in enumerate(chunks)}
-        self._runs: dict[Span, bool] = {}
-        """Reads by the number of their first column and of the chunks behind it, and whether they may come again."""
-        self._group_min = len(chunks)
-        """The first row group that was read."""
+        self._runs: dict[Span, int | None] = {}
+        """The row group behind the last read, by the numbers of the first column and of the chunks behind that column.
+
+        None for chunks that the reader will hardly read in the same way again."""
         self._done: set[int] = set()
-        self.read_bytes = 0
 
     def read(self, start: int, end: int) -> bool:
         """Note a read; whether it was one of whole column chunks."""
         run = self._run(start, end)
         if run is None:
             return False
-        self._runs.setdefault(run, end - start <= RUN_BYTES_MAX)
         first = self._by_start[start]
-        self._group_min = min(self._group_min, first // self._columns)
+        is_likely = end - start <= RUN_BYTES_MAX and len(self._runs) < RUNS_MAX
+        left = self._runs.setdefault(run, 0 if is_likely else None)
+        if left is not None:
+            self._runs[run] = max(left, first // self._columns + 1)
         self._done.update(range(first, first + run[1] + 1))
-        self.read_bytes += end - start
         return True
+
+    def knows(self, start: int, end: int) -> bool:
+        """Whether the reader has read the same columns of other row groups only."""
+        run = self._run(start, end)
+        return run is not None and self._runs.get(run) is not None and self._by_start[start] not in self._done
 
     def refute(self, start: int, end: int) -> None:
         """Note that the reader reads these chunks in another way."""
         if (run := self._run(start, end)) is not None:
-            self._runs[run] = False
+            self._runs[run] = None
 
     def _run(self, start: int, end: int) -> Span | None:
         first, last = self._by_start.get(start), self._by_end.get(end)
         return None if first is None or last is None else (first % self._columns, last - first)
 
     def following(self) -> Iterator[Span]:
-        """What has not been read yet, of the first row group that was read and of those behind it."""
-        runs = [run for run, is_likely in self._runs.items() if is_likely]
-        for group in range(self._group_min * self._columns, len(self._chunks), self._columns):
-            for first, last in [(group + column, group + column + more) for column, more in runs]:
-                if last < len(self._chunks) and self._done.isdisjoint(range(first, last + 1)):
-                    yield self._chunks[first][0], self._chunks[last][1]
+        """What has not been read yet, the next chunks of each column first: threads are not equally fast."""
+        rows = [self._unread(run, left) for run, left in self._runs.items() if left is not None]
+        for spans in zip_longest(*rows):
+            yield from sorted(span for span in spans if span is not None)
+
+    def _unread(self, run: Span, left: int) -> Iterator[Span]:
+        for first in range(left * self._columns + run[0], len(self._chunks) - run[1], self._columns):
+            last = first + run[1]
+            if self._done.isdisjoint(range(first, last + 1)):
+                yield self._chunks[first][0], self._chunks[last][1]
 
 
 class ColumnAhead:
@@ -80,36 +95,17 @@ class ColumnAhead:
 
     pyarrow locks a Python file for each read, so its threads ask for one column chunk after the other. The footer,
     which readers read first, says where the same columns of the other row groups are. A reader that has read columns
-    of one group usually reads them in the following groups. At most as many bytes are fetched ahead as the reader has
-    read of columns.
+    of one group usually reads them in the following groups.
 
     Parameters
     ----------
-    begin
-        Starts to fetch a range.
-    start, end
-        Where the file begins and ends.
-    ranges_max, memory_bytes
-        Maximum number of ranges, and of bytes, that are on their way or wait to be taken.
     footers, key
-        The ends of the last files that were read, from the footer on, and the key of this one.
+        The ends of the last files that were read, from the footer on, and the key of this one; None if no key tells
+        it from another file of its name.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[int, int], concurrent.futures.Future[Buffer]],
-        start: int,
-        end: int,
-        ranges_max: int,
-        memory_bytes: int,
-        footers: dict[Hashable, bytes],
-        key: Hashable,
-    ) -> None:
-        self._begin = begin
-        self._start = start
-        self._end = end
-        self._ranges_max = ranges_max
-        self._memory_bytes = memory_bytes
+    def __init__(self, bounds: Bounds, footers: dict[Hashable, bytes], key: Hashable | None) -> None:
+        self._bounds = bounds
         self._footers = footers
         self._key = key
         self._last = footers.get(key, b"")
@@ -119,31 +115,55 @@ class ColumnAhead:
         self._pattern: ColumnPattern | None = None
         self._ahead: dict[Span, concurrent.futures.Future[Buffer]] = {}
         self._misses = 0
+        self._reads = self._read_bytes = 0
+        """Those of column chunks; the first counts twice, so that the next row group is fetched beside it."""
+        self._unread = self._unread_bytes = 0
+        """The ranges that were fetched ahead and were not read, so far or for good."""
 
     def read(self, start: int, data: bytes) -> None:
         """Note that the reader got bytes that were not fetched ahead."""
-        if start + len(data) != self._end or not data.endswith(b"PAR1"):
+        if start + len(data) != self._bounds.end or not data.endswith(b"PAR1"):
             return
         size = int.from_bytes(data[-8:-4], "little") + 8
         if size <= min(len(data), FOOTER_BYTES_MAX):
             self._last = data[-size:]
-            self._footers[self._key] = self._last
+            if self._key is not None:
+                self._footers[self._key] = self._last
             for oldest in list(self._footers)[:-FOOTERS_MAX]:  # no lock: a fork could leave it held
                 self._footers.pop(oldest, None)
 
-    def take(self, start: int, end: int) -> bytes | None:
-        """The bytes ``[start, end)`` if they were fetched ahead; None if the caller must fetch them itself."""
-        span = start - self._start, end - self._start
+    def knows(self, start: int, end: int) -> bool:
+        """Whether these are column chunks that the reader has read of other row groups only."""
+        return self._pattern is not None and self._pattern.knows(*self._within(start, end))
+
+    def note(self, start: int, end: int) -> ColumnPattern | None:
+        """Note a read; the pattern if that was one of whole column chunks."""
+        span = self._within(start, end)
         pattern = self._known(span) if self._last else None
         if pattern is None or not pattern.read(*span):
             return None
+        count = 1 if self._reads else 2
+        self._reads += count
+        self._read_bytes += count * (end - start)
+        return pattern
+
+    def take(self, start: int, end: int) -> bytes | None:
+        """The bytes ``[start, end)`` if they were fetched ahead; None if the caller must fetch them itself."""
+        is_known, pattern = self.knows(start, end), self.note(start, end)
+        if pattern is None:
+            return None
         found = self._ahead.pop((start, end), None)
+        if found is not None:
+            self._unread -= 1
+            self._unread_bytes -= end - start
+            self._misses = max(0, self._misses - 1)
+        elif is_known and self._ahead:
+            self._misses += 1
         for other in [other for other in self._ahead if other[0] < end and start < other[1]]:
             self._ahead.pop(other).cancel()
-            pattern.refute(other[0] - self._start, other[1] - self._start)
-        self._misses = self._misses + 1 if found is None and self._ahead else 0
+            pattern.refute(*self._within(*other))
         if self._misses > MISSES_MAX:
-            self._last = b""  # for good
+            self._pattern = ColumnPattern([], 1)  # for good
             self.close()
             return None
         try:
@@ -157,9 +177,12 @@ class ColumnAhead:
 
     def close(self) -> None:
         """Give up all ranges."""
-        for future in self._ahead.values():
+        ahead, self._ahead = self._ahead, {}
+        for future in ahead.values():
             future.cancel()
-        self._ahead.clear()
+
+    def _within(self, start: int, end: int) -> Span:
+        return start - self._bounds.start, end - self._bounds.start
 
     def _known(self, span: Span) -> ColumnPattern | None:
         """The pattern of the file's columns; None as long as the footer would take too long to decode."""
@@ -167,22 +190,33 @@ class ColumnAhead:
             if len(self._last) > (len(self._early) + 1) * FOOTER_BYTES_PER_READ:
                 self._early.append(span)
                 return None
-            self._pattern = pattern_of(self._last, self._end - self._start)
+            self._pattern = pattern_of(self._last, self._bounds.end - self._bounds.start)
             for early in self._early:
                 self._pattern.read(*early)
         return self._pattern
 
     def _fill(self, pattern: ColumnPattern) -> None:
         """Begin to fetch as much as is allowed."""
-        left = min(pattern.read_bytes, self._memory_bytes) - sum(end - start for start, end in self._ahead)
-        for start, end in pattern.following():
-            span = start + self._start, end + self._start
+        bounds = self._bounds
+        held_bytes = sum(end - start for start, end in self._ahead)
+        requests = sum(_requests(*span) for span in self._ahead)
+        for first, last in pattern.following():
+            span = first + bounds.start, last + bounds.start
             if span in self._ahead:
                 continue
-            left -= end - start
-            if left < 0 or len(self._ahead) >= self._ranges_max:
+            held_bytes += last - first
+            requests += _requests(*span)
+            if held_bytes > bounds.memory_bytes or requests > bounds.ranges_max:
                 break
-            self._ahead[span] = self._begin(*span)
+            unread, unread_bytes = self._unread + 1, self._unread_bytes + last - first
+            if unread * READ_FACTOR > self._reads or unread_bytes * READ_FACTOR > self._read_bytes:
+                break
+            self._ahead[span] = bounds.begin(*span, _requests(*span))
+            self._unread, self._unread_bytes = unread, unread_bytes
+
+
+def _requests(start: int, end: int) -> int:
+    return -(-(end - start) // PREFETCH_RANGE_BYTES)
 
 
 def pattern_of(last: bytes, size: int) -> ColumnPattern:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rollingfs.backend.contract import Buffer, frozen
 from rollingfs.runtime.bridge import wait
+from rollingfs.runtime.values import value_class
 
 PREFETCH_RANGE_BYTES = 4 * 1024 * 1024
 """A connection gives some 85 MB/s, so many small ranges come sooner than a few large ones in the same memory."""
@@ -27,6 +28,20 @@ def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
     return min(size, memory_bytes // 2)  # so that the reader waits for one range while another is on its way
 
 
+@value_class
+class Bounds:
+    """What may be fetched ahead of the reader of one file."""
+
+    begin: Callable[..., concurrent.futures.Future[Buffer]]
+    """Starts to fetch the range between two offsets; with a third number, by at most so many requests at once."""
+    start: int
+    end: int
+    """Where the file begins and ends."""
+    ranges_max: int
+    memory_bytes: int
+    """Maximum number of ranges, and of bytes, that are on their way or wait to be taken."""
+
+
 @dataclass(slots=True)
 class _Range:
     """Bytes ``[start, end)`` of the file, on their way or here."""
@@ -44,34 +59,18 @@ class Prefetch:
     Fetching ahead begins when a read starts where the read before it ended, or with the first read, if that is at the
     file's beginning and as large as those of programs that read all of a file. The more is read in a row, the more is
     fetched ahead. Readers with several threads (pyarrow) come slightly out of order: skipped ranges wait for a while.
-
-    Parameters
-    ----------
-    begin
-        Starts to fetch a range.
-    start, end
-        Where the file begins and ends.
-    ranges_max, memory_bytes
-        Maximum number of ranges, and of bytes, that are on their way or wait to be taken.
     """
 
-    def __init__(
-        self,
-        begin: Callable[[int, int], concurrent.futures.Future[Buffer]],
-        start: int,
-        end: int,
-        ranges_max: int,
-        memory_bytes: int,
-    ) -> None:
-        self._begin = begin
-        self._end = end
-        self._ranges_max = ranges_max
-        self._memory_bytes = memory_bytes
+    def __init__(self, bounds: Bounds) -> None:
+        self._begin = bounds.begin
+        self._end = bounds.end
+        self._ranges_max = bounds.ranges_max
+        self._memory_bytes = bounds.memory_bytes
         self._ranges: list[_Range] = []
         self._next = 0
         """Where the next range begins."""
         self._ahead_bytes = 0
-        self._row_start = self._row_end = start
+        self._row_start = self.row_end = bounds.start
         """The bytes of the last reads that each began where the read before it ended."""
 
     def take(self, start: int, end: int) -> tuple[int, bytes] | None:
@@ -79,13 +78,13 @@ class Prefetch:
 
         The bytes may begin before `start`, and end before or after `end`. The byte at `start` is always among them.
         """
-        follows = start == self._row_end
-        if not self._has(start):
+        follows = start == self.row_end
+        if not self.has(start):
             if follows or not self._is_behind(start):
                 self.close()
             if not follows or end - start >= self._memory_bytes:
                 return None  # a read that would fill the memory is not fetched ahead
-            if self._row_start == self._row_end:
+            if self._row_start == self.row_end:
                 self._begin_beside(start, end)
                 return None
             self._next = start
@@ -109,9 +108,9 @@ class Prefetch:
 
     def read(self, start: int, end: int) -> None:
         """Note that bytes were read."""
-        if not self._row_start <= start <= self._row_end:
+        if not self._row_start <= start <= self.row_end:
             self._row_start = start
-        self._row_end = end
+        self.row_end = end
         ahead_bytes = max(AHEAD_BYTES_MIN, AHEAD_FACTOR * (end - self._row_start))
         self._ahead_bytes = max(self._ahead_bytes, min(ahead_bytes, self._memory_bytes))
 
@@ -122,7 +121,13 @@ class Prefetch:
         self._ranges.clear()
         self._ahead_bytes = 0
 
-    def _has(self, offset: int) -> bool:
+    @property
+    def is_idle(self) -> bool:
+        """Whether no range is on its way, or here."""
+        return not self._ranges
+
+    def has(self, offset: int) -> bool:
+        """Whether a byte is on its way, or here."""
         return any(each.start <= offset < each.end for each in self._ranges)
 
     def _is_behind(self, offset: int) -> bool:

@@ -396,7 +396,8 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
         assert file.read(50_000) == data[20:50_020]
         assert world.backend.at_once_max["read_range"] <= full
         assert max(last for _, last in world.ranges()) <= 50_020 + 1000 * (full + 1)
-        eventually(lambda: all(each.data.done() for each in file._buffer._prefetch._ranges))  # those not begun yet, too
+        ahead = file._buffer._ahead._row._ranges
+        eventually(lambda: all(each.data.done() for each in ahead))  # those not begun yet, too
         world.backend.plans.clear()
         never = asyncio.Event()
         world.backend.plan("read_range", before=never.wait, times=None)

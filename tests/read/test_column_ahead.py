@@ -6,6 +6,7 @@ import concurrent.futures
 import io
 import random
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from hypothesis import strategies as st
 
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
-from rollingfs.format.parquet_footer import MAGIC
+from rollingfs.format.parquet_footer import MAGIC, chunk_spans
+from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.read import column_ahead
 from rollingfs.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
+from rollingfs.read.prefetch import Bounds
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted
@@ -65,18 +68,17 @@ class File:
         *,
         is_known: bool = True,
         footers: Any = None,
-        key: int = 0,
+        key: int | None = 0,
     ) -> None:
         self.began: list[tuple[int, int]] = []
         self.own: list[tuple[int, int]] = []
         self.futures: dict[tuple[int, int], concurrent.futures.Future[bytes]] = {}
-        self.ahead = ColumnAhead(
-            self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes, {} if footers is None else footers, key
-        )
+        bounds = Bounds(self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes)
+        self.ahead = ColumnAhead(bounds, {} if footers is None else footers, key)
         if is_known:
             self.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
 
-    def begin(self, start: int, end: int) -> concurrent.futures.Future[bytes]:
+    def begin(self, start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
         self.began.append((start, end))
         self.futures[start, end] = concurrent.futures.Future()
         self.futures[start, end].set_result(DATA[start - SHIFT : end - SHIFT])
@@ -145,14 +147,15 @@ def test_nothing_before_the_first_group_that_was_read_is_fetched() -> None:
     ranges_max=st.integers(1, 20),
 )
 def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, memory_bytes, ranges_max) -> None:
-    file, read_bytes = File(memory_bytes, ranges_max), 0
+    file, sizes, taken = File(memory_bytes, ranges_max), [0], []
     for group, first, more in reads:
-        span = spans(group, first, min(first + more, COLUMNS - 1))
-        file.read(*span)
-        read_bytes += span[1] - span[0]
-        assert file.held <= min(read_bytes, memory_bytes)
+        start, end = spans(group, first, min(first + more, COLUMNS - 1))
+        sizes.append(end - start)
+        taken += [end - start] if file.read(start, end) else []
+        assert file.held <= memory_bytes
         assert len(file.ahead._ahead) <= ranges_max
-    assert bytes_of(file.began) <= 2 * read_bytes
+    assert 2 * (bytes_of(file.began) - sum(taken)) <= sum(sizes) + sum(sizes[:2])  # the first counts twice
+    assert 2 * (len(file.began) - len(taken)) <= len(sizes)
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -174,18 +177,71 @@ def test_a_reader_that_looks_chunks_up_is_soon_left_alone() -> None:
     assert len(file.began) <= 2 * MISSES_MAX
 
 
+def test_a_reader_that_was_left_alone_and_reads_the_footer_again_is_left_alone() -> None:
+    file, chance = File(), random.Random(1)
+    file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
+    for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
+        file.read(start, start + 10)
+        file.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
+    began = len(file.began)
+    for number in range(20):
+        file.read(*spans(number % GROUPS, 1))
+    assert len(file.began) == began
+
+
+@pytest.mark.parametrize("columns", [1, 60])
+def test_a_scan_of_many_chunks_looks_at_each_few_times(columns) -> None:
+    class Done(set[int]):
+        looks = 0
+
+        def isdisjoint(self, other) -> bool:
+            self.looks += 1
+            return super().isdisjoint(other)
+
+    file, chunks = File(ranges_max=10), [(number * 10, number * 10 + 10) for number in range(3600)]
+    pattern = file.ahead._pattern = ColumnPattern(chunks, columns)
+    done = pattern._done = Done()
+    for start, end in chunks:
+        file.read(SHIFT + start, SHIFT + end)
+    assert done.looks < 100 * len(chunks)
+
+
+def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch) -> None:
+    monkeypatch.setattr(column_ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
+    file, limits = File(ranges_max=5), []
+
+    def begin(start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
+        limits.append(limit)
+        return File.begin(file, start, end, limit)
+
+    file.ahead._bounds = replace(file.ahead._bounds, begin=begin)
+    for group in range(GROUPS):
+        file.read(*spans(group, 1))
+        assert len(file.ahead._ahead) <= 1
+    assert limits
+    assert set(limits) == {4}
+
+
+def test_without_a_key_no_footer_is_kept_for_the_next_file_of_that_name() -> None:
+    footers: dict[Any, bytes] = {}
+    file = File(footers=footers, key=None)
+    assert not footers
+    assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
+
+
 def test_after_too_many_misses_the_ranges_are_cancelled() -> None:
     file = File()
     pending: list[concurrent.futures.Future[bytes]] = []
 
-    def begin(start: int, end: int) -> concurrent.futures.Future[bytes]:
+    def begin(start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
         pending.append(concurrent.futures.Future())
         return pending[-1]
 
-    file.ahead._begin = begin
-    for number in range(MISSES_MAX + 2):
-        file.read(*spans(GROUPS - 2, number % COLUMNS))
-    assert pending
+    file.ahead._bounds = replace(file.ahead._bounds, begin=begin)
+    file.ahead._misses = MISSES_MAX
+    file.read(*spans(0, 1))
+    assert not pending[0].cancelled()
+    file.read(*spans(5, 1))
     assert all(future.cancelled() for future in pending)
 
 
@@ -216,6 +272,26 @@ def test_a_damaged_footer_gives_no_pattern_or_one_within_the_file(at, value, cut
     last[-at : -at + len(value) or None] = value
     pattern = pattern_of(bytes(last[cut:]), len(DATA))
     assert all(0 < start < end <= len(DATA) for start, end in pattern._chunks)
+
+
+def footer_of(*groups: list[tuple[int, int]]) -> bytes:
+    """A footer whose column chunks are said to lie somewhere."""
+    named = [[{3: (STRUCT, {9: (I64, start), 7: (I64, end - start)})} for start, end in group] for group in groups]
+    rows = [{1: (LIST, (STRUCT, columns)), 3: (I64, 1)} for columns in named]
+    return Encoder().struct({3: (I64, len(rows)), 4: (LIST, (STRUCT, rows))})
+
+
+@pytest.mark.parametrize("first", [-100, -4, 1, 3])
+def test_chunks_that_begin_before_the_file_s_data_are_none(first) -> None:
+    assert chunk_spans(footer_of([(first, 50), (50, 90)]), 1000) == ([], 1)
+    assert chunk_spans(footer_of([(4, 50), (50, 90)]), 1000) == ([(4, 50), (50, 90)], 2)
+
+
+def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not() -> None:
+    table = {3: (I64, -(2**63)), 4: (I64, 2**63 - 1)}
+    assert Decoder(Encoder().struct(table)).struct() == table
+    with pytest.raises(MalformedFooterError, match="more than 64 bits"):
+        Decoder(b"\x16" + b"\xff" * 60_000 + b"\0\0").struct()
 
 
 @pytest.mark.parametrize("last", [MAGIC, b"\xff\xff\xff\xff" + MAGIC, b"\0" * 8 + MAGIC, b""])
@@ -272,6 +348,19 @@ class Store:
         assert table.equals(pq.read_table(io.BytesIO(DATA), columns=columns))
         return sum(end - start for _, start, end in self.backend.ranges)
 
+    def read(self, file: ReadFile, group: int, column: int) -> None:
+        """Read a chunk."""
+        start, end = (offset - SHIFT for offset in spans(group, column))
+        file.seek(start)
+        assert file.read(end - start) == DATA[start:end]
+
+    def opened(self, **options) -> ReadFile:
+        """The file, its footer read."""
+        file = self.open(**options)
+        file.seek(len(DATA) - 60_000)
+        file.read()
+        return file
+
 
 @pytest.fixture
 def store() -> Store:
@@ -300,13 +389,13 @@ def test_pyarrow_s_scan_waits_less_often_than_it_reads(store) -> None:
 def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store) -> None:
     for options in ({"verify": True}, {"tuning": Tuning(prefetch=False)}):
         with store.open(**options) as file:
-            assert file._buffer._columns is None
+            assert file._buffer._ahead is None
 
 
 def test_closing_the_file_cancels_what_is_under_way(store) -> None:
     file = store.open()
     pending: concurrent.futures.Future[bytes] = concurrent.futures.Future()
-    file._buffer._columns._ahead[5, 6] = pending
+    file._buffer._ahead._columns._ahead[5, 6] = pending
     file.close()
     assert pending.cancelled()
 

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rollingfs.read import prefetch
-from rollingfs.read.prefetch import Prefetch, range_bytes
+from rollingfs.read.prefetch import Bounds, Prefetch, range_bytes
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT
 from tests.support.examples import examples
 
@@ -25,7 +25,7 @@ class File:
         self.own: list[tuple[int, int]] = []
         self.futures: list[concurrent.futures.Future[bytes]] = []
         self.buffer = 0, b""
-        self.prefetch = Prefetch(self.begin, 0, len(DATA), ranges_max, memory_bytes)
+        self.prefetch = Prefetch(Bounds(self.begin, 0, len(DATA), ranges_max, memory_bytes))
 
     def begin(self, start: int, end: int) -> concurrent.futures.Future[bytes]:
         self.ahead.append((start, end))
@@ -186,7 +186,7 @@ def test_a_long_read_has_as_many_ranges_under_way_as_its_memory_allows(monkeypat
         future.set_result(zeros[: end - start])
         return future
 
-    ahead = Prefetch(begin, 0, 256 * MIB, 64, MEMORY_BYTES_DEFAULT)
+    ahead = Prefetch(Bounds(begin, 0, 256 * MIB, 64, MEMORY_BYTES_DEFAULT))
     assert ahead.take(0, 8 * MIB) is None
     assert len(begun) == 8, "beside the first read, four times its bytes"
     for start in range(8 * MIB, 64 * MIB, 8 * MIB):

@@ -1,0 +1,75 @@
+"""Both ways of fetching ahead, through open files: which of them a file is read by, errors, and a close meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import errno
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rollingfs.read import prefetch
+from tests.read.test_column_ahead import COLUMNS, DATA, GROUPS, SHIFT, Store, bytes_of, spans
+from tests.support.backends import raises
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.mark.parametrize("columns", [(1, 2), (0, 1, 4)])
+def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, monkeypatch) -> None:
+    monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 10_000)
+    monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 1000)
+    with store.opened() as file:
+        store.backend.ranges.clear()
+        for group in range(GROUPS):
+            for column in columns:
+                store.read(file, group, column)
+    fetched = sum(end - start for _, start, end in store.backend.ranges)
+    wanted = bytes_of([spans(group, column) for group in range(GROUPS) for column in columns])
+    assert fetched <= 1.5 * wanted
+
+
+def test_all_columns_that_are_read_one_by_one_are_read_in_a_row(store) -> None:
+    with store.opened() as file:
+        store.backend.ranges.clear()
+        for group in range(GROUPS):
+            for column in range(COLUMNS):
+                store.read(file, group, column)
+    ranges = sorted(store.backend.ranges)
+    assert sum(end - start for _, start, end in ranges) <= len(DATA) + bytes_of([spans(1, 0)])
+
+
+def test_an_error_from_before_a_read_is_not_that_of_the_read(store) -> None:
+    with store.opened() as file:
+        store.backend.plan("read_range", before=raises(OSError(errno.EIO, "the store was down")), times=1)
+        ahead = file._buffer._ahead._columns
+        ahead._fill(ahead.note(*(offset - SHIFT for offset in spans(0, 1))))
+        [future] = ahead._ahead.values()
+        assert isinstance(future.exception(60), OSError)
+        store.read(file, 1, 1)
+
+
+def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store) -> None:
+    file, gate = store.opened(), asyncio.Event()
+    store.read(file, 0, 1)
+    ahead = file._buffer._ahead._columns
+    [(span, future)] = ahead._ahead.items()
+    future.result(60)
+    pending: concurrent.futures.Future[bytes] = concurrent.futures.Future()
+    ahead._ahead[span] = pending
+    with ThreadPoolExecutor(1) as threads:
+        store.backend.plan("read_range", before=gate.wait, times=None)
+        reading = threads.submit(store.read, file, 1, 1)
+        while span in ahead._ahead:
+            time.sleep(0.001)
+        file.close()
+        pending.cancel()
+        with pytest.raises(ValueError, match="the file was closed while it was read"):
+            reading.result(60)
+        store.backend.loop.call_soon_threadsafe(gate.set)
+    assert not ahead._ahead
