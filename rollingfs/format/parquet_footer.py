@@ -24,9 +24,9 @@ MAGIC = b"PAR1"
 TAIL_BYTES = 8
 """Size of the bytes behind the footer: its length, 4 bytes little endian, and the magic."""
 
-_SCHEMA, _NUM_ROWS, _ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
-_COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
-_META, _COLUMN_OFFSET = 3, 2
+_SCHEMA, _NUM_ROWS, ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
+COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
+META, _COLUMN_OFFSET = 3, 2
 """Fields of a column chunk: its metadata; the offset of itself."""
 _PAGE_INDEXES = (4, 5, 6, 7)
 """Fields of a column chunk that name its offset index and its column index."""
@@ -35,19 +35,11 @@ _META_OFFSETS = (9, 10, 11, 14)
 _PATH, _CODEC = 3, 4
 """Fields of the metadata: the names from the schema's root to the column, and the number of its compression."""
 _CODECS = dict(enumerate(("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4")))
-_PAGE_OFFSETS = (9, 11)
-"""Those of the first data page and of the dictionary page."""
-_OFFSET_INDEX, _OFFSET_INDEX_BYTES, _INDEX, _INDEX_BYTES = 4, 5, 6, 7
-"""Fields of a column chunk: the offsets and sizes of its offset index and of its column index."""
-_CHUNK_BYTES, _BLOOM, _BLOOM_BYTES = 7, 14, 15
-"""Fields of the metadata: the compressed size of the chunk, and the offset and the size of its bloom filter."""
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
 _KEY, _VALUE = 1, 2
 """Fields of a pair of key and value."""
-_ENCRYPTION = frozenset({8, 9})
-"""Fields of a footer that tell of encryption: the algorithm and the key; of a column chunk, its key and metadata."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
 SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
@@ -105,11 +97,11 @@ def columns(footer: bytes) -> tuple[Column, ...]:
     MalformedFooterError
         The bytes are not a footer.
     """
-    return _columns(_table(footer))
+    return _columns(table_of(footer))
 
 
 @lru_cache(maxsize=FOOTERS_MAX)
-def _table(footer: bytes) -> Fields:
+def table_of(footer: bytes) -> Fields:
     """The struct of a footer, whose numbers of rows agree; it is not to be changed.
 
     Raises
@@ -118,7 +110,7 @@ def _table(footer: bytes) -> Fields:
         The bytes are not a struct, or a number of rows is damaged.
     """
     table = Decoder(footer).struct()
-    counts = [group[_GROUP_ROWS][1] for group in table[_ROW_GROUPS][1][1]]
+    counts = [group[_GROUP_ROWS][1] for group in table[ROW_GROUPS][1][1]]
     if min(counts, default=0) < 0 or sum(counts) != table[_NUM_ROWS][1]:
         raise MalformedFooterError("the row groups of the footer have not as many rows as the file")
     return table
@@ -166,60 +158,25 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
     MalformedFooterError
         Their columns differ.
     """
-    tables = [(_table(part.footer), part.shift) for part in parts]
+    tables = [(table_of(part.footer), part.shift) for part in parts]
     first = tables[0][0]
     groups: list[Any] = []
     for table, shift in tables:
         check_same(_columns(first), _columns(table))
-        groups += [_moved(group, shift) for group in table[_ROW_GROUPS][1][1]]
+        groups += [_moved(group, shift) for group in table[ROW_GROUPS][1][1]]
     for nth, group in enumerate(groups):
         if nth <= ORDINAL_MAX and _ORDINAL in group:
             group[_ORDINAL] = (I16, nth)
         else:
             group.pop(_ORDINAL, None)
     count = sum(table[_NUM_ROWS][1] for table, _ in tables)
-    whole = {**first, _NUM_ROWS: (I64, count), _ROW_GROUPS: (LIST, (STRUCT, groups))}
+    whole = {**first, _NUM_ROWS: (I64, count), ROW_GROUPS: (LIST, (STRUCT, groups))}
     return Encoder().struct(whole)
 
 
 def ended(footer: bytes) -> bytes:
     """A footer with its length and the magic: the end of a file."""
     return footer + len(footer).to_bytes(4, "little") + MAGIC
-
-
-def live_bytes(footer: bytes) -> int:
-    """How many bytes of a file are of use: those of its row groups with their indexes, the footer, and both magics."""
-    used = len(ended(footer)) + len(MAGIC)
-    for column in _chunks(_table(footer)):
-        meta = column[_META][1] if _META in column else {}
-        used += sum(
-            fields[size][1]
-            for fields, size in (
-                (column, _OFFSET_INDEX_BYTES),
-                (column, _INDEX_BYTES),
-                (meta, _CHUNK_BYTES),
-                (meta, _BLOOM_BYTES),
-            )
-            if size in fields
-        )
-    return used
-
-
-def gaps(footer: bytes, body: int) -> tuple[int, int]:
-    """How many bytes of a body its footer does not name: between the bytes that it names, and behind the last of them.
-
-    Parameters
-    ----------
-    body
-        The number of bytes before the footer.
-    """
-    end = len(MAGIC)
-    for column in _chunks(_table(footer)):
-        meta = column[_META][1] if _META in column else {}
-        indexes = ((column, _OFFSET_INDEX), (column, _INDEX), (meta, _BLOOM))
-        ends = [fields[at][1] + fields.get(at + 1, (I32, 0))[1] for fields, at in indexes if at in fields]
-        end = max(end, _span(meta)[1], *ends)
-    return end - (live_bytes(footer) - len(ended(footer))), body - end
 
 
 def compressions(footer: bytes) -> dict[str, str]:
@@ -233,8 +190,8 @@ def compressions(footer: bytes) -> dict[str, str]:
         The footer has a compression that is not known.
     """
     with understood():
-        groups = _table(footer)[_ROW_GROUPS][1][1]
-        metas = [column[_META][1] for group in groups[:1] for column in group[_COLUMNS][1][1]]
+        groups = table_of(footer)[ROW_GROUPS][1][1]
+        metas = [column[META][1] for group in groups[:1] for column in group[COLUMNS][1][1]]
         return {b".".join(meta[_PATH][1][1]).decode(): _CODECS[meta[_CODEC][1]] for meta in metas}
 
 
@@ -265,69 +222,9 @@ def understood() -> Iterator[None]:
         raise MalformedFooterError(f"its footer is damaged, or of a kind that is not known ({detail})") from error
 
 
-def check_within(footer: bytes, body: int) -> None:
-    """Refuse a footer that names bytes which its file does not have: the head was truncated, or the footer is damaged.
-
-    Parameters
-    ----------
-    body
-        The number of bytes before the footer.
-
-    Raises
-    ------
-    MalformedFooterError
-        It does, or columns are encrypted: they can be read only at their own place in their own file.
-    """
-    with understood():
-        table = _table(footer)
-        chunks = _chunks(table)
-        is_encrypted = any(not _ENCRYPTION.isdisjoint(fields) for fields in (table, *chunks))
-        spans = [] if is_encrypted else [_span(chunk[_META][1]) for chunk in chunks]
-    if is_encrypted:
-        raise MalformedFooterError("the file is encrypted")
-    if any(not len(MAGIC) <= start <= end <= body for start, end in spans):
-        raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
-
-
-def _chunks(table: Fields) -> list[Fields]:
-    """The column chunks of all row groups."""
-    return [column for group in table[_ROW_GROUPS][1][1] for column in group[_COLUMNS][1][1]]
-
-
-def _span(meta: Fields) -> tuple[int, int]:
-    """Where the bytes of a column chunk begin and end; after the magic, if they are said to be nowhere."""
-    starts = [meta[field][1] for field in _PAGE_OFFSETS if field in meta and meta[field][1]]
-    return (min(starts), min(starts) + meta[_CHUNK_BYTES][1]) if starts else (len(MAGIC), len(MAGIC))
-
-
-def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
-    """Where each column chunk begins and ends, in the order of the file, and the number of chunks of a row group.
-
-    No chunks are given unless they follow each other and each has bytes.
-
-    Parameters
-    ----------
-    body
-        The number of bytes before the footer.
-
-    Raises
-    ------
-    MalformedFooterError
-        The footer is damaged.
-    """
-    with understood():
-        groups = [group[_COLUMNS][1][1] for group in _groups(_table(footer))]
-        spans = [_span(column[_META][1]) for group in groups for column in group]
-        edges = [edge for span in spans for edge in span]
-        is_regular = len({len(group) for group in groups}) == 1 and all(start < end for start, end in spans)
-        if not is_regular or edges != sorted(edges) or edges[0] < len(MAGIC) or edges[-1] > body:
-            return [], 1
-        return spans, len(groups[0])
-
-
 def group_rows(footer: bytes) -> list[int]:
     """The number of rows of each row group that has rows."""
-    return [group[_GROUP_ROWS][1] for group in _groups(_table(footer))]
+    return [group[_GROUP_ROWS][1] for group in groups_with_rows(table_of(footer))]
 
 
 def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
@@ -347,27 +244,28 @@ def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
     MalformedFooterError
         The filler has other row groups.
     """
-    table, whole = _table(old), _table(new)
-    groups, fillers = _groups(table), _groups(_table(filler.footer))
+    table, whole = table_of(old), table_of(new)
+    groups, fillers = groups_with_rows(table), groups_with_rows(table_of(filler.footer))
     if [group[_GROUP_ROWS] for group in groups] != [group[_GROUP_ROWS] for group in fillers]:
         raise MalformedFooterError("a row group of the file is too large to get another column")
     widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: _key_values(table, whole)}
     joined = [_joined(group, nulls, filler.shift) for group, nulls in zip(groups, fillers, strict=True)]
-    widened[_ROW_GROUPS] = (LIST, (STRUCT, joined))
+    widened[ROW_GROUPS] = (LIST, (STRUCT, joined))
     widened.pop(_COLUMN_ORDERS, None)
     if _COLUMN_ORDERS in whole:
         widened[_COLUMN_ORDERS] = whole[_COLUMN_ORDERS]
     return Encoder().struct(widened)
 
 
-def _groups(table: Fields) -> list[Fields]:
-    return [group for group in table[_ROW_GROUPS][1][1] if group[_GROUP_ROWS][1]]
+def groups_with_rows(table: Fields) -> list[Fields]:
+    """The row groups of a footer's struct that have rows."""
+    return [group for group in table[ROW_GROUPS][1][1] if group[_GROUP_ROWS][1]]
 
 
 def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
     """A row group with its own columns and those of another."""
     joined = dict(group)
-    joined[_COLUMNS] = (LIST, (STRUCT, [*group[_COLUMNS][1][1], *_moved(filler, shift)[_COLUMNS][1][1]]))
+    joined[COLUMNS] = (LIST, (STRUCT, [*group[COLUMNS][1][1], *_moved(filler, shift)[COLUMNS][1][1]]))
     for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED):
         if field in group:
             joined[field] = (I64, group[field][1] + filler.get(field, (I64, 0))[1])
@@ -387,7 +285,7 @@ def _pairs(table: Fields) -> list[Fields]:
 def _moved(group: Fields, shift: int) -> Fields:
     moved = dict(group)
     _move(moved, _ROW_GROUP_OFFSET, shift)
-    moved[_COLUMNS] = (LIST, (STRUCT, [_moved_column(column, shift) for column in group[_COLUMNS][1][1]]))
+    moved[COLUMNS] = (LIST, (STRUCT, [_moved_column(column, shift) for column in group[COLUMNS][1][1]]))
     return moved
 
 
@@ -395,11 +293,11 @@ def _moved_column(column: Fields, shift: int) -> Fields:
     # an offset index has offsets in the file itself, and readers with a filter would read others' pages by it
     moved = {number: value for number, value in column.items() if not shift or number not in _PAGE_INDEXES}
     _move(moved, _COLUMN_OFFSET, shift)
-    if _META in moved:
-        meta = dict(moved[_META][1])
+    if META in moved:
+        meta = dict(moved[META][1])
         for field in _META_OFFSETS:
             _move(meta, field, shift)
-        moved[_META] = (STRUCT, meta)
+        moved[META] = (STRUCT, meta)
     return moved
 
 

@@ -205,7 +205,8 @@ class ReadBuffer:
         if self.source is not None:
             self._keep(start, self.source(start, end))
             return
-        if self._ahead is not None and (found := self._taken(self._ahead, start, end)) is not None:
+        ahead = self._ahead  # another thread may close the file
+        if ahead is not None and (found := self._taken(ahead, start, end)) is not None:
             self._keep(*found)
             return
         if self._verify:
@@ -216,7 +217,7 @@ class ReadBuffer:
         self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
 
     def _taken(self, ahead: Ahead, start: int, end: int) -> tuple[int, bytes] | None:
-        """What was fetched ahead; another thread may close the file meanwhile."""
+        """What was fetched ahead."""
         try:
             return ahead.take(start, end)
         except Exception as error:
@@ -235,8 +236,8 @@ class ReadBuffer:
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep bytes that were fetched here, and tell what fetches ahead, which notes the bytes that it gives."""
         self._keep(start, data)
-        if self._ahead is not None:
-            self._ahead.read(start, data)
+        if (ahead := self._ahead) is not None:
+            ahead.read(start, data)
 
     def _keep(self, start: int, data: bytes) -> None:
         self._data, self._start = data, start

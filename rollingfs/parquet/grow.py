@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from rollingfs.errors import BadOffsetError, SegmentTruncatedError
 from rollingfs.format import names
-from rollingfs.format.parquet_footer import columns, compressions, live_bytes
+from rollingfs.format.parquet_chunks import live_bytes
+from rollingfs.format.parquet_footer import columns, compressions
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.format.transitions import Guard, missing
 from rollingfs.fs.core import core

@@ -221,7 +221,8 @@ def _requests(start: int, end: int) -> int:
 
 def pattern_of(last: bytes, size: int) -> ColumnPattern:
     """The pattern of the columns that a file of some size has, by its end; one of no columns if that is damaged."""
-    from rollingfs.format.parquet_footer import TAIL_BYTES, body_size, chunk_spans
+    from rollingfs.format.parquet_chunks import chunk_spans
+    from rollingfs.format.parquet_footer import TAIL_BYTES, body_size
     from rollingfs.format.thrift import MalformedFooterError
 
     try:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from rollingfs.format.parquet_chunks import check_within, gaps, live_bytes
 from rollingfs.format.parquet_footer import (
     MAGIC,
     TAIL_BYTES,
     JoinedFile,
     body_size,
     check_same,
-    check_within,
     columns,
     ended,
-    gaps,
     join,
-    live_bytes,
     understood,
 )
 from rollingfs.format.thrift import MalformedFooterError

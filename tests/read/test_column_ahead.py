@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
-from rollingfs.format.parquet_footer import MAGIC, chunk_spans
+from rollingfs.format.parquet_chunks import chunk_spans
+from rollingfs.format.parquet_footer import MAGIC
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile

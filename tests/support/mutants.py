@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from rollingfs.errors import CorruptHeaderError, CorruptLedgerError
-from rollingfs.format import parquet_footer, records, tokens
+from rollingfs.format import parquet_chunks, parquet_footer, records, tokens
 from rollingfs.format.asks import Ask, format_ask, parse_ask
 from rollingfs.format.codec import format_header, parse_file, parse_more
 from rollingfs.format.crc import crc32c
@@ -148,11 +148,11 @@ def _footer(data: bytes) -> object:
     with understood():
         parquet_footer.columns(data)
         parquet_footer.group_rows(data)
-        parquet_footer.live_bytes(data)
-        parquet_footer.gaps(data, 10**6)
+        parquet_chunks.live_bytes(data)
+        parquet_chunks.gaps(data, 10**6)
         parquet_footer.compressions(data)
         parquet_footer.join([JoinedFile(data, 0), JoinedFile(data, 10**6)])
-    parquet_footer.check_within(data, 10**6)
+    parquet_chunks.check_within(data, 10**6)
     return True
 
 
