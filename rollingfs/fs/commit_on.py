@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import os
 import re
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
-
-P = ParamSpec("P")
-S = TypeVar("S", bound="Shared")
-T = TypeVar("T")
 
 CommitOnGiven = str | int | Iterable[str | int]
 SECONDS_MIN = 0.001
@@ -142,35 +134,6 @@ class Due:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class Shared(Protocol):
-    """A file that a timer's thread uses beside its writer."""
-
-    _due: Due
-    _process: int
-    _is_held: bool
-    """Whether it dies: it only counts what is written, and waits for nobody."""
-
-
-def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Let a method of a file run only while no other thread runs one."""
-
-    @functools.wraps(method)
-    def run(file: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever;
-        # garbage collection may come to a thread for which the holder waits
-        if file._process != os.getpid() or sys.is_finalizing() or file._is_held:
-            return method(file, *args, **kwargs)
-        due = file._due
-        with due.lock:
-            due.uses += 1
-            try:
-                return method(file, *args, **kwargs)
-            finally:
-                due.uses -= 1
-
-    return run
 
 
 def _is_reached(count: int, least: int | None) -> bool:

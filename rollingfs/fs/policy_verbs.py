@@ -14,6 +14,7 @@ from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
+from rollingfs.read.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
@@ -75,7 +76,7 @@ async def set_policy(
         raise TypeError(
             f"{at.path}: give offload, max_bytes, max_age, inline_bytes or consolidate; nothing was written"
         )
-    if not at.is_bound and await is_folder(at.client, at.path):
+    if not at.is_bound and await look_at(at.client, at.path) is None:
         await _set_of_folder(at, change)
         return
     await _check(at, change.offload)
@@ -120,8 +121,8 @@ async def _check(at: Binding, offload: Any) -> None:
     check_policy(at.path, found, ledger, "nothing was written")
 
 
-async def is_folder(client: Client, path: str) -> bool:
-    """Whether a policy of this path would be a folder's: there is one, and neither a segment nor a plain file.
+async def look_at(client: Client, path: str) -> Snapshot | None:
+    """The segment or plain file at a path; None for a folder, whose policy a policy of this path would be.
 
     Raises
     ------
@@ -129,12 +130,11 @@ async def is_folder(client: Client, path: str) -> bool:
         Nothing is there.
     """
     try:
-        await client.lookup.view(path, fresh=True)
+        return await client.lookup.view(path, fresh=True)
     except FileNotFoundError:
         if not await Listings(client).is_folder(path):
             raise
-        return True
-    return False
+        return None
 
 
 async def policies_at(client: Client, path: str, header: Header | None) -> Policies:

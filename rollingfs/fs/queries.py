@@ -15,7 +15,7 @@ from rollingfs.folders.listing import RAISE, REPORT, check_on_error
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
-from rollingfs.fs.policy_verbs import is_folder, policies_at
+from rollingfs.fs.policy_verbs import look_at, policies_at
 
 if TYPE_CHECKING:
     from rollingfs.maintenance.state import SegmentState
@@ -215,10 +215,8 @@ async def get_policy(core: Core, path: str) -> Policies:
         Nothing is there.
     """
     path, client = core.strip(path), core.client
-    default = client.segments.inherited.default
-    header = None
-    if not await is_folder(client, path):
-        header = (await client.lookup.view(path, fresh=True)).header or Header("", 1, policy=default)
+    view, default = await look_at(client, path), client.segments.inherited.default
+    header = None if view is None else view.header or Header("", 1, policy=default)
     return await policies_at(client, path, header)
 
 

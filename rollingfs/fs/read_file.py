@@ -357,7 +357,7 @@ def _owner() -> int:
 def _reopen(
     fs: Any, path: str, absolute: bool, block_size: int, loc: int, tuning: Tuning, verify: bool = False
 ) -> ReadFile:
-    options = {name: True for name, is_set in (("absolute", absolute), ("verify", verify)) if is_set}
-    file: ReadFile = fs.open(path, "rb", block_size=block_size, **options, **asdict(tuning))
+    choices = {"absolute": absolute, "verify": verify, **asdict(tuning)}
+    file: ReadFile = fs.open(path, "rb", block_size=block_size, **choices)
     file.seek(loc)
     return file

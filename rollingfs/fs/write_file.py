@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rollingfs.errors import FencedError, if_interrupted
 from rollingfs.format import names, transitions
@@ -15,13 +16,36 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, alone, parse_commit_on
+from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, parse_commit_on
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
 from rollingfs.write.ingest import Intake, as_bytes
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 logger = logging.getLogger("rollingfs")
+
+
+def alone(method: Callable[Concatenate[WriteFile, P], T]) -> Callable[Concatenate[WriteFile, P], T]:
+    """Let a method of a file run only while no other thread runs one."""
+
+    @functools.wraps(method)
+    def run(file: WriteFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        # in a child process, and once the interpreter stops, a thread that is gone may hold the lock for ever;
+        # garbage collection may come to a thread for which the holder waits
+        if file._process != os.getpid() or sys.is_finalizing() or file._is_held:
+            return method(file, *args, **kwargs)
+        due = file._due
+        with due.lock:
+            due.uses += 1
+            try:
+                return method(file, *args, **kwargs)
+            finally:
+                due.uses -= 1
+
+    return run
 
 
 class WriteFile(CommitsByClose):

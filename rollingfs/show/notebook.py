@@ -132,7 +132,6 @@ def _table(rows: Iterable[str]) -> str:
     return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
 
 
-def _box(path: str, *body: str) -> str:
+def _box(path: str, facts: str, *rest: str) -> str:
     """The path as a title, then the facts, the bar and the table."""
-    facts, *rest = body
     return f"<div><b>{escape(visible(path))}</b><br/>{facts}{''.join(rest)}</div>"
