@@ -10,11 +10,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from fsspec.caching import BaseCache, MMapCache, caches
+from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
 
 from rollingfs.folders.info import info_of
 from rollingfs.fs.core import Core
-from rollingfs.fs.file_caches import cached
 from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
 from rollingfs.read.snapshot import Snapshot
@@ -336,9 +335,30 @@ class ReadFile(io.BufferedIOBase):
         return self._lock
 
     def _from_cache(self, start: int, end: int) -> bytes:
-        """The bytes between two segment offsets, by fsspec's cache."""
-        assert self._cache is not None
-        return cached(self._cache, self.path, start - self._base, end - self._base, self._fetch_range)
+        """The bytes between two segment offsets, by fsspec's cache, or past one that would make them up.
+
+        Raises
+        ------
+        ValueError
+            A cache of known parts is strict and does not know these bytes.
+        """
+        cache, start, end = self._cache, start - self._base, end - self._base
+        assert cache is not None
+        parts = cache.data if isinstance(cache, KnownPartsOfAFile) else None
+        if parts is not None and not any(first <= start and end <= last for first, last in parts):
+            if cache.strict:
+                why = f"bytes {start} to {end} are not among the parts that are known, and the cache is strict"
+                raise ValueError(f"{self.path}: {why}")
+            return self._fetch_range(start, end)  # the cache would give zeros
+        blocks: Any = getattr(cache, "blocks", None)
+        known = set(blocks) if isinstance(cache, MMapCache) else None
+        try:
+            data: bytes = cache._fetch(start, end)
+        except BaseException:
+            if known is not None:  # the cache notes blocks before it has them, and would give zeros next time
+                blocks.intersection_update(known)
+            raise
+        return data
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         """The bytes between two positions, past the buffer; any thread may call it."""
