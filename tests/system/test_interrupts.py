@@ -240,7 +240,7 @@ def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_
         files.append(file)
         file.write(b"first;")
         outcome, met = interrupted_at(nth, partial(write, file, b"second;"), ("rollingfs/fs/write_file.py", *CORE))
-        if file._open_buffer.is_broken:
+        if file._buffer.is_broken:
             with pytest.raises(OSError, match="an earlier write"):
                 file.write(b"third;")
             assert outcome is not None
