@@ -185,8 +185,8 @@ def test_a_reader_that_was_left_alone_and_reads_the_footer_again_is_left_alone()
         file.read(start, start + 10)
         file.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
     began = len(file.began)
-    for number in range(20):
-        file.read(*spans(number % GROUPS, 1))
+    for start in range(SHIFT, SHIFT + 100 * 10 * COLUMNS, 10 * COLUMNS):
+        file.read(start, start + 10)
     assert len(file.began) == began
 
 
@@ -205,6 +205,23 @@ def test_a_scan_of_many_chunks_looks_at_each_few_times(columns) -> None:
     for start, end in chunks:
         file.read(SHIFT + start, SHIFT + end)
     assert done.looks < 100 * len(chunks)
+
+
+def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch) -> None:
+    monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", 500)
+    file = File()
+    groups = range(0, 100 * 1001, 1001)
+    file.ahead._pattern = ColumnPattern([span for at in groups for span in ((at, at + 1), (at + 1, at + 1001))], 2)
+    for start, end in ((0, 1), (1, 1001)):
+        file.read(SHIFT + start, SHIFT + end)
+    assert file.began == [(SHIFT + 1001, SHIFT + 1002)]
+
+
+def test_a_large_chunk_is_not_fetched_for_a_small_read() -> None:
+    file = File()
+    file.ahead._pattern = ColumnPattern([(0, 10), (10, 1010)], 1)
+    file.read(SHIFT, SHIFT + 10)
+    assert not file.began
 
 
 def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch) -> None:
