@@ -18,7 +18,7 @@ from rollingfs import RollingFileSystem
 
 BOUNDS = {
     "append": (113, 31),  # 16 of them make and check the record that memory puts behind the header
-    "handle": (120, 31),
+    "handle": (120, 32),
     "read": (60, 20),
     "cat": (79, 20),
     "info": (36, 18),
