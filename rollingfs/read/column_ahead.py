@@ -22,8 +22,8 @@ RUNS_MAX = 256
 """Maximum number of different reads that are expected again: each of them is looked at for each read."""
 MISSES_MAX = 8
 """Maximum number of reads that find other row groups fetched, less those that find theirs. Threads ask in any order."""
-READ_FACTOR = 2
-"""Reads for each range that was fetched ahead in vain, and bytes for each byte: at most half as much is wasted."""
+WASTE_FACTOR = 2
+"""How often a range that was fetched in vain counts, with its bytes: so failed guesses make the next ones smaller."""
 
 Span = tuple[int, int]
 
@@ -116,9 +116,9 @@ class ColumnAhead:
         self._ahead: dict[Span, concurrent.futures.Future[Buffer]] = {}
         self._misses = 0
         self._reads = self._read_bytes = 0
-        """Those of column chunks; the first counts twice, so that the next row group is fetched beside it."""
-        self._unread = self._unread_bytes = 0
-        """The ranges that were fetched ahead and were not read, so far or for good."""
+        """Those of column chunks."""
+        self._wasted = self._wasted_bytes = 0
+        """The ranges that were fetched ahead in vain."""
 
     def read(self, start: int, data: bytes) -> None:
         """Note that the reader got bytes that were not fetched ahead."""
@@ -142,9 +142,8 @@ class ColumnAhead:
         pattern = self._known(span) if self._last else None
         if pattern is None or not pattern.read(*span):
             return None
-        count = 1 if self._reads else 2
-        self._reads += count
-        self._read_bytes += count * (end - start)
+        self._reads += 1
+        self._read_bytes += end - start
         return pattern
 
     def take(self, start: int, end: int) -> bytes | None:
@@ -154,13 +153,11 @@ class ColumnAhead:
             return None
         found = self._ahead.pop((start, end), None)
         if found is not None:
-            self._unread -= 1
-            self._unread_bytes -= end - start
             self._misses = max(0, self._misses - 1)
         elif is_known and self._ahead:
             self._misses += 1
         for other in [other for other in self._ahead if other[0] < end and start < other[1]]:
-            self._ahead.pop(other).cancel()
+            self._waste(other)
             pattern.refute(*self._within(*other))
         if self._misses > MISSES_MAX:
             self._pattern = ColumnPattern([], 1)  # for good
@@ -177,9 +174,15 @@ class ColumnAhead:
 
     def close(self) -> None:
         """Give up all ranges."""
-        ahead, self._ahead = self._ahead, {}
-        for future in ahead.values():
+        for span in list(self._ahead):
+            self._waste(span)
+
+    def _waste(self, span: Span) -> None:
+        future = self._ahead.pop(span, None)
+        if future is not None:  # else another thread, which closes the file, was faster
             future.cancel()
+            self._wasted += 1
+            self._wasted_bytes += span[1] - span[0]
 
     def _within(self, start: int, end: int) -> Span:
         return start - self._bounds.start, end - self._bounds.start
@@ -196,8 +199,10 @@ class ColumnAhead:
         return self._pattern
 
     def _fill(self, pattern: ColumnPattern) -> None:
-        """Begin to fetch as much as is allowed."""
+        """Begin to fetch as much as is allowed: at most as much as was read."""
         bounds = self._bounds
+        count_max = self._reads - WASTE_FACTOR * self._wasted
+        bytes_max = min(bounds.memory_bytes, self._read_bytes - WASTE_FACTOR * self._wasted_bytes)
         held_bytes = sum(end - start for start, end in self._ahead)
         requests = sum(_requests(*span) for span in self._ahead)
         for first, last in pattern.following():
@@ -206,13 +211,9 @@ class ColumnAhead:
                 continue
             held_bytes += last - first
             requests += _requests(*span)
-            if held_bytes > bounds.memory_bytes or requests > bounds.ranges_max:
-                break
-            unread, unread_bytes = self._unread + 1, self._unread_bytes + last - first
-            if unread * READ_FACTOR > self._reads or unread_bytes * READ_FACTOR > self._read_bytes:
+            if held_bytes > bytes_max or requests > bounds.ranges_max or len(self._ahead) >= count_max:
                 break
             self._ahead[span] = bounds.begin(*span, _requests(*span))
-            self._unread, self._unread_bytes = unread, unread_bytes
 
 
 def _requests(start: int, end: int) -> int:

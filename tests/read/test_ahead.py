@@ -84,5 +84,5 @@ def test_what_is_begun_after_another_thread_s_close_is_given_up(store) -> None:
     columns._fill = close_first
     store.read(file, 0, 1)
     assert file.closed
-    assert columns._unread == 1
+    assert columns._wasted == 1
     assert not columns._ahead
