@@ -18,7 +18,7 @@ from rollingfs import (
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import ingest
+from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import some
 from tests.support.schedules import Caller, at_line
@@ -38,11 +38,14 @@ APPENDING = (
 WAIT_S = 20.0
 BLOCKED_S = 0.01
 """A thread that has not ended within it, while another pauses, waits for that one."""
+WAKE_S = 0.05
+"""In place of a second: hundreds of threads here wait for one that pauses, or has died."""
 
 
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
+    monkeypatch.setattr(gather, "WAKE_S_MAX", WAKE_S)
     site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
     site.create()
     yield site
