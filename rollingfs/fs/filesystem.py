@@ -26,15 +26,14 @@ from rollingfs.fs import (
     in_transaction,
     opening,
     patterns,
-    policy_verbs,
     queries,
     reading,
     segment_verbs,
     transfers,
-    upkeep_verbs,
 )
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core, without_scheme
+from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
 from rollingfs.fs.tiers import check_default, with_tiers
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from rollingfs.show.metrics import Metrics
 
 
-class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
+class RollingFileSystem(ByPath, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
@@ -210,17 +209,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     get_file, _get_file = both(reading.get_file, of="_core")
     expand_path, _expand_path = both(patterns.expand_path, of="_core")
     segment, _segment = both(opening.segment, of="_core")
-
-    # a handle has these as well (`segment_handle`)
-    append, _append = both(segment_verbs.append, of="_at", path="path", takes=segment_verbs.take_append)
-    stage, _stage = both(segment_verbs.stage, of="_at", path="path")
-    seal, _seal = both(segment_verbs.seal, of="_at", path="path", commits=True)
-    truncate, _truncate = both(segment_verbs.truncate, of="_at", path="path", commits=True)
-    concat, _concat = both(segment_verbs.concat, of="_at", path="target", commits=True)
-    roll, _roll = both(upkeep_verbs.roll, of="_at", path="path", commits=True)
-    offload, _offload = both(upkeep_verbs.offload, of="_at", path="path", commits=True)
-    onload, _onload = both(upkeep_verbs.onload, of="_at", path="path", commits=True)
-    set_policy, _set_policy = both(policy_verbs.set_policy, of="_at", path="path", commits=True)
 
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)

@@ -1,6 +1,7 @@
 """The verbs of one segment, by path and by handle, each written once: coroutines that take a `Binding`.
 
-`filesystem` and `segment_handle` have a line for each, which makes their methods. Verbs by path alone come last.
+`segment_forms` has a line for each, which makes the methods of the filesystem and of `Segment`. Verbs by path alone
+come last.
 """
 
 from __future__ import annotations

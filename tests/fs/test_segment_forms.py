@@ -21,19 +21,10 @@ from rollingfs import (
     SegmentSealedError,
     UnknownTierError,
 )
+from rollingfs.fs.segment_forms import Form, Forms
 from tests.support.backends import private_memory
 
-
-def verb_of(face: type, name: str) -> Any:
-    return getattr(vars(face).get(name), "__wrapped__", None)
-
-
-VERBS = [
-    name
-    for name in vars(Segment)
-    if not name.startswith("_") and (verb := verb_of(Segment, name)) and verb is verb_of(RollingFileSystem, name)
-]
-"""What both have of one coroutine."""
+VERBS = [name for name, form in vars(Forms).items() if isinstance(form, Form) and not name.startswith("_")]
 FACES = ("path", "handle", "awaited path", "awaited handle")
 Call = Callable[..., Any]
 
