@@ -23,7 +23,7 @@ RUNS_MAX = 256
 MISSES_MAX = 8
 """Maximum number of reads that find other row groups fetched, less those that find theirs. Threads ask in any order."""
 WASTE_FACTOR = 2
-"""How often a range that was fetched in vain counts, with its bytes: so failed guesses make the next ones smaller."""
+"""Weight of the ranges and bytes that were fetched in vain: failed guesses make the next ones smaller."""
 
 Span = tuple[int, int]
 

@@ -62,10 +62,8 @@ class Prefetch:
     """
 
     def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
         self._begin = bounds.begin
-        self._end = bounds.end
-        self._ranges_max = bounds.ranges_max
-        self._memory_bytes = bounds.memory_bytes
         self._ranges: list[_Range] = []
         self._next = 0
         """Where the next range begins."""
@@ -82,7 +80,7 @@ class Prefetch:
         if not self.has(start):
             if follows or not self._is_behind(start):
                 self.close()
-            if not follows or end - start >= self._memory_bytes:
+            if not follows or end - start >= self._bounds.memory_bytes:
                 return None  # a read that would fill the memory is not fetched ahead
             if self._row_start == self.row_end:
                 self._begin_beside(start, end)
@@ -112,7 +110,7 @@ class Prefetch:
             self._row_start = start
         self.row_end = end
         ahead_bytes = max(AHEAD_BYTES_MIN, AHEAD_FACTOR * (end - self._row_start))
-        self._ahead_bytes = max(self._ahead_bytes, min(ahead_bytes, self._memory_bytes))
+        self._ahead_bytes = max(self._ahead_bytes, min(ahead_bytes, self._bounds.memory_bytes))
 
     def close(self) -> None:
         """Give up all ranges."""
@@ -132,11 +130,11 @@ class Prefetch:
 
     def _is_behind(self, offset: int) -> bool:
         """Whether a byte was already taken or skipped, while later ranges wait to be taken."""
-        return bool(self._ranges) and self._next - 2 * self._memory_bytes <= offset < self._next
+        return bool(self._ranges) and self._next - 2 * self._bounds.memory_bytes <= offset < self._next
 
     def _fill(self, start: int, end: int) -> None:
         """Begin to fetch up to `end`, and beyond it as much as is allowed."""
-        size = range_bytes(end - start, self._ahead_bytes, self._memory_bytes)
+        size = range_bytes(end - start, self._ahead_bytes, self._bounds.memory_bytes)
         held = sum(each.end - each.start for each in self._ranges)
         wanted = size if self._next < end else 0
         while self._ranges and self._ranges[0].end <= start:
@@ -146,10 +144,10 @@ class Prefetch:
             skipped = self._ranges.pop(0)  # long ago, or its place is needed
             skipped.data.cancel()
             held -= skipped.end - skipped.start
-        while self._next < self._end and len(self._ranges) < self._ranges_max:
+        while self._next < self._bounds.end and len(self._ranges) < self._bounds.ranges_max:
             if held + size > self._ahead_bytes and self._next >= end:
                 break
-            last = min(self._next + size, self._end)
+            last = min(self._next + size, self._bounds.end)
             self._ranges.append(_Range(self._next, last, self._begin(self._next, last), last - self._next))
             held += last - self._next
             self._next = last

@@ -80,7 +80,7 @@ class Snapshot:
 
     @property
     def owner(self) -> str | None:
-        """Who holds the segment exclusively; None if nobody does."""
+        """The writer that holds the segment exclusively; None if none does."""
         return self.header.owner if self.header else None
 
     @property

@@ -154,11 +154,12 @@ def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, me
         sizes.append(end - start)
         began = len(file.began)
         taken += [end - start] if file.read(start, end) else []
-        assert file.held <= memory_bytes
+        assert file.held <= min(sum(sizes), memory_bytes)
         assert len(file.ahead._ahead) <= ranges_max
         wasted = bytes_of(file.began) - sum(taken) - file.held
         assert file.held + 2 * wasted <= sum(sizes) or len(file.began) == began
         assert len(file.began) - len(taken) <= len(sizes) - 1
+        assert bytes_of(file.began) <= 2 * sum(sizes)
 
 
 @settings(max_examples=examples(50), deadline=None)
