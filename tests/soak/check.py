@@ -132,15 +132,19 @@ def _left(place: Place, fs: Any) -> Iterator[str]:
 
 
 def growth(place: Place) -> Iterator[str]:
-    """What a process that was never killed has more of in the last quarter than in the second."""
+    """What a process that was never killed has more of in the last quarter than in the second.
+
+    A pool has as many sockets as the verbs of the last seconds needed at once, so that the fewest tell: a leak stays.
+    """
     for writer, rows in Told(place).health.items():
         quarter = len(rows) // 4
         if quarter < 3:
             continue
         early, late = rows[quarter : 2 * quarter], rows[-quarter:]
         was, now = ({key: statistics.median(row[key] for row in part) for key in early[0]} for part in (early, late))
+        was["sockets"], now["sockets"] = (min(row["sockets"] for row in part) for part in (early, late))
         if now["rss"] > GROWTH_MAX * was["rss"] + GROWTH_BYTES_MAX:
             yield f"{writer}: {was['rss'] / 2**20:.0f} MiB became {now['rss'] / 2**20:.0f}"
-        for key in ("files", "threads"):
+        for key in ("files", "sockets", "threads"):
             if now[key] > was[key] + GROWTH_FILES_MAX:
                 yield f"{writer}: {was[key]} {key} became {now[key]}"

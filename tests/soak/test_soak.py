@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.__main__ import place_of, soak
-from tests.soak.check import Told, broken
+from tests.soak.check import Told, broken, growth
 from tests.soak.plan import Notes, Place
 from tests.support.records import record
 
@@ -50,3 +50,17 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, notes: list[dict[str, obj
     for note in notes:
         Notes(place, "worker").write(**({**note, "path": place.logs[0]} if "path" in note else note))
     assert any(complaint in text for text in broken(place))
+
+
+@pytest.mark.parametrize(("key", "more"), [("rss", 2**27), ("files", 20), ("sockets", 20), ("threads", 20)])
+def test_what_only_grows_is_found_and_a_pool_that_comes_and_goes_is_not(tmp_path: Path, key: str, more: int) -> None:
+    usual = {"rss": 2**27, "files": 9, "sockets": 30, "threads": 5}
+    notes, place = [], Place("file", f"{tmp_path}/data", {}, str(tmp_path))
+    for at in range(40):
+        busy = {"sockets": 30 + 50 * (at % 3 == 1 and at > 20)}
+        notes.append(usual | busy)
+    for name, grows in (("steady", 0), ("leaking", more)):
+        for at, health in enumerate(notes):
+            Notes(place, name).write(health=health | {key: health[key] + grows * at // 10})
+    (found,) = growth(place)
+    assert "leaking" in found

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import sys
@@ -64,8 +65,10 @@ class Worker:
 
     def _health(self) -> dict[str, int]:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        files = len(list(Path("/proc/self/fd").iterdir()))
-        return {"rss": pages * resource.getpagesize(), "files": files, "threads": threading.active_count()}
+        opened = [_opened(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+        sockets = sum(name.startswith("socket:") for name in opened)
+        counts = {"files": len(opened) - sockets, "sockets": sockets, "threads": threading.active_count()}
+        return {"rss": pages * resource.getpagesize(), **counts}
 
     # -- appends, which are noted before and after ------------------------------------------------------------
 
@@ -186,6 +189,14 @@ class Worker:
 
     def collect(self) -> None:
         self.fs.collect(self.place.root, recursive=True)
+
+
+def _opened(descriptor: str) -> str:
+    """What a descriptor stands for; empty if a thread has closed it since."""
+    try:
+        return os.readlink(descriptor)
+    except FileNotFoundError:
+        return ""
 
 
 VERBS: dict[Callable[[Worker], None], int] = {
