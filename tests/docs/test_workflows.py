@@ -29,7 +29,7 @@ def test_a_workflow_calls_scripts_and_actions_that_are_there(workflow: Path) -> 
             assert (ROOT / script).stat().st_mode & 0o111, script
 
 
-RUNS = {"ci": ".ci/run", "nightly": ".ci/nightly", "release": ".ci/run"}
+RUNS = {"ci": ".ci/run", "nightly": ".ci/nightly ${{ matrix.part }}", "release": ".ci/run"}
 
 
 @pytest.mark.parametrize(("workflow", "command"), RUNS.items())
@@ -53,3 +53,9 @@ def test_pre_commit_runs_the_static_checks_of_ci() -> None:
     run = (ROOT / ".ci" / "run").read_text()
     for hook in hooks:
         assert hook["entry"].removesuffix(" --force-exclude") in run
+
+
+def test_nightly_runs_every_part_of_its_script() -> None:
+    job = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())["jobs"]["run"]
+    (parts,) = re.findall(r"^PARTS=\((.*)\)$", (ROOT / ".ci" / "nightly").read_text(), re.MULTILINE)
+    assert job["strategy"]["matrix"]["part"] == parts.split()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollingfs.errors import CorruptChunkError
+from rollingfs.errors import CorruptChunkError, LockedError
 from rollingfs.stream.retention import RetentionPolicy
 from tests.simulation import model
 from tests.simulation.model import Call, Refused, Seg, State
@@ -48,6 +48,8 @@ class Doing:
     """Whether its process was dead at a time."""
     is_faulty: bool = False
     """Whether its calls may fail."""
+    is_locked_out: bool = False
+    """Whether the store refused one of its calls, because another held a lock for too long."""
     is_alone: bool = True
     """Whether no other operation ran beside it."""
     removed: dict[str, Seg] = field(default_factory=dict)
@@ -282,6 +284,8 @@ class History:
             raise Violation(f"it took place, but its caller got {error.__name__}: {doing}")
         if issubclass(error, tuple(one for one in {*doing.call.may_also, *ANYWHERE} if one is not None)):
             return
+        if error is LockedError and doing.is_locked_out and doing.call.is_step is not None:
+            return  # a commit tries again, a verb of many segments says which is locked
         ids = {seg.segment for seg in self.segs(doing.call.path, doing) if seg is not None}
         if doing.call.verb is model.read and error is FileNotFoundError and len(ids) > 1:
             return  # another incarnation came while it read

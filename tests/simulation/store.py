@@ -149,6 +149,8 @@ class LockedDisk(Disk):
         waited_s, mine = 0.0, running.get()
         while self._turns.get(path, mine) is not mine:
             if waited_s > LOCK_S_MAX:
+                if mine is not None:
+                    mine.is_locked_out = True
                 raise LockedError(f"{path}: another process holds the lock; nothing was written")
             await asyncio.sleep(LOCK_PAUSE_S)
             waited_s += LOCK_PAUSE_S

@@ -21,6 +21,8 @@ from tests.system.test_hostile import TXN, Store
 
 STEPS = 400
 STEPS_OF_CI = 12_500
+TIMES_OF_NIGHTLY = 100
+COURSE_S_MAX = 3 * 3600
 SEEDS_OF_CI, SEEDS_OF_NIGHTLY = (1,), range(2, 9)
 TREE_STEPS = 40
 """A tree gets this number of operations; after them all other bytes are compared."""
@@ -117,11 +119,12 @@ class Course:
         self.store.backend.fs.rm(self.store.root, recursive=True)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.fuzz
+@pytest.mark.timeout(COURSE_S_MAX)
 @pytest.mark.parametrize("seed", [0, *slowly(*SEEDS_OF_CI), *nightly(*SEEDS_OF_NIGHTLY)])
 def test_hostile_files_change_nothing_else_and_raise_only_our_errors(seed: int) -> None:
     chance, steps = random.Random(seed), STEPS_OF_CI if seed else STEPS
-    for _ in range(0, steps * (10 if MANY else 1), TREE_STEPS):
+    for _ in range(0, steps * (TIMES_OF_NIGHTLY if MANY else 1), TREE_STEPS):
         course = Course(chance)
         for _ in range(TREE_STEPS):
             if chance.random() < LEAVES:
