@@ -11,7 +11,13 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require, shared_backend
+from tests.support.servers import new_bucket, require, require_module, shared_backend
+
+
+def pytest_pycollect_makemodule() -> None:
+    """A module of this folder needs both packages; without them it is skipped, and names the reason."""
+    for name in ("pyarrow", "pyspark"):
+        require_module(name)
 
 
 @pytest.fixture(scope="session")

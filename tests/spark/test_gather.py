@@ -11,9 +11,6 @@ from typer.testing import CliRunner
 from rollingfs.cli.app import app
 from rollingfs.spark import gather, jar
 from tests.support import spark as world
-from tests.support.servers import require_module
-
-require_module("pyspark")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rollingfs.policy import RollingPolicy
-from tests.support.servers import require_module
 from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -65,8 +64,6 @@ def rows(place: Place, kind: str, url: str) -> list[Any]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_segments_give_the_rows_of_the_same_plain_file(place, kind):
-    if kind in ("parquet", "orc"):
-        require_module("pyarrow")
     data = FORMATS[kind]()
     expected = rows(place, kind, place.plain("plain", data))
     assert len(expected) == len(ROWS)

@@ -8,18 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
-import pyarrow as pa
-from pyspark import TaskContext
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

@@ -12,21 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.spark import maintain
-from tests.support import spark as world
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
 from pyspark.util import handle_worker_exception
 
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.spark import maintain
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
+from tests.support import spark as world
 
 SENTENCE = "/x is sealed; nothing was written"
 CODE_LENGTH_BYTES = 8

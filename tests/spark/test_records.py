@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from tests.support.servers import require_module
-from tests.support.spark import SMALL
-
-require_module("pyspark")
-
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rollingfs.spark import read_csv, read_json, stream_csv, stream_json
+from tests.support.spark import SMALL
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require, require_module
-
-require_module("pyarrow")
-require_module("pyspark")
+from tests.support.servers import new_bucket, require
 
 pytestmark = [pytest.mark.slow, pytest.mark.s3]
 

@@ -10,19 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rollingfs.policy import RollingPolicy
-from tests.support.servers import require_module
-from tests.support.spark import Place, arrow_stream, parquet_file
-
-require_module("pyarrow")
-require_module("pyspark")
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from rollingfs.spark import to_json
+from tests.support.spark import Place, arrow_stream, parquet_file
 
 pytestmark = pytest.mark.slow
 

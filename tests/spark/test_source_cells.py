@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
 pytestmark = pytest.mark.slow
 
 FRAMES = {

@@ -6,22 +6,17 @@ import base64
 import io
 from typing import Any
 
-import pytest
-
-from tests.support.servers import require_module
-from tests.support.spark import batch_reader, parquet_file
-
-require_module("pyarrow")
-require_module("pyspark")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs.format import parquet_footer as footer
 from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.batch_reader import RowReader
+from tests.support.spark import parquet_file
+from tests.support.spark_source import batch_reader
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])
 

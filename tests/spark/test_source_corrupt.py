@@ -5,29 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from rollingfs import RollingFileSystem, RollingPolicy
-from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, batch_reader, given, parquet_file, read, reader, step
-
-require_module("pyarrow")
-require_module("pyspark")
-
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+import pytest
 from pyspark.sql.types import StructType
 
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
+from tests.support.spark import arrow_stream, parquet_file
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, given, read, reader, step
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
-SCHEMA = StructType().add("value", "string")
-NUMBERS = StructType().add("n", "long")
-ALL = ReadAllAvailable()
 
 
 @pytest.fixture
@@ -76,11 +67,6 @@ def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
         infer_schema(options_of(tmp_path / "f" / "b", format="arrow"))
 
 
-def test_the_option_for_corrupt_segments_is_fail_or_skip():
-    with pytest.raises(ValueError, match="option onCorrupt is 'ignore': it must be one of fail, skip"):
-        options_of("/x", onCorrupt="ignore")
-
-
 # -- chunks ------------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +90,7 @@ def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp
         fs.create(f"{tmp_path}/f/{name}", CHUNKS)
         fs.append(f"{tmp_path}/f/{name}", content(kind))
     damage(tmp_path / "f" / "bad")
-    schema = {"text": SCHEMA, "binary": StructType().add("length", "long")}.get(kind, NUMBERS)
+    schema = {"text": TEXT, "binary": StructType().add("length", "long")}.get(kind, NUMBERS)
     with pytest.raises(CorruptChunkError):
         read(tmp_path / "f", schema, format=kind)
     found = read(tmp_path / "f", schema, format=kind, onCorrupt="skip")

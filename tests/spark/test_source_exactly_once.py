@@ -18,10 +18,7 @@ import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require_module
-
-require_module("pyarrow")
-require_module("pyspark")
+from tests.support.servers import new_bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 

@@ -10,39 +10,31 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import types
+from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from rollingfs import RetentionPolicy, RollingFileSystem
-from tests.support.servers import require_module
-from tests.support.spark import blinded, first_column, given, parquet_file, reader, saved, step
-
-require_module("pyarrow")
-require_module("pyspark")
-
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
-from pyspark.sql.types import StructType
-
 from rollingfs.backend.local.looks import list_folder
 from rollingfs.errors import ConflictError
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.spark.source.batch_reader import RollingReader
+from rollingfs.spark.source import rows
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.stream import stream_reader
-
-TEXT = StructType().add("value", "string")
-ALL = ReadAllAvailable()
-
-
-def drained(path: Any, limit: Any = None, **options: Any) -> list[list[str]]:
-    """The batches of a query that is started again for each of them."""
-    at = saved(reader(path, **options).initialOffset())
-    batches = []
-    while True:
-        rows, end = step(reader(path, **options), at, limit)
-        if end == at:
-            return batches
-        batches.append(rows)
-        at = end
+from tests.support.spark import parquet_file
+from tests.support.spark_source import (
+    ALL,
+    batch_reader,
+    blinded,
+    drained,
+    first_column,
+    given,
+    reader,
+    saved,
+    step,
+)
 
 
 def put(fs: RollingFileSystem, path: str, data: bytes) -> None:
@@ -65,30 +57,26 @@ def restored(fs: RollingFileSystem, tmp_path: Path) -> tuple[Path, Any]:
     put(fs, f"{folder}/s", numbered(0, 10))
     shutil.copytree(folder, tmp_path / "copy", symlinks=True)
     put(fs, f"{folder}/s", numbered(10, 18))
-    _, at = step(reader(folder), reader(folder).initialOffset())
+    _, at = step(reader(folder))
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "copy", folder, symlinks=True)
     return folder, at
 
 
-def fresh() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False, header_cache_s=0)
-
-
-def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(restored):
+def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(fs, restored):
     folder, at = restored
     with pytest.raises(DataLossError, match=r"ends at offset 60.*read up to 116.*restored"):
         reader(folder).latestOffset(at, ALL)
     lenient = reader(folder, failOnDataLoss="false")
     rows, at = step(lenient, at)
     assert rows == []
-    fresh().append(f"{folder}/s", numbered(100, 125))
+    fs.append(f"{folder}/s", numbered(100, 125))
     assert step(lenient, at)[0] == [f"row {nth}" for nth in range(100, 125)]
 
 
-def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(restored):
+def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(fs, restored):
     folder, at = restored
-    fresh().append(f"{folder}/s", numbered(100, 125))
+    fs.append(f"{folder}/s", numbered(100, 125))
     with pytest.raises(DataLossError, match="not those that the query has read"):
         reader(folder).latestOffset(at, ALL)
     rows, _ = step(reader(folder, failOnDataLoss="false"), at)
@@ -120,7 +108,7 @@ def test_a_planned_batch_of_a_copy_that_is_gone_is_data_loss(fs, restored, tmp_p
 def test_an_edited_checkpoint_gets_a_sentence(fs, tmp_path, edit, error):
     path = f"{tmp_path}/f/s"
     put(fs, path, numbered(0, 10))
-    _, at = step(reader(tmp_path / "f"), reader(tmp_path / "f").initialOffset())
+    _, at = step(reader(tmp_path / "f"))
     mark = {key: value for key, value in {**at[path], **edit}.items() if value is not None}
     with pytest.raises((DataLossError, ValueError), match=error):
         reader(tmp_path / "f").latestOffset({path: mark}, ALL)
@@ -131,7 +119,8 @@ def test_an_edited_checkpoint_gets_a_sentence(fs, tmp_path, edit, error):
 
 def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
     folder = f"{tmp_path}/f"
-    at, rows = saved(reader(folder).initialOffset()) if fs.makedirs(folder) else {}, []
+    fs.makedirs(folder)
+    at, rows = saved(reader(folder).initialOffset()), []
     for turn in range(3):
         for part in range(2):
             put(fs, f"{folder}/a", numbered(10 * turn + 5 * part, 10 * turn + 5 * part + 5))
@@ -142,16 +131,13 @@ def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
         for old in range(turn, 0, -1):
             fs.mv(f"{folder}/a.{old}", f"{folder}/a.{old + 1}")
         fs.mv(f"{folder}/a", f"{folder}/a.1")
-    found, at = step(reader(folder), at)
-    assert rows + found == [f"row {nth}" for nth in range(30)]
-    assert step(reader(folder), at)[0] == []
+    assert [*rows, *(row for batch in drained(folder, at=at) for row in batch)] == [f"row {nth}" for nth in range(30)]
 
 
 def test_a_planned_batch_is_read_under_the_name_that_its_segment_has_now(fs, tmp_path):
     put(fs, f"{tmp_path}/f/a", numbered(0, 5))
-    source = reader(tmp_path / "f")
-    start = saved(source.initialOffset())
-    end = saved(source.latestOffset(start, ALL))
+    start = saved(reader(tmp_path / "f").initialOffset())
+    _, end = step(reader(tmp_path / "f"), start)
     fs.mv(f"{tmp_path}/f/a", f"{tmp_path}/f/a.1")
     again = reader(tmp_path / "f")
     assert first_column(again, again.partitions(start, end)) == [f"row {nth}" for nth in range(5)]
@@ -163,7 +149,7 @@ def test_a_segment_that_was_read_and_became_a_part_of_another_is_refused(fs, tmp
     for name in ("all", "a"):
         put(fs, f"{folder}/{name}", f"{name}\n".encode())
     fs.seal(f"{folder}/a")
-    _, at = step(reader(folder), reader(folder).initialOffset())
+    _, at = step(reader(folder))
     fs.concat(f"{folder}/all", [f"{folder}/a"])
     with pytest.raises(DataLossError, match=r"/a: it was read up to offset 2, and is a part of .*/all now"):
         reader(folder).latestOffset(at, ALL)
@@ -181,7 +167,7 @@ def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monk
         put(fs, f"{tmp_path}/f/{name}", b"one\n")
     if is_sealed:
         fs.seal(f"{tmp_path}/f/a")
-    _, at = step(reader(tmp_path / "f"), reader(tmp_path / "f").initialOffset())
+    _, at = step(reader(tmp_path / "f"))
     put(fs, f"{tmp_path}/f/b", b"two\n")
     with monkeypatch.context() as patch:
         blinded(patch, f"{tmp_path}/f/a")
@@ -216,19 +202,18 @@ def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monk
     assert names == ["0", "1", "2", "3", "5"]
 
 
-def test_a_stream_goes_on_where_its_folder_became_empty_or_its_sealed_segment_went(fs, tmp_path):
-    for place, later in (("f", "f/s"), ("f/s", "f/s"), ("f", "f")):
-        put(fs, f"{tmp_path}/f/s", b"one\n")
-        fs.seal(f"{tmp_path}/f/s")
-        rows, at = step(reader(tmp_path / place), reader(tmp_path / place).initialOffset())
-        fs.rm(f"{tmp_path}/f", recursive=True)
-        rows, at = step(reader(tmp_path / place), at)
-        assert rows == []
-        put(fs, f"{tmp_path}/{later}", b"two\n")
-        assert step(reader(tmp_path / place), at)[0] == ["two"]
-        fs.rm(f"{tmp_path}/f", recursive=True)
+@pytest.mark.parametrize(("place", "later"), [("f", "f/s"), ("f/s", "f/s"), ("f", "f")])
+def test_a_stream_goes_on_where_its_folder_became_empty_or_its_sealed_segment_went(fs, tmp_path, place, later):
+    put(fs, f"{tmp_path}/f/s", b"one\n")
+    fs.seal(f"{tmp_path}/f/s")
+    _, at = step(reader(tmp_path / place))
+    fs.rm(f"{tmp_path}/f", recursive=True)
     with pytest.raises(FileNotFoundError):
         reader(tmp_path / "f").initialOffset()
+    rows, at = step(reader(tmp_path / place), at)
+    assert rows == []
+    put(fs, f"{tmp_path}/{later}", b"two\n")
+    assert step(reader(tmp_path / place), at)[0] == ["two"]
 
 
 def test_a_cut_inside_a_record_gives_no_half_row(fs, tmp_path):
@@ -244,17 +229,15 @@ def test_a_cut_inside_a_record_gives_no_half_row(fs, tmp_path):
 
 def test_a_query_that_cannot_become_a_subscriber_reads_nothing(fs, tmp_path, monkeypatch):
     put(fs, f"{tmp_path}/f/s", b"one\n")
+    at = saved(reader(tmp_path / "f").initialOffset())
 
     def refused(*_: Any, **__: Any) -> None:
         raise ConflictError("busy")
 
-    source = reader(tmp_path / "f", subscriber="me")
-    at = saved(reader(tmp_path / "f").initialOffset())
     monkeypatch.setattr(Stream, "publish", refused)
-    with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
-        source.initialOffset()
-    with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
-        reader(tmp_path / "f", subscriber="me").latestOffset(at, ALL)
+    for start in (None, at):
+        with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
+            step(reader(tmp_path / "f", subscriber="me"), start)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------
@@ -301,36 +284,30 @@ def test_segments_that_grew_together_are_read_together(fs, tmp_path):
 def test_a_limit_of_records_is_kept_to_the_record(fs, tmp_path, most):
     for name in "ab":
         put(fs, f"{tmp_path}/f/{name}", numbered(0, 20))
-    batches = drained(tmp_path / "f", maxRecordsPerTrigger=str(most))
-    assert sum(map(len, batches)) == 40
-    assert max(map(len, batches)) <= most
+    counts = [len(rows) for rows in drained(tmp_path / "f", maxRecordsPerTrigger=str(most))]
+    assert (sum(counts), max(counts)) == (40, min(most, 40))
 
 
 def test_a_small_batch_waits_for_more_or_for_the_longest_delay(fs, tmp_path, monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
-    put(fs, f"{tmp_path}/f/s", b"one\n")
-    source = reader(tmp_path / "f", minBytesPerTrigger="10", maxTriggerDelay="60s")
-    rows, at = step(source, source.initialOffset())
-    assert rows == ["one"]  # nobody knows how long it waits already
-    put(fs, f"{tmp_path}/f/s", b"two\n")
-    assert step(source, at)[0] == []
-    clock.now += 61
-    rows, at = step(source, at)
-    assert rows == ["two"]
-    put(fs, f"{tmp_path}/f/s", b"three\nfour\n")
-    assert step(source, at)[0] == ["three", "four"]
+    source, at = reader(tmp_path / "f", minBytesPerTrigger="10", maxTriggerDelay="60s"), None
+    for data, waited_s, expected in (
+        (b"one\n", 0, ["one"]),  # nobody knows how long it waits already
+        (b"two\n", 0, []),
+        (b"", 61, ["two"]),
+        (b"three\nfour\n", 0, ["three", "four"]),
+    ):
+        put(fs, f"{tmp_path}/f/s", data)
+        clock.now += waited_s
+        rows, at = step(source, at)
+        assert rows == expected
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"maxRecordsPerTrigger": "0"}, {"maxRecordsPerTrigger": "x"}, {"minBytesPerTrigger": "x"},
-     {"maxTriggerDelay": "x"}, {"maxRecordsPerTrigger": "5", "maxBytesPerTrigger": "5"},
-     {"maxRecordsPerTrigger": "5", "format": "arrow"}],
-)  # fmt: skip
-def test_a_limit_that_cannot_be_is_refused_by_its_name(tmp_path, options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        reader(tmp_path, **options)
+@pytest.mark.parametrize("more", [{"maxBytesPerTrigger": "5"}, {"format": "arrow"}])
+def test_a_limit_of_records_is_refused_beside_one_of_bytes_and_for_a_format_without_lines(tmp_path, more):
+    with pytest.raises(ValueError, match="maxRecordsPerTrigger"):
+        reader(tmp_path, maxRecordsPerTrigger="5", **more)
 
 
 # -- long-lived views ----------------------------------------------------------------------------------------------
@@ -340,7 +317,7 @@ def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(f
     for name in "ab":
         put(fs, f"{tmp_path}/f/{name}", b"row %s\n" % name.encode())
         fs.seal(f"{tmp_path}/f/{name}")
-    source = RollingReader(parse_options(given(tmp_path / "f")), TEXT)
+    source = batch_reader(tmp_path / "f")
     plan = source.partitions()
     assert first_column(source, plan) == ["row a", "row b"]
     fs.truncate(f"{tmp_path}/f/b", 4)  # what retention leaves is what a query reads
@@ -358,10 +335,6 @@ def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(f
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, count):
-    import pyarrow as pa
-
-    from rollingfs.spark.source.inference import infer_schema
-
     for name in "ab"[:count]:
         put(fs, f"{tmp_path}/f/{name}", parquet_file(pa.table({name: [1]})))
     assert infer_schema(parse_options(given(tmp_path / "f", format="parquet"))).names == ["a"]
@@ -372,36 +345,15 @@ def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, c
 # -- rows and columns ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["variant", "struct<v:variant>", "array<variant>", "map<string,variant>"])
+VARIANT = types.VariantType()
+NESTED = (types.StructType().add("v", VARIANT), types.ArrayType(VARIANT), types.MapType(types.StringType(), VARIANT))
+
+
+@pytest.mark.parametrize("kind", [VARIANT, *NESTED], ids=types.DataType.simpleString)
 def test_variants_are_refused_by_the_name_of_their_column(kind):
-    from pyspark.sql import types
-
-    from rollingfs.spark.source import rows
-
-    if not hasattr(types, "VariantType"):
-        pytest.skip("this PySpark has no variants")
-    variant = types.VariantType()
-    made = {
-        "variant": variant,
-        "struct<v:variant>": types.StructType([types.StructField("v", variant)]),
-        "array<variant>": types.ArrayType(variant),
-        "map<string,variant>": types.MapType(types.StringType(), variant),
-    }
     with pytest.raises(ValueError, match=r"column odd is .*variant"):
-        rows.arrow_schema(types.StructType([types.StructField("odd", made[kind])]))
-    plain = types.StructType([types.StructField("variant", types.StringType())])
-    assert rows.arrow_schema(types.StructType([types.StructField("ok", plain)])).names == ["ok"]
+        rows.arrow_schema(types.StructType().add("odd", kind))
 
 
-def test_a_batch_without_tasks_empties_the_target_in_complete_mode(fs, tmp_path):
-    from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
-
-    path = f"{tmp_path}/s"
-    put(fs, path, b"old\n")
-    fs.append(path, b"", attrs={"spark/query": "3"})
-    writer = RollingStreamWriter(parse_options(given(path)), TEXT, True)
-    writer.commit([], 4)
-    assert fresh().cat_file(path) == b""
-    assert fresh().segment(path).attrs == {"spark/query": "4"}
-    RollingStreamWriter(parse_options(given(path)), TEXT, False).commit([], 5)  # an append of nothing
-    assert fresh().segment(path).attrs == {"spark/query": "4"}
+def test_a_column_of_text_may_be_called_variant():
+    assert rows.arrow_schema(types.StructType().add("ok", types.StructType().add("variant", "string"))).names == ["ok"]

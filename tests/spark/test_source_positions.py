@@ -11,19 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
-from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, batch_reader, blinded, first_column, given, read, rows_of, step, streamed
-
-require_module("pyarrow")
-require_module("pyspark")
-
 import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxBytes
 from pyspark.sql.types import StructType
 
+from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
 from rollingfs.format.header import Page
 from rollingfs.spark.source import metadata
 from rollingfs.spark.source.formats import lines
@@ -31,19 +24,25 @@ from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.positions import Position, parse_position
-from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
+from tests.support.spark import arrow_stream
+from tests.support.spark_source import (
+    NUMBERS,
+    TEXT,
+    batch_reader,
+    blinded,
+    given,
+    read,
+    reader,
+    rows_of,
+    step,
+)
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
-TEXT = StructType().add("value", "string")
-NUMBERS = StructType().add("n", "long")
-ALL = ReadAllAvailable()
-OURS = [("_offset", "long"), ("_segment", "string"), ("_commit_time", "timestamp")]
 
 
 def begun(path: Any, schema: StructType = TEXT, **options: Any) -> list[Any]:
     """What a new stream reads first."""
-    source = RollingStreamReader(parse_options(streamed(path, **options)), schema)
-    return step(source, source.initialOffset())[0]
+    return step(reader(path, schema, **options))[0]
 
 
 def numbered(count: int, first: int = 0) -> bytes:
@@ -63,37 +62,18 @@ def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
     assert cut.is_cut
 
 
-@pytest.mark.parametrize("text", ["soon", "1700000000", '{"a": 1}', '{"base": "/f", "changed": {}, "gone": []}', "{"])
-def test_anything_else_is_refused_by_the_name_of_the_option(text):
-    with pytest.raises(ValueError, match="option endingOffsets is "):
-        parse_options(given("/x", endingOffsets=text))
-
-
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("reading", "options", "why"),
     [
-        ({"startingOffsets": "latest"}, "a batch read would be empty"),
-        ({"subscriber": "me"}, "subscriber is for streams"),
+        (read, {"startingOffsets": "latest"}, "a batch read would be empty"),
+        (read, {"subscriber": "me"}, "subscriber is for streams"),
+        (read, {"format": "parquet", "startingOffsets": "2026-01-01"}, "format 'parquet' is read whole"),
+        (begun, {"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
     ],
 )
-def test_options_of_streams_are_refused_in_a_batch_read(options, why):
+def test_a_position_that_a_read_does_not_have_is_refused(tmp_path, reading, options, why):
     with pytest.raises(ValueError, match=why):
-        read("/x", **options)
-
-
-def test_options_of_batch_reads_are_refused_in_a_stream_and_the_impossible_everywhere(tmp_path):
-    with pytest.raises(ValueError, match="endingOffsets is for batch reads"):
-        begun(tmp_path, endingOffsets="latest")
-    with pytest.raises(ValueError, match="endingOffsets is 'earliest'"):
-        parse_options(given("/x", endingOffsets="earliest"))
-    with pytest.raises(ValueError, match="option pollInterval: 'x'"):
-        parse_options(given("/x", pollInterval="x"))
-    with pytest.raises(ValueError, match="option includeMetadata is 'maybe'"):
-        parse_options(given("/x", includeMetadata="maybe"))
-    with pytest.raises(ValueError, match="option subscriber is empty"):
-        parse_options(given("/x", subscriber=""))
-    with pytest.raises(ValueError, match="format 'parquet' is read whole"):
-        read(tmp_path, format="parquet", startingOffsets="2026-01-01")
+        reading(tmp_path, **options)
 
 
 # -- cuts --------------------------------------------------------------------------------------------------------
@@ -131,29 +111,25 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
 
 def gzipped(fs: RollingFileSystem, path: Path, count: int = 3) -> None:
     """A compressed segment of numbers, in two appends; their bytes have no line feed."""
-    data = next(
-        data
-        for level in range(1, 10)
-        for first in range(100)
-        if b"\n" not in (data := gzip.compress(numbered(count, first), level, mtime=0))
-    )
+    tries = (gzip.compress(numbered(count, first), level, mtime=0) for level in range(1, 10) for first in range(100))
+    data = next(data for data in tries if b"\n" not in data)
     fs.overwrite(str(path), data[:10])
     fs.append(str(path), data[10:])
 
 
 def test_a_segment_that_a_cut_names_and_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch):
+    folder = tmp_path / "f"
     for name in ("a", "b"):
-        fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
-    cut = str(fs.stream(f"{tmp_path}/f").cut())
-    fs.append(f"{tmp_path}/f/a", b"more\n")
-    blinded(monkeypatch, f"{tmp_path}/f/a")
-    assert read(tmp_path / "f") == ["b"]  # nothing here knows the name that is missed
-    assert read(tmp_path / "f", endingOffsets=cut) == ["a", "b"]
-    assert read(tmp_path / "f", startingOffsets=cut) == ["more"]
-    assert begun(tmp_path / "f", startingOffsets=cut) == ["more"]
-    fs.rm(f"{tmp_path}/f/a")
+        fs.overwrite(f"{folder}/{name}", f"{name}\n".encode())
+    cut = str(fs.stream(str(folder)).cut())
+    fs.append(f"{folder}/a", b"more\n")
+    blinded(monkeypatch, f"{folder}/a")
+    assert read(folder) == ["b"]  # nothing here knows the name that is missed
+    assert read(folder, endingOffsets=cut) == ["a", "b"]
+    assert read(folder, startingOffsets=cut) == begun(folder, startingOffsets=cut) == ["more"]
+    fs.rm(f"{folder}/a")
     with pytest.raises(DataLossError, match="the segment is gone"):
-        read(tmp_path / "f", startingOffsets=cut)
+        read(folder, startingOffsets=cut)
 
 
 def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_it_and_else_refused(fs, tmp_path):
@@ -182,9 +158,7 @@ def test_a_stream_reads_a_compressed_segment_once_it_is_sealed_and_refuses_it_be
         begun(path)
     fs.seal(str(path))
     assert len(begun(path)) == 3
-    source = RollingStreamReader(parse_options(given(path)), TEXT)
-    start = source.initialOffset()
-    assert len(first_column(source, source.partitions(start, source.latestOffset(start, ReadMaxBytes(5))))) == 3
+    assert len(begun(path, maxBytesPerTrigger="5")) == 3
     assert begun(path, startingOffsets="latest") == []
 
 
@@ -245,17 +219,34 @@ def test_a_cut_of_a_stream_serves_a_read_of_one_segment_of_it_and_of_a_pattern(f
 # -- times -------------------------------------------------------------------------------------------------------
 
 
+AT_S = 4_000_000_000.0
+
+
 @pytest.fixture
-def dated(tmp_path: Path) -> tuple[Path, float]:
-    """A segment with chunks of two lines, a minute apart; the time of the first."""
-    at = 4_000_000_000.0
-    now = [at]
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
-    fs.create(f"{tmp_path}/f/s", RollingPolicy(max_bytes=18, inline_bytes=0))
-    for nth in range(5):
-        fs.append(f"{tmp_path}/f/s", numbered(2, 2 * nth))
-        now[0] += 60
-    return tmp_path / "f", at
+def clock() -> list[float]:
+    """The time of `timed`, which a test moves on."""
+    return [AT_S]
+
+
+@pytest.fixture
+def timed(clock: list[float]) -> RollingFileSystem:
+    """The filesystem of a program in whose time the test lives."""
+    return RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: clock[0])
+
+
+def grown(timed: RollingFileSystem, clock: list[float], path: Path, pieces: list[bytes], step_s: float = 60) -> None:
+    """A segment of chunks of one size, between whose appends some time goes by."""
+    timed.create(str(path), RollingPolicy(max_bytes=len(pieces[0]), inline_bytes=0))
+    for piece in pieces:
+        timed.append(str(path), piece)
+        clock[0] += step_s
+
+
+@pytest.fixture
+def dated(timed: RollingFileSystem, clock: list[float], tmp_path: Path) -> Path:
+    """A folder of a segment with chunks of two lines, a minute apart."""
+    grown(timed, clock, tmp_path / "f" / "s", [numbered(2, 2 * nth) for nth in range(5)])
+    return tmp_path / "f"
 
 
 def moment(at_s: float) -> str:
@@ -263,26 +254,19 @@ def moment(at_s: float) -> str:
 
 
 def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated):
-    folder, at = dated
     for seconds, count in ((-1, 0), (0, 2), (59, 2), (60, 4), (240, 10), (9999, 10)):
-        split = moment(at + seconds)
-        before = read(folder, NUMBERS, format="json", endingOffsets=split)
-        after = read(folder, NUMBERS, format="json", startingOffsets=split)
-        assert before == list(range(count))
-        assert after == list(range(count, 10)) == begun(folder, NUMBERS, format="json", startingOffsets=split)
-    between = read(folder, NUMBERS, format="json", startingOffsets=moment(at + 60), endingOffsets=moment(at + 120))
-    assert between == [4, 5]
+        split = moment(AT_S + seconds)
+        after = read(dated, NUMBERS, format="json", startingOffsets=split)
+        assert read(dated, NUMBERS, format="json", endingOffsets=split) == list(range(count))
+        assert after == list(range(count, 10)) == begun(dated, NUMBERS, format="json", startingOffsets=split)
+    between = {"startingOffsets": moment(AT_S + 60), "endingOffsets": moment(AT_S + 120)}
+    assert read(dated, NUMBERS, format="json", **between) == [4, 5]
 
 
-def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
-    now = [4_000_000_000.0]
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
-    path = str(tmp_path / "s")
-    fs.create(path, RollingPolicy(max_bytes=4, inline_bytes=0))
-    fs.append(path, b"one\nt")
-    now[0] += 60
-    fs.append(path, b"wo\nthree\n")
-    split = moment(now[0] - 1)
+def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(timed, clock, tmp_path):
+    path = tmp_path / "s"
+    grown(timed, clock, path, [b"one\nt", b"wo\nthree\n"])
+    split = moment(AT_S + 59)
     assert (read(path, endingOffsets=split), read(path, startingOffsets=split)) == (["one"], ["two", "three"])
     assert begun(path, startingOffsets=split) == ["two", "three"]
 
@@ -301,19 +285,15 @@ def rows(path: Any, schema: StructType, **options: Any) -> list[tuple[Any, ...]]
 
 
 def ours(schema: StructType) -> StructType:
-    schema = StructType(list(schema))  # `add` changes a schema, and tests share some
-    for name, kind in OURS:
-        schema = schema.add(name, kind)
-    return schema
+    columns = StructType().add("_offset", "long").add("_segment", "string").add("_commit_time", "timestamp")
+    return StructType([*schema, *columns])
 
 
 def test_each_row_says_where_it_begins_in_which_segment_and_when_it_was_committed(dated):
-    folder, at = dated
-    found = rows(folder, ours(StructType().add("n", "long")), format="json", partitionBytes="20")
-    assert [row[0] for row in found] == list(range(10))
-    assert [row[1] for row in found] == [9 * nth for nth in range(10)]
-    assert {row[2] for row in found} == {f"{folder}/s"}
-    assert [row[3].timestamp() - at for row in found] == [60 * (nth // 2) for nth in range(10)]
+    found = rows(dated, ours(NUMBERS), format="json", partitionBytes="20")
+    assert [(*row[:3], row[3].timestamp() - AT_S) for row in found] == [
+        (nth, 9 * nth, f"{dated}/s", 60 * (nth // 2)) for nth in range(10)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
@@ -328,14 +308,13 @@ def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_ro
     starts = [sum(map(len, pieces[:nth])) for nth in range(len(pieces))]
     fs.create(str(tmp_path / "s"), CHUNKS)
     fs.append(str(tmp_path / "s"), b"".join(pieces))
-    schema = ours(StructType().add(*(("value", "string") if kind == "text" else ("n", "long"))))
+    schema = ours(TEXT if kind == "text" else NUMBERS)
     found = [row[:2] for row in rows(tmp_path / "s", schema, format=kind, partitionBytes="50")]
+    texts = zip(pieces, starts, strict=True)
     if kind == "text":
-        assert found == [(piece.rstrip(b"\r\n").decode(), start) for piece, start in zip(pieces, starts, strict=True)]
-        return
-    expected = [(1, starts[0]), (2, starts[2]), (4, starts[3])]
-    expected += [(5, start) for start in starts[5:25]] + [(6, starts[26])]
-    assert found == expected
+        assert found == [(piece.rstrip(b"\r\n").decode(), start) for piece, start in texts]
+    else:
+        assert found == [(json.loads(piece)["n"], start) for piece, start in texts if piece.strip()]
 
 
 def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
@@ -350,7 +329,7 @@ def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(
     words = pa.record_batch({"n": pa.array(["x", "y"]).dictionary_encode()})
     fs.create(str(tmp_path / "s"), CHUNKS)
     fs.append(str(tmp_path / "s"), one + one)
-    found = rows(tmp_path / "s", ours(StructType().add("n", "long")), format="arrow")
+    found = rows(tmp_path / "s", ours(NUMBERS), format="arrow")
     assert [row[0] for row in found] == [1, 2, 3, 1, 2, 3]
     first = [row[1] for row in found]
     assert first[0] == first[1] < first[2] < len(one)
@@ -361,14 +340,11 @@ def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(
 
 def test_streams_have_the_columns_and_a_schema_may_name_some_of_them(fs, tmp_path):
     fs.overwrite(str(tmp_path / "s"), b"one\ntwo\n")
-    options = parse_options(given(tmp_path / "s", includeMetadata="true"))
-    source = RollingStreamReader(options, StructType().add("_offset", "long").add("value", "string"))
+    schema = StructType().add("_offset", "long").add("value", "string")
+    source = reader(tmp_path / "s", schema, includeMetadata="true")
     start = source.initialOffset()
     parts = source.partitions(start, source.latestOffset(start, ReadMaxBytes(100)))
-    assert rows_of(source, parts) == [
-        {"_offset": 0, "value": "one"},
-        {"_offset": 4, "value": "two"},
-    ]
+    assert rows_of(source, parts) == [{"_offset": 0, "value": "one"}, {"_offset": 4, "value": "two"}]
 
 
 def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
@@ -387,16 +363,9 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
     assert metadata.added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
 
 
-def test_commit_times_are_found_in_index_pages_too(tmp_path):
-    now = [4_000_000_000.0]
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: now[0])
-    path = str(tmp_path / "s")
-    fs.create(path, RollingPolicy(max_bytes=5, inline_bytes=0))
-    for nth in range(300):
-        fs.append(path, b"%04d\n" % nth)
-        now[0] += 1
-    header = fs._bridge.run(fs._client.lookup.view(path)).header
-    assert header is not None
+def test_commit_times_are_found_in_index_pages_too(timed, clock, tmp_path):
+    grown(timed, clock, tmp_path / "s", [b"%04d\n" % nth for nth in range(300)], 1)
+    header = timed._bridge.run(timed._client.lookup.view(str(tmp_path / "s"))).header
     assert any(isinstance(entry, Page) for entry in header.entries)
-    found = rows(path, ours(StructType().add("value", "string")), partitionBytes="400")
-    assert [(row[1], row[3].timestamp()) for row in found] == [(5 * nth, 4_000_000_000.0 + nth) for nth in range(300)]
+    found = rows(tmp_path / "s", ours(TEXT), partitionBytes="400")
+    assert [(row[1], row[3].timestamp() - AT_S) for row in found] == [(5 * nth, nth) for nth in range(300)]

@@ -9,17 +9,11 @@ import subprocess
 import sys
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tests.support.servers import require_module
-from tests.support.spark import arrow_stream, parquet_file
-
-require_module("pyarrow")
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rollingfs.format import parquet_footer as footer
 from rollingfs.format import thrift
@@ -32,6 +26,7 @@ from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.stream import budget, offsets
 from rollingfs.spark.source.stream.budget import Run
 from rollingfs.spark.source.stream.offsets import ReadMark
+from tests.support.spark import arrow_stream, parquet_file
 
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
@@ -71,53 +66,78 @@ def test_every_way_to_write_a_url_names_the_backend_and_the_path_in_it(url, plac
     assert parse_url(url) == place
 
 
-@pytest.mark.parametrize("url", ["events/x", "rolling://x", "s3://", "", "rolling::"])
-def test_a_url_that_names_nothing_is_refused(url):
-    with pytest.raises(ValueError, match="names no"):
-        parse_url(url)
-
-
-def test_storage_options_may_be_flat_or_nested_and_never_show():
-    flat = parse_options({"path": "s3://b/x", "storage_options": '{"key": "me", "secret": "HIDE"}'})
-    nested = parse_options({"path": "s3://b/x", "storage_options": '{"s3": {"key": "me", "secret": "HIDE"}}'})
-    both = '{"rolling": {"max_bytes": 7}, "s3": {"key": "k"}}'
-    rolling = parse_options({"path": "s3://b/x", "storage_options": both})
-    assert flat.target_options == nested.target_options == {"key": "me", "secret": "HIDE"}
-    assert (rolling.rolling_options, rolling.target_options) == ({"max_bytes": 7}, {"key": "k"})
-    assert "HIDE" not in repr(flat) + str(nested)
-
-
-def test_tiers_are_an_option_of_their_own_or_stand_among_the_storage_options():
-    tiers = {"cold": {"root": "s3://archive/x", "options": {"secret": "HIDE"}}}
-    own = parse_options(
-        {"path": "s3://b/x", "tiers": json.dumps(tiers), "storage_options": '{"rolling": {"max_bytes": 7}}'}
-    )
-    nested = parse_options({"path": "s3://b/x", "storage_options": json.dumps({"rolling": {"tiers": tiers}})})
-    assert own.rolling_options == {"max_bytes": 7, "tiers": tiers}
-    assert nested.rolling_options == {"tiers": tiers}
-    assert own.target_options == {}
-    assert "HIDE" not in repr(own) + str(nested)
+TIERS = {"cold": {"root": "s3://archive/x", "options": {"secret": "HIDE"}}}
+OF_BOTH = {"rolling": {"max_bytes": 7}, "s3": {"key": "k"}}
 
 
 @pytest.mark.parametrize(
-    ("given_options", "message"),
+    ("storage", "tiers", "rolling", "target"),
     [
-        ({"path": "/x", "maxbytespertriger": "1"}, "no option maxbytespertriger"),
-        ({"path": "/x", "format": "orc"}, "option format is 'orc'"),
-        ({"path": "/x", "partitionbytes": "much"}, "option partitionBytes"),
-        ({"path": "/x", "maxbytespertrigger": "0"}, "at least 1 byte"),
-        ({"path": "/x", "storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
-        ({"path": "/x", "storage_options": '["HIDE"]'}, "storage_options must be a JSON object"),
-        ({"path": "/x", "tiers": '["HIDE"]'}, "tiers must be a JSON object"),
-        ({"path": "/x", "tiers": "{}", "storage_options": '{"rolling": {"tiers": {}}}'}, "given twice"),
-        ({}, "needs a path"),
+        ({"key": "me", "secret": "HIDE"}, None, {}, {"key": "me", "secret": "HIDE"}),
+        ({"s3": {"key": "me", "secret": "HIDE"}}, None, {}, {"key": "me", "secret": "HIDE"}),
+        (OF_BOTH, None, {"max_bytes": 7}, {"key": "k"}),
+        (OF_BOTH, TIERS, {"max_bytes": 7, "tiers": TIERS}, {"key": "k"}),
+        ({"rolling": {"tiers": TIERS}}, None, {"tiers": TIERS}, {}),
+    ],
+    ids=["flat", "nested", "of both", "tiers by their own option", "tiers within"],
+)
+def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, rolling, target):
+    more = {} if tiers is None else {"tiers": json.dumps(tiers)}
+    found = parse_options({"path": "s3://b/x", "storage_options": json.dumps(storage), **more})
+    assert (found.rolling_options, found.target_options) == (rolling, target)
+    assert "HIDE" not in repr(found) + str(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"path": url}, "names no") for url in ("events/x", "rolling://x", "s3://", "", "rolling::")),
         ({"paths": '["s3://b/x", "/y"]'}, "one backend"),
+        ({"maxbytespertriger": "1"}, "no option maxbytespertriger"),
+        ({"format": "orc"}, "option format is 'orc': it must be one of"),
+        ({"format": "csv"}, r"'csv' is read and written by Spark itself.*read_csv\(spark, url, schema\).*to_csv"),
+        ({"format": "json", "mode": "PERMISSIVE"}, "no option mode.*stream_json"),
+        ({"format": "json", "timeZone": "UTC"}, "no option timezone.*read_json"),
+        ({"format": "arrow", "compression": "gzip"}, "option compression is for lines"),
+        ({"format": "text", "compression": "zip"}, "option compression is 'zip'"),
+        ({"partitionbytes": "much"}, "option partitionBytes"),
+        ({"onCorrupt": "ignore"}, "option onCorrupt is 'ignore': it must be one of fail, skip"),
+        ({"includeMetadata": "maybe"}, "option includeMetadata is 'maybe'"),
+        ({"storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
+        ({"storage_options": '["HIDE"]'}, "storage_options must be a JSON object"),
+        ({"tiers": '["HIDE"]'}, "tiers must be a JSON object"),
+        ({"tiers": "{}", "storage_options": '{"rolling": {"tiers": {}}}'}, "given twice"),
+        # of streams
+        ({"maxbytespertrigger": "0"}, "at least 1 byte"),
+        *(({name: "x"}, name) for name in ("maxRecordsPerTrigger", "minBytesPerTrigger", "maxTriggerDelay")),
+        ({"maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger"),
+        ({"pollInterval": "x"}, "option pollInterval: 'x'"),
+        ({"subscriber": ""}, "option subscriber is empty"),
+        # positions
+        ({"endingOffsets": "earliest"}, "endingOffsets is 'earliest'"),
+        *(({"endingOffsets": text}, "option endingOffsets is ") for text in ("soon", "1700000000", '{"a": 1}', "{")),
+        ({"endingOffsets": '{"base": "/f", "changed": {}, "gone": []}'}, "option endingOffsets is "),
+        # of writes
+        ({"maxBytes": "0"}, "option maxBytes: max_bytes is 0"),
+        ({"inlineBytes": "2MiB"}, "option inlineBytes: inline_bytes is 2097152"),
+        ({"maxAge": "soon"}, "option maxAge: 'soon' is not a duration"),
+        ({"taskMessageBytes": "-1"}, "option taskMessageBytes: '-1' is not a size"),
+        ({"batchMessageBytes": "much"}, "option batchMessageBytes: 'much' is not a size"),
+        ({"segmentBy": ""}, "option segmentBy is empty"),
+        ({"txnAppId": "a"}, "options txnAppId and txnVersion are 'a' and None: give both"),
+        ({"txnVersion": "1"}, "options txnAppId and txnVersion are None and '1': give both"),
+        ({"txnAppId": "a", "txnVersion": "-1"}, "whole number"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_by_name_and_without_its_secrets(given_options, message):
+def test_an_option_that_cannot_be_is_refused_by_name_and_without_its_secrets(options, message):
     with pytest.raises(ValueError, match=message) as raised:
-        parse_options(given_options)
+        parse_options({"path": "/x"} | options)
     assert "HIDE" not in str(raised.value)
+
+
+def test_options_without_a_path_are_refused():
+    with pytest.raises(ValueError, match="needs a path"):
+        parse_options({})
 
 
 def test_sizes_are_written_as_in_a_policy():
@@ -258,17 +278,12 @@ def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_
     )
 
 
-def test_a_range_that_ends_within_a_message_is_refused():
+@pytest.mark.parametrize("cut", [slice(None, -20), slice(3)])
+def test_a_range_that_ends_within_a_message_is_refused(cut):
     data = stream_of([1], [2])
     extent = extent_of(data)
-    for end in (extent.end - 20, extent.start + 3):
-        with pytest.raises((pa.ArrowInvalid, OSError)):
-            list(arrow_streams.batches(reader_of(data), Range(extent, extent.start, end)))
-
-
-def test_a_large_stream_is_cut_between_its_batches():
-    data = stream_of(*[list(range(1000))] * 20)
-    assert len(list(arrow_streams.cut(reader_of(data), extent_of(data), 20_000))) > 5
+    with pytest.raises((pa.ArrowInvalid, OSError)):
+        list(arrow_streams.batches(reader_of(data), Range(extent, extent.start, SHIFT + len(data[cut]))))
 
 
 def test_a_stream_with_dictionaries_stays_in_one_piece():
@@ -290,14 +305,9 @@ def test_a_stream_is_taken_only_once_it_is_whole():
 
 def test_a_stream_without_its_end_mark_ends_where_the_next_begins():
     data = stream_of([1])[:-8] + stream_of([2]) + stream_of([3])[:-8]
-    ranges = list(arrow_streams.cut(reader_of(data), extent_of(data), 10**6))
-    found = [
-        n
-        for one in ranges
-        for batch in arrow_streams.batches(reader_of(data), one)
-        for n in batch.column(0).to_pylist()
-    ]
-    assert found == [1, 2, 3]
+    ranges = arrow_streams.cut(reader_of(data), extent_of(data), 10**6)
+    batches = [batch for one in ranges for batch in arrow_streams.batches(reader_of(data), one)]
+    assert [n for batch in batches for n in batch.column(0).to_pylist()] == [1, 2, 3]
 
 
 def test_what_is_no_arrow_stream_is_refused_with_its_offset():

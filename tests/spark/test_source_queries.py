@@ -9,11 +9,6 @@ from typing import Any
 import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
 from rollingfs.spark import to_json
 from tests.spark.test_source_batch import load, options_of, rows, url
 from tests.support.spark import Place

@@ -11,10 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from tests.spark.test_source_sink_session import run
 from tests.support.proxy import Seen, proxy_to
-from tests.support.servers import new_bucket, require_module
-
-require_module("pyarrow")
-require_module("pyspark")
+from tests.support.servers import new_bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(600)]
 

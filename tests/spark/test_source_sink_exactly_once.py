@@ -9,11 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
 from rollingfs import RollingFileSystem
 from tests.spark.test_source_exactly_once import (
     ANY_S_MAX,

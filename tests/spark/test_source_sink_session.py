@@ -8,11 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import require_module
-
-require_module("pyarrow")
-require_module("pyspark")
-
 from rollingfs.spark import to_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -12,9 +12,6 @@ from rollingfs.spark import jar, storage_options
 from rollingfs.spark.configure import s3a_options
 from rollingfs.spark.segment_operations import ExportFolder
 from rollingfs.spark.storage_options import NO_COUNTERPART, from_settings
-from tests.support.servers import require_module
-
-require_module("pyspark")
 
 PROVIDER = "aws.credentials.provider"
 HADOOPS = "org.apache.hadoop.fs.s3a."

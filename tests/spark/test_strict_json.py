@@ -7,24 +7,15 @@ import re
 from typing import Any
 
 import pytest
-
-from tests.support.servers import require_module
-from tests.support.spark import SMALL, batch_reader, first_column, given, rows_of, streamed
-
-require_module("pyarrow")
-require_module("pyspark")
-
-import pyarrow as pa
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql import types
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.strict_json import RefusedLineError
-from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
+from tests.support.spark import SMALL
+from tests.support.spark_source import NUMBERS, batch_reader, given, reader, rows_of, step
 
-NUMBERS = StructType().add("n", "long")
 WIDE = (
     StructType().add("n", "long").add("s", "string").add("t", "boolean").add("d", "double")
     .add("l", ArrayType(IntegerType())).add("o", StructType().add("x", "short").add("y", "string"))
@@ -82,48 +73,24 @@ def test_a_line_that_arrow_refuses_ends_the_query_with_its_offset_and_the_way_on
 def test_a_stream_ends_at_such_a_line_and_has_given_what_came_before(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b'{"n": 1}\n{"n": 2}\n')
-    source = RollingStreamReader(parse_options(streamed(path, format="json")), NUMBERS)
-    start = source.initialOffset()
-    end = source.latestOffset(start, ReadAllAvailable())
-    assert first_column(source, source.partitions(start, end)) == [1, 2]
+    source = reader(path, NUMBERS, format="json")
+    found, at = step(source)
+    assert found == [1, 2]
     fs.append(str(path), b'{"n": 3}\n{"n": true}\n')
-    more = source.latestOffset(end, ReadAllAvailable())
     with pytest.raises(RefusedLineError, match="the line at offset 27 is refused"):
-        first_column(source, source.partitions(end, more))
+        step(source, at)
 
 
-@pytest.mark.parametrize(
-    "kind", ["timestamp", "timestamp_ntz", "date", "decimal(5,2)", "binary", "map<string,long>", "array<date>"]
-)
+REFUSED = (types.TimestampType(), types.TimestampNTZType(), types.DateType(), types.DecimalType(5, 2))
+REFUSED += (types.BinaryType(), types.MapType(types.StringType(), types.LongType()), ArrayType(types.DateType()))
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=types.DataType.simpleString)
 def test_a_type_that_arrow_lacks_or_reads_otherwise_is_refused_when_the_query_is_planned(tmp_path, kind):
-    from pyspark.sql import types
-
-    kinds: dict[str, Any] = {
-        "timestamp": types.TimestampType(), "timestamp_ntz": types.TimestampNTZType(), "date": types.DateType(),
-        "decimal(5,2)": types.DecimalType(5, 2), "binary": types.BinaryType(),
-        "map<string,long>": types.MapType(types.StringType(), types.LongType()),
-        "array<date>": types.ArrayType(types.DateType()),
-    }  # fmt: skip
     (tmp_path / "s").write_bytes(b"{}\n")
     for options in ({}, {"partitionColumns": "false"}):
         with pytest.raises(ValueError, match=r"column 'c' is of type .*stream_json\(spark, url, schema\)"):
-            rows(tmp_path / "s", StructType().add("c", kinds[kind]), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"format": "json", "mode": "PERMISSIVE"}, "no option mode.*stream_json"),
-        ({"format": "json", "timeZone": "UTC"}, "no option timezone.*read_json"),
-        ({"format": "csv"}, r"'csv' is read and written by Spark itself.*read_csv\(spark, url, schema\).*to_csv"),
-        ({"format": "avro"}, "option format is 'avro': it must be one of"),
-        ({"format": "arrow", "compression": "gzip"}, "option compression is for lines"),
-        ({"format": "text", "compression": "zip"}, "option compression is 'zip'"),
-    ],
-)
-def test_what_only_sparks_parser_has_is_refused_with_the_line_to_write(options, message):
-    with pytest.raises(ValueError, match=message):
-        parse_options(given("/x", **options))
+            rows(tmp_path / "s", StructType().add("c", kind), **options)
 
 
 def test_without_a_schema_and_for_writes_the_line_to_write_is_named(tmp_path):
@@ -138,4 +105,3 @@ def test_without_a_schema_and_for_writes_the_line_to_write_is_named(tmp_path):
 def test_blank_segments_have_no_rows(fs, tmp_path):
     fs.overwrite(str(tmp_path / "s"), b"\n  \n\t\n")
     assert rows(tmp_path / "s", NUMBERS) == []
-    assert pa.__version__

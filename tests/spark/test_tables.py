@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 from rollingfs.spark import read_json
 
 pytestmark = pytest.mark.slow

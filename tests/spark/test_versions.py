@@ -9,9 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyspark")
-
 from pyspark.sql import types
 from pyspark.sql.datasource import InputPartition
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark")
-
 from rollingfs import RollingFileSystem, RollingPolicy
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

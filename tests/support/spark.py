@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import json
 import os
 import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import google_crc32c
-import pytest
 
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
@@ -126,104 +124,6 @@ def installed(folder: Path) -> Path:
     folder.mkdir()
     shutil.copy(module, folder)
     return folder
-
-
-# -- the data source, without a session --------------------------------------------------------------------------
-
-
-def given(path: Any, **options: Any) -> dict[str, Any]:
-    """The options of a read or write, as Spark hands them over."""
-    return {"path": str(path), **options}
-
-
-def streamed(path: Any, **options: Any) -> dict[str, Any]:
-    """The options of a stream that looks at the store whenever Spark asks it."""
-    return given(path, **{"pollInterval": "0s", **options})
-
-
-def first_column(source: Any, parts: Iterable[Any]) -> list[Any]:
-    """The first column of what a reader reads of some partitions."""
-    return [value for part in parts for batch in source.read(part) for value in batch.column(0).to_pylist()]
-
-
-def rows_of(source: Any, parts: Iterable[Any] | None = None) -> list[dict[str, Any]]:
-    """What a reader reads of some partitions, or of all that it plans."""
-    parts = source.partitions() if parts is None else parts
-    return [row for part in parts for batch in source.read(part) for row in batch.to_pylist()]
-
-
-def batch_reader(path: Any, schema: Any = None, **options: Any) -> Any:
-    """A batch read; of lines, if there is no schema."""
-    from pyspark.sql.types import StructType
-
-    from rollingfs.spark.source.batch_reader import RollingReader
-    from rollingfs.spark.source.options import parse_options
-
-    return RollingReader(parse_options(given(path, **options)), schema or StructType().add("value", "string"))
-
-
-def read(path: Any, schema: Any = None, **options: Any) -> list[Any]:
-    """The first column of a batch read."""
-    source = batch_reader(path, schema, **options)
-    return first_column(source, source.partitions())
-
-
-def reader(path: Any, **options: Any) -> Any:
-    """A stream of lines that looks at the store whenever Spark asks it."""
-    from pyspark.sql.types import StructType
-
-    from rollingfs.spark.source.options import parse_options
-    from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
-
-    return RollingStreamReader(parse_options(streamed(path, **options)), StructType().add("value", "string"))
-
-
-def saved(offset: Any) -> Any:
-    """An offset that went through the checkpoint."""
-    return json.loads(json.dumps(offset))
-
-
-def step(source: Any, start: Any, limit: Any = None) -> tuple[list[Any], Any]:
-    """The first column of the next batch of a stream, and where it ends."""
-    end = saved(source.latestOffset(saved(start), limit or source.getDefaultReadLimit()))
-    return first_column(source, source.partitions(saved(start), end)), end
-
-
-def blinded(patch: pytest.MonkeyPatch, path: str) -> None:
-    """Let all listings miss a segment."""
-    from rollingfs.folders.listing import Listings
-
-    real = Listings.scan
-
-    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
-        scan = await real(self, folder, *args, **options)
-        scan.views.pop(path, None)
-        return scan
-
-    patch.setattr(Listings, "scan", blind)
-
-
-class Task:
-    """What Spark tells a task."""
-
-    def __init__(self, partition: int = 0, query: str | None = None, batch: int | None = None) -> None:
-        self._partition = partition
-        self._known = {"sql.streaming.queryId": query, "streaming.sql.batchId": None if batch is None else str(batch)}
-
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
-        return self._partition
-
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
-        return self._known[name]
-
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Let this process be the task."""
-        from pyspark import TaskContext
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(TaskContext, "get", classmethod(lambda cls: self))
-            yield
 
 
 def arrow_stream(*batches: Any) -> bytes:
