@@ -236,9 +236,7 @@ def test_threads_lose_and_double_nothing(fs, make):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}],
-    ids=str,
+    "options", [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}], ids=str
 )
 def test_numbers_out_of_range_are_refused(fs, options):
     with pytest.raises(ValueError, match="it must be at least"):

@@ -261,11 +261,7 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
     assert "dropped 4,100 bytes, 1,500 left" in done("retain", stream).text
     assert store.stream(stream).size() == 1500
     assert [StreamCut.parse(line) for line in done("cut", stream, "--kept").text.splitlines()]
-    for words in (
-        ["--max", "1"],
-        ["--by-size", "1", "--by-time", "1"],
-        ["--by-size", "x"],
-    ):
+    for words in (["--max", "1"], ["--by-size", "1", "--by-time", "1"], ["--by-size", "x"]):
         failed("retain", stream, *words, code=2)
 
 

@@ -31,11 +31,7 @@ NEARLY_SATURATED = (
 )
 """The pauses are shorter than the time in which all others commit."""
 TWO_SATURATED = pytest.param(Load(2, latencies=NEAR, duration_s=200), marks=pytest.mark.slow)
-SATURATED = slowly(
-    Load(8, latencies=NEAR),
-    Load(16, latencies=NEAR),
-    Load(8, latencies=FAR, duration_s=300),
-)
+SATURATED = slowly(Load(8, latencies=NEAR), Load(16, latencies=NEAR), Load(8, latencies=FAR, duration_s=300))
 RATIO_MAX = 1.3
 
 run = functools.cache(simulate)

@@ -13,10 +13,7 @@ from functools import partial
 import fsspec
 import pytest
 
-from rollingfs import (
-    RollingFileSystem,
-    RollingPolicy,
-)
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
 from rollingfs.fs import reading

@@ -5,12 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rollingfs import (
-    BadOffsetError,
-    FencedError,
-    RollingPolicy,
-    SegmentTruncatedError,
-)
+from rollingfs import BadOffsetError, FencedError, RollingPolicy, SegmentTruncatedError
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment

@@ -61,10 +61,7 @@ def test_large_data_is_uploaded_by_a_call_of_its_own_before_the_commit(named: bo
     given: tuple[Any, ...] = () if named else (LARGE,)
     options = {"data": LARGE} if named else {}
     assert face.append("x", *given, **options, attrs={"a": "1"}) == 7
-    assert face._nouns.calls == [
-        ("take", "x", len(LARGE), {"a": "1"}),
-        ("append", "x", "taken", {"a": "1"}),
-    ]
+    assert face._nouns.calls == [("take", "x", len(LARGE), {"a": "1"}), ("append", "x", "taken", {"a": "1"})]
 
 
 def test_the_awaited_form_gives_the_verb_the_data_itself() -> None:

@@ -74,3 +74,13 @@ class Caller(threading.Thread):
             self.outcome = self.call()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
             self.outcome = error
+
+
+def in_threads(*calls: Callable[[], object]) -> list[Any]:
+    """What each of some calls returns or raises, all at once."""
+    callers = [Caller(call) for call in calls]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    return [caller.outcome for caller in callers]

@@ -2,9 +2,7 @@
 
 import pytest
 
-from rollingfs import (
-    AttributeMismatchError,
-)
+from rollingfs import AttributeMismatchError
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from tests.support.site import by_other

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import threading
 import types
 
 import pytest
 
 from rollingfs.write import budget
 from rollingfs.write.budget import Budget, Spillable
+from tests.support.schedules import in_threads
 
 PART = 10
 MAX = 40
@@ -93,6 +93,14 @@ async def writing(file: File, sizes) -> None:
         await _pause()
 
 
+def stuck_bound():
+    """A bound of which only the part that is kept is left, and the shares that hold the others."""
+    bound = Budget(Steps(), MAX)
+    shares = [bound.share() for _ in range(3)]
+    assert all(share.try_take(PART) for share in shares)
+    return bound, shares
+
+
 def run(bound, calls, choose, steps_max=20_000):
     """Step coroutines, in the order that is chosen, until all have ended; the bound holds after each step."""
     left = list(calls)
@@ -128,28 +136,19 @@ def test_every_order_of_the_first_steps_of_four_writers_ends():
         run(bound, calls, lambda count, turns=turns: next(turns) % count, 500)
 
 
-def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_theirs():
+@pytest.mark.parametrize("is_new", [True, False], ids=["for another", "for itself"])
+def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_theirs(is_new):
     bound = Budget(Steps(), MAX)
     small, large, new = File(bound), File(bound), File(bound)
-    for file, size in ((small, 5), (large, 10), (large, 10)):
+    writer = new if is_new else large
+    for file, size in ((small, 5), (large, 10), (large, 10), (writer, 10)):
         run(bound, [file.write(size)], lambda _: 0)
-    run(bound, [new.write(10)], lambda _: 0)
-    assert (small.share.count, large.share.count, new.share.count) == (5, 0, 10)
+    assert (small.share.count, large.share.count, new.share.count) == ((5, 0, 10) if is_new else (5, 10, 0))
     assert large.spilled == 20
 
 
-def test_a_file_that_is_the_largest_itself_writes_its_own():
-    bound = Budget(Steps(), MAX)
-    small, large = File(bound), File(bound)
-    for file, size in ((small, 5), (large, 10), (large, 10), (large, 10)):
-        run(bound, [file.write(size)], lambda _: 0)
-    assert (small.share.count, large.share.count, large.spilled) == (5, 10, 20)
-
-
 def test_a_part_is_kept_for_one_who_holds_nothing_and_a_second_waits_for_it():
-    bound = Budget(Steps(), MAX)
-    stuck = [bound.share() for _ in range(3)]
-    assert all(share.try_take(PART) for share in stuck)
+    bound, stuck = stuck_bound()
     assert not bound.share().try_take(1)
     first, second = File(bound), File(bound)
     run(bound, [first.write(PART)], lambda _: 0)
@@ -166,9 +165,8 @@ def test_a_part_is_kept_for_one_who_holds_nothing_and_a_second_waits_for_it():
 
 
 def test_who_comes_later_does_not_overtake_who_waits():
-    bound = Budget(Steps(), MAX)
-    stuck = [bound.share() for _ in range(4)]
-    assert all(share.try_take(PART) for share in stuck[:3])
+    bound, stuck = stuck_bound()
+    late = bound.share()
     bound._extra = None
     run(bound, [append(bound, PART, 0)], lambda _: 0)
     held = File(bound)
@@ -177,14 +175,12 @@ def test_who_comes_later_does_not_overtake_who_waits():
     waiting = append(bound, PART, 3)
     waiting.send(None)
     stuck[0].set(PART - 1)
-    assert not stuck[3].try_take(1)
+    assert not late.try_take(1)
 
 
 def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(budget, "PATIENCE_S", 0.0)
-    bound = Budget(Steps(), MAX)
-    stuck = [bound.share() for _ in range(3)]
-    assert all(share.try_take(PART) for share in stuck)
+    bound, _stuck = stuck_bound()
     first, second = File(bound), File(bound)
     run(bound, [first.write(PART)], lambda _: 0)
     first.is_busy = True
@@ -196,9 +192,7 @@ def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeyp
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
 def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error):
-    bound = Budget(Steps(), MAX)
-    stuck = [bound.share() for _ in range(3)]
-    assert all(share.try_take(PART) for share in stuck)
+    bound, stuck = stuck_bound()
     first = File(bound)
     run(bound, [first.write(PART)], lambda _: 0)
     first.is_busy = True
@@ -215,9 +209,7 @@ def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error)
 
 
 def test_a_share_that_is_let_go_gives_back_what_it_held():
-    bound = Budget(Steps(), MAX)
-    shares = [bound.share() for _ in range(3)]
-    assert all(share.try_take(PART) for share in shares)
+    bound, shares = stuck_bound()
     assert not bound.share().try_take(1)
     del shares
     gc.collect()
@@ -254,11 +246,7 @@ def test_threads_that_take_and_give_leave_nothing_behind():
             if nth % 2:
                 share.close()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(*[work] * 4) == [None] * 4
     gc.collect()
     assert bound.share().try_take(0)
     assert bound.used == 0

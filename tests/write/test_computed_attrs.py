@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
+from tests.support.schedules import in_threads
 
 APPENDS = 40
 
 
-def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_nothing(tmp_path: Path) -> None:
-    fs = RollingFileSystem("file")
-    path = f"{tmp_path}/a"
-    fs.create(path)
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    return RollingFileSystem("file")
 
+
+@pytest.fixture
+def path(fs: RollingFileSystem, tmp_path: Path) -> str:
+    fs.create(f"{tmp_path}/a")
+    return f"{tmp_path}/a"
+
+
+def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_nothing(
+    fs: RollingFileSystem, path: str
+) -> None:
     def append(number: int) -> None:
         def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             seen = present.get("seen", "").split()
@@ -32,11 +42,7 @@ def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_not
             refused.append(number)
 
     refused: list[int] = []
-    threads = [threading.Thread(target=append, args=(number,)) for number in range(APPENDS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(*(partial(append, number) for number in range(APPENDS))) == [None] * APPENDS
     data = fs.cat_file(path)
     assert sorted(data) == sorted(b"0123456789")
     assert len(refused) == APPENDS - 10
@@ -46,18 +52,14 @@ def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_not
     }
 
 
-def test_they_are_checked_at_the_commit(tmp_path: Path) -> None:
-    fs = RollingFileSystem("file")
-    path = f"{tmp_path}/a"
-    fs.create(path)
+def test_they_are_checked_at_the_commit(fs: RollingFileSystem, path: str) -> None:
     with pytest.raises(ValueError, match="nothing was written"):
         core(fs).run(core(fs).client.segments.extend(path, b"x", attrs=lambda present, offset: {"k": "v" * 5000}))
     assert fs.size(path) == 0
 
 
-def test_an_overwrite_computes_them_of_those_that_it_replaces(tmp_path: Path) -> None:
-    fs = RollingFileSystem("file")
-    path = f"{tmp_path}/a"
+def test_an_overwrite_computes_them_of_those_that_it_replaces(fs: RollingFileSystem, path: str) -> None:
+    fs.rm(path)
     seen: list[Mapping[str, str]] = []
 
     def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:

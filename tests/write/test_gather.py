@@ -24,6 +24,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail
+from tests.support.schedules import in_threads
 from tests.support.site import LARGE, by_other
 
 HEADER = "$header"
@@ -36,28 +37,24 @@ def conflict():
 # -- verdicts ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("answer", [fail, conflict])
-def test_an_append_whose_answer_is_lost_is_recognised_and_done_once(site, data, answer):
-    site.append(b"before")
-    site.backend.plan("replace", HEADER, after=answer)
-    assert site.append(data) == 6
-    assert site.content() == b"before" + data
-    assert len(site.chunk_files()) == len(site.segment().chunks)
-
-
-def test_an_append_that_did_not_arrive_is_sent_again_without_new_uploads(site, data):
-    for _ in range(3):
-        site.backend.plan("replace", HEADER, before=fail)
-    assert site.append(data) == 0
-    assert site.content() == data
-    assert len(site.chunk_files()) == len(site.segment().chunks)
-
-
-@pytest.mark.parametrize("answer", [fail, conflict])
-def test_an_append_that_another_overtook_comes_after_it(site, data, answer):
+def overtaken(site, answer):
     site.backend.plan("replace", HEADER, before=lambda: (by_other(site, "append", [b"other"])(), answer()))
-    assert site.append(data) == 5
-    assert site.content() == b"other" + data
+
+
+FATES = {
+    "took place": (lambda site, answer: site.backend.plan("replace", HEADER, after=answer), b"before"),
+    "did not arrive": (lambda site, _: site.backend.plan("replace", HEADER, before=fail, times=3), b"before"),
+    "was overtaken": (overtaken, b"beforeother"),
+}
+
+
+@pytest.mark.parametrize("answer", [fail, conflict])
+@pytest.mark.parametrize("fate", FATES)
+def test_an_append_whose_answer_is_lost_or_a_conflict_is_done_once_without_new_uploads(site, data, fate, answer):
+    site.append(b"before")
+    FATES[fate][0](site, answer)
+    assert site.append(data) == len(FATES[fate][1])
+    assert site.content() == FATES[fate][1] + data
     assert len(site.chunk_files()) == len(site.segment().chunks)
 
 
@@ -158,35 +155,24 @@ def refusals(site):
 REFUSALS = ["sealed", "fenced", "offset", "gone", "attrs"]
 
 
+MOMENTS = {
+    "before its upload": lambda site, happen: happen(),
+    "after its upload": lambda site, happen: site.backend.plan("upload.finish", after=happen),
+    "after a lost race": lambda site, happen: site.backend.plan("replace", before=lambda: (happen(), conflict())),
+    "after a lost answer": lambda site, happen: site.backend.plan("replace", before=lambda: (happen(), fail())),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("why", REFUSALS)
-def test_a_large_append_that_cannot_be_is_refused_before_it_is_uploaded(site, why):
+def test_a_large_append_that_is_refused_leaves_no_chunk_file(site, why, moment):
     happen, options, error = refusals(site)[why]
-    happen()
+    MOMENTS[moment](site, happen)
     with pytest.raises(error):
         site.append(LARGE, **options)
     assert site.chunk_files() == []
-    assert site.backend.count("open_write") == 0
-
-
-@pytest.mark.parametrize("why", REFUSALS)
-def test_a_large_append_refused_after_its_upload_leaves_no_chunk_file(site, why):
-    happen, options, error = refusals(site)[why]
-    site.backend.plan("upload.finish", after=happen)
-    with pytest.raises(error):
-        site.append(LARGE, **options)
-    assert site.backend.count("open_write") > 0
-    assert site.chunk_files() == []
-
-
-@pytest.mark.parametrize("answer", [conflict, fail])
-@pytest.mark.parametrize("why", ["sealed", "fenced", "offset"])
-def test_an_append_that_is_refused_after_a_lost_race_leaves_no_chunk_file(site, why, answer):
-    happen, options, error = refusals(site)[why]
-    site.backend.plan("replace", HEADER, before=lambda: (happen(), answer()))
-    with pytest.raises(error):
-        site.append(LARGE, **options)
-    assert site.backend.count("replace") > 0
-    assert site.chunk_files() == []
+    assert site.backend.plans == [], "it came to that moment"
+    assert (site.backend.count("open_write") > 0) == (moment != "before its upload")
 
 
 def test_an_append_that_loses_against_a_rename_leaves_no_tail_under_the_former_name(site):
@@ -280,24 +266,6 @@ def test_ctrl_c_in_the_leader_of_a_group_lets_the_others_be_done_once(site):
 
 
 # -- groups --------------------------------------------------------------------------------------------------
-
-
-def in_threads(*calls):
-    """What each of some calls returns or raises, all at once."""
-    outcomes = [None] * len(calls)
-
-    def one(index):
-        try:
-            outcomes[index] = calls[index]()
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
-            outcomes[index] = error
-
-    threads = [threading.Thread(target=one, args=(index,)) for index in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return outcomes
 
 
 def gathered(site, *calls):

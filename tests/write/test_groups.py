@@ -73,6 +73,18 @@ class Follower(Caller):
             return site.append(data, **options)
 
 
+def started(caller):
+    caller.start()
+    return caller
+
+
+def following(site, data):
+    """A follower whose append is in the queue."""
+    follower = started(Follower(site, data))
+    assert follower.queued.wait(WAIT_S)
+    return follower
+
+
 def lead(site, nth, happen, data, when=None, files=APPENDING):
     """Append, and let something happen at the nth line; also says whether there was such a line."""
 
@@ -84,8 +96,7 @@ def lead(site, nth, happen, data, when=None, files=APPENDING):
                 outcome = error
         return outcome, met
 
-    leader = Caller(append)
-    leader.start()
+    leader = started(Caller(append))
     leader.join(WAIT_S)
     assert not leader.is_alive(), "the leader hangs"
     return leader.outcome
@@ -115,9 +126,7 @@ def new_segment(site, nth):
 def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_pauses(site):
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
-        follower = Follower(site, others)
-        follower.start()
-        assert follower.queued.wait(WAIT_S)
+        follower = following(site, others)
         sent = threading.Event()
         site.backend.plan("replace", HEADER, after=sent.set)
 
@@ -147,9 +156,7 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
     files = [file for file in APPENDING if error is KeyboardInterrupt or not file.endswith("uploads.py")]
     for nth in some(range(1, 1000)):
         mine, others = new_segment(site, nth)
-        follower = Follower(site, others)
-        follower.start()
-        assert follower.queued.wait(WAIT_S)
+        follower = following(site, others)
         outcome, met = lead(site, nth, break_off, mine, files=tuple(files))
         follower.may_go_on.set()
         follower.join(WAIT_S)
@@ -179,8 +186,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
             assert may_end.wait(WAIT_S)
 
         site.backend.plan("replace", HEADER, before=hold)
-        leader = Caller(partial(site.append, mine))
-        leader.start()
+        leader = started(Caller(partial(site.append, mine)))
         assert holding.wait(WAIT_S)
         releaser = threading.Timer(BLOCKED_S, may_end.set)
         releaser.start()  # the follower may have come to wait for the slot by then
@@ -206,47 +212,39 @@ def refused():
 
 
 @pytest.mark.parametrize("fails", [True, False])
-@pytest.mark.parametrize("why", ["attribute", "offset"])
-def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, why, fails):
+@pytest.mark.parametrize(
+    ("guard", "error"),
+    [(Guard(expected_attrs={"k": None}), AttributeMismatchError), (Guard(expected_offset=6), BadOffsetError)],
+    ids=["attribute", "offset"],
+)
+def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
     site.append(b"first;")
-    guard = Guard(expected_attrs={"k": None}) if why == "attribute" else Guard(expected_offset=6)
-    error = AttributeMismatchError if why == "attribute" else BadOffsetError
     holding, may_end = threading.Event(), threading.Event()
     site.backend.plan("replace", HEADER, before=lambda: (holding.set(), may_end.wait(WAIT_S)))
-    before = Caller(partial(site.append, b"", attrs={"x": "1"}))
-    before.start()
+    threads = [started(Caller(partial(site.append, b"", attrs={"x": "1"})))]
     assert holding.wait(WAIT_S)
     queue = site.client.commits.slots.of(site.path).queue
-    threads = []
     for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
-        threads.append(Caller(call))
-        threads[-1].start()
-        while len(queue) < len(threads):
+        threads.append(started(Caller(call)))
+        while len(queue) < len(threads) - 1:
             time.sleep(0.001)
     for _ in range(2 if fails else 0):
         site.backend.plan("replace", HEADER, before=refused)
     may_end.set()
-    for thread in [before, *threads]:
+    for thread in threads:
         thread.join(WAIT_S)
         assert not thread.is_alive()
-    first, second = (thread.outcome for thread in threads)
-    if fails:
-        assert isinstance(first, PermissionError)
-        assert second == 6
-        assert site.content() == b"first;B"
-    else:
-        assert first == 6
-        assert isinstance(second, error)
-        assert site.content() == b"first;A"
+    first, second = (thread.outcome for thread in threads[1:])
+    assert (isinstance(first, PermissionError), second) == (True, 6) if fails else first == 6
+    assert fails or isinstance(second, error)
+    assert site.content() == (b"first;B" if fails else b"first;A")
 
 
 # -- deadlines and errors ------------------------------------------------------------------------------------
 
 
 def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
-    follower = Follower(site, b"young")
-    follower.start()
-    assert follower.queued.wait(WAIT_S)
+    follower = following(site, b"young")
     site.client.commits.timeout_s = 0.05
 
     def lose():
@@ -254,8 +252,7 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
         time.sleep(0.06)  # beyond the leader's deadline
 
     site.backend.plan("replace", HEADER, before=lose)
-    leader = Caller(partial(site.append, b"old"))
-    leader.start()
+    leader = started(Caller(partial(site.append, b"old")))
     leader.join(WAIT_S)
     follower.may_go_on.set()
     follower.join(WAIT_S)

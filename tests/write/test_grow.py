@@ -1,8 +1,6 @@
 """Growing a header: chunks are written several at a time, once for all attempts."""
 
-from rollingfs import (
-    RollingPolicy,
-)
+from rollingfs import RollingPolicy
 from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
