@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,6 @@ def site() -> Site:
 
 def lose_race(site: Site) -> None:
     """Let another commit before the next attempt of this client arrives."""
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: another_appends(site))
 
 
@@ -92,11 +92,8 @@ def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Si
     assert content.count(b"[") == 1
 
 
-def test_handlers_of_two_threads_that_append_never_wait_for_each_other(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_handlers_of_two_threads_that_append_never_wait_for_each_other(site: Site, caplog: Any) -> None:
     inside, logged = threading.Event(), threading.Event()
-    assert isinstance(site.backend, Scripted)
 
     def append_and_lose() -> None:
         another_appends(site)
@@ -130,7 +127,6 @@ def test_handlers_of_two_threads_that_append_never_wait_for_each_other(
 def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_of_waiting_for_ever(
     site: Site, handler: AppendingHandler
 ) -> None:
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: logging.getLogger("library").info("sending"))
     in_time(lambda: site.append(b"mine"))
     assert site.content() == b"mine"

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import random
 import time
+from typing import Any
 
 import pytest
 
@@ -61,9 +62,7 @@ def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_th
     assert turn_wait_s(turns, _header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
 
 
-def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(
-    turns: Turns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(turns: Turns, monkeypatch: Any) -> None:
     asked = dataclasses.replace(_header(9, other=9), turn="other")
     now_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)

@@ -25,7 +25,6 @@ READS = ("read", "read_if_changed")
 
 def meanwhile(site: Site, action: Callable[[], object]) -> None:
     """Let something else happen after the store has read a header, and before the answer is there."""
-    assert isinstance(site.backend, Scripted)
     site.backend.plan(READS, "$header", after=action)
 
 
@@ -70,7 +69,6 @@ def load(site: Site) -> Loaded:
 def test_a_look_that_began_before_an_own_append_ended_does_not_hide_it(site: Site, is_known: bool) -> None:
     if not is_known:
         site.client.headers.forget()
-    assert isinstance(site.backend, Scripted)
     meanwhile(site, lambda: site.append(b" two"))
     old = load(site)
     assert old.header is not None
@@ -103,16 +101,13 @@ def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look:
     assert seen_length(site) == len(was_there) + 4
 
 
-def test_an_own_append_is_seen_although_it_was_evicted_while_a_look_was_under_way(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_own_append_is_seen_although_it_was_evicted_while_a_look_was_under_way(site: Site, monkeypatch: Any) -> None:
     monkeypatch.setattr(headers_module, "HEADERS_CACHED_MAX", 1)
 
     def append_and_evict() -> None:
         site.append(b" two")
         site.run(site.client.segments.create(site.path + "-other"))
 
-    assert isinstance(site.backend, Scripted)
     site.client.headers.forget()
     meanwhile(site, append_and_evict)
     load(site)
@@ -126,7 +121,6 @@ def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(s
         drive(other.segments.append(site.path, b" two"))
         site.client.headers.forget()
 
-    assert isinstance(site.backend, Scripted)
     meanwhile(site, change_and_forget)
     load(site)
     assert seen_length(site) == 7
@@ -137,7 +131,6 @@ def test_of_two_looks_the_newer_answer_stays_whichever_comes_last(site: Site) ->
         drive(site.other().segments.append(site.path, b" two"))
         load(site)
 
-    assert isinstance(site.backend, Scripted)
     meanwhile(site, others_append_and_another_thread_looks)
     load(site)
     assert seen_length(site) == 7
@@ -148,7 +141,6 @@ def test_what_others_made_of_an_own_commit_before_its_answer_came_stays(site: Si
         drive(site.other().segments.append(site.path, b" three"))
         load(site)
 
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", after=others_append_and_another_thread_looks)
     assert site.append(b" two") == 3
     assert seen_length(site) == 13
@@ -219,7 +211,6 @@ def test_a_segment_made_again_after_its_tombstone_was_collected_is_seen() -> Non
         site.create()
         site.append(b"new")
 
-    assert isinstance(site.backend, Scripted)
     meanwhile(site, collected_and_made_again)
     load(site)
     assert seen_length(site) == 3

@@ -35,7 +35,6 @@ def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace"
         drive(then(site.other()))
         fail()
 
-    assert isinstance(site.backend, Scripted)
     site.backend.plan(verb, "clicks$header", after=others_go_on)
 
 
@@ -171,7 +170,6 @@ def meet_others(site: Site) -> None:
 
 def lose_race(site: Site) -> None:
     """Let another commit before the next attempt of this client arrives."""
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", before=lambda: others_append(site, 1))
 
 
@@ -201,7 +199,6 @@ def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
             site.append(b"-")
         monkeypatch.setattr(attempt, "BELIEVED_S_MAX", 0.0)
     others_append(site)
-    assert isinstance(site.backend, Scripted)
     site.backend.calls.clear()
     assert site.append(b"mine") == len(site.content()) - 4
     assert [verb for verb, _ in site.backend.calls] == ["read_if_changed", "replace"]
@@ -222,7 +219,6 @@ def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Ca
         others_append(site)
         answer()
 
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", "clicks$header", after=many_after_it)
     with pytest.raises(AppendOutcomeUnknown):
         site.append(b"mine")
@@ -234,7 +230,6 @@ def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Ca
 
 def lose_bucket(site: Site) -> None:
     """The bucket and all that is in it are gone, and stay so."""
-    assert isinstance(site.backend, Scripted)
     site.backend.inner.fs.store.clear()  # type: ignore[attr-defined]
     gone = raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first"))
     site.backend.plan("create", before=gone, times=None)
@@ -256,7 +251,6 @@ def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown
         lose_bucket(site)
         fail()
 
-    assert isinstance(site.backend, Scripted)
     site.path += "-new"
     site.backend.plan("create", "clicks-new$header", before=lose_answer_and_bucket)
     with pytest.raises(AppendOutcomeUnknown, match="its bucket is gone, but an earlier request may still arrive"):
@@ -264,7 +258,6 @@ def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown
 
 
 def test_a_header_that_is_there_says_more_than_an_answer_that_the_bucket_is_gone(site: Site) -> None:
-    assert isinstance(site.backend, Scripted)
     site.backend.plan("replace", after=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))
     assert site.append(b"written") == 0
     site.backend.plan("replace", before=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))

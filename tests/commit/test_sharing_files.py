@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from typing import Any
 
 import pytest
 
@@ -70,9 +71,7 @@ def test_without_the_stores_clock_no_ask_is_young(files: AskFiles, store: Script
     assert files.young() == []
 
 
-def test_the_clock_of_the_store_is_read_once_in_a_while(
-    files: AskFiles, store: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_clock_of_the_store_is_read_once_in_a_while(files: AskFiles, store: Scripted, monkeypatch: Any) -> None:
     for _ in range(3):
         drive(files.read(["w"]))
     assert store.count("now") == 1
@@ -108,9 +107,7 @@ def test_a_listing_shows_who_has_asked_of_late(files: AskFiles, store: Scripted)
     assert drive(files.find(1)) == set()
 
 
-def test_a_listing_without_a_time_shows_no_dead_either(
-    files: AskFiles, store: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_without_a_time_shows_no_dead_either(files: AskFiles, store: Scripted, monkeypatch: Any) -> None:
     """Through obstore and in some clouds, a listing does not say what time it is there."""
     lists = store.list_prefix
 

@@ -521,9 +521,7 @@ def test_an_ask_that_was_read_beside_a_commit_is_carried_by_the_next_which_reads
     assert looked == [0]
 
 
-def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(
-    ahead: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(ahead: World, monkeypatch: Any) -> None:
     where = Guard(expected_offset=len(b"...carrier's"))
 
     def guarded() -> None:

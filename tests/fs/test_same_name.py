@@ -161,9 +161,7 @@ def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> N
         next(tail)
 
 
-def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(monkeypatch: Any) -> None:
     """On a store whose tokens are hashes of the bytes; but for the time between the last look and the delete."""
     hurry(monkeypatch)
     path = "/folder/file"

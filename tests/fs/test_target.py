@@ -9,6 +9,7 @@ import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -304,9 +305,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
     assert other.cat_file(f"{tmp_path}/x") == b"data"
 
 
-def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(monkeypatch: Any) -> None:
     monkeypatch.setitem(fsspec.config.conf, "rolling", {"target_protocol": "memory", "target_options": {}})
     for fs in (RollingFileSystem("file", {"auto_mkdir": True}), RollingFileSystem(target_protocol="file")):
         assert isinstance(fs._backend, LocalBackend)

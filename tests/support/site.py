@@ -26,7 +26,7 @@ class Site:
     """A segment's path, and a client on its backend."""
 
     def __init__(self, backend: Backend, folder: str, policy: RollingPolicy | None = None, **options: Any) -> None:
-        self.backend = backend
+        self.backend: Any = backend  # most often a `Scripted`
         self.path = f"{folder}/{uuid.uuid4().hex}/clicks"
         self.client = Client(backend, policy, **options)
         self.bridge = Bridge(backend)

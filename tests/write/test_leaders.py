@@ -55,9 +55,7 @@ def join(site: Site, data: bytes) -> Caller:
     return caller
 
 
-def test_whose_outcome_is_known_returns_while_the_next_leader_commits(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whose_outcome_is_known_returns_while_the_next_leader_commits(site: Site, monkeypatch: Any) -> None:
     gated = Gated(monkeypatch)
     first = Caller(lambda: site.append(b"1"))
     first.start()
