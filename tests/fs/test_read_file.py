@@ -38,52 +38,52 @@ from rollingfs.read import prefetch, ranges
 from rollingfs.read.read_job import even
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, raises
 from tests.support.examples import examples
 from tests.support.servers import count_requests, new_bucket, require, shared_backend
+from tests.support.site import Site
 
 MIB = 2**20
 KINDS = ["memory", "local", "async"]
 
 
-class World:
+class World(Site):
     """A client, what its backend sees, and another client that changes things behind its back."""
 
     def __init__(self, inner: Any, root: str, is_async: bool = False, **options: Any) -> None:
-        self.backend = Scripted(inner, suspends=is_async)
-        self.client = Client(self.backend, RollingPolicy(max_bytes=100, inline_bytes=50), **options)
-        self.bridge = Bridge(self.backend)
-        self.other = Client(inner, RollingPolicy(max_bytes=100, inline_bytes=50))
-        self.there = Bridge(inner)
-        self.path = f"{root}/clicks"
+        super().__init__(
+            Scripted(inner, suspends=is_async), root, RollingPolicy(max_bytes=100, inline_bytes=50), **options
+        )
+        self.behind = self.other()
 
     def ranges(self) -> list[tuple[int, int]]:
         """Beginning and end of what was read."""
         return [(start, end) for _, start, end in self.backend.ranges]
 
     def make(self, data: bytes, policy: RollingPolicy | None = None, start: int = 0, step: int = 70) -> None:
-        self.there.run(self.other.segments.create(self.path, policy))
+        drive(self.behind.segments.create(self.path, policy))
         for first in range(0, len(data), step):
             self.append(data[first : first + step])
         if start:
-            self.there.run(self.other.segments.truncate(self.path, start))
+            drive(self.behind.segments.truncate(self.path, start))
 
     def append(self, data: bytes) -> None:
-        self.there.run(self.other.segments.append(self.path, [data]))
+        drive(self.behind.segments.append(self.path, [data]))
 
     def header(self) -> Any:
-        return self.there.run(self.other.lookup.view(self.path, fresh=True)).header
+        return drive(self.behind.lookup.view(self.path, fresh=True)).header
 
     def chunk_paths(self) -> list[str]:
-        chunks = self.there.run(self.other.pages.unfold(self.path, self.header().entries))
+        chunks = drive(self.behind.pages.unfold(self.path, self.header().entries))
         return [names.resolve(self.path, chunk.file) for chunk in chunks]
 
     def delete(self, *paths: str) -> None:
-        self.there.run(self.other.backend.delete(paths))
+        drive(self.behind.backend.delete(paths))
 
     def put(self, path: str, data: bytes) -> None:
         self.delete(path)
-        self.there.run(self.other.backend.write(path, [data]))
+        drive(self.behind.backend.write(path, [data]))
 
     def open(self, **options: Any) -> ReadFile:
         return ReadFile(Core(self.client, self.bridge), self.path, **options)
@@ -541,7 +541,7 @@ def test_a_known_header_is_looked_at_beside_the_first_data(over_async):
 def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, first):
     world = known(over_async)
     world.append(b"new")
-    world.there.run(world.other.segments.truncate(world.path, 200))
+    drive(world.behind.segments.truncate(world.path, 200))
     now = letters(500)[200:] + b"new"
     with world.open() as file:
         if first == "read":
@@ -557,7 +557,7 @@ def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_a
 
 def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
     world = known(over_async)
-    world.there.run(world.other.segments.delete(world.path))
+    drive(world.behind.segments.delete(world.path))
     with world.open() as file, pytest.raises(FileNotFoundError):
         file.read(1)
 
@@ -573,7 +573,7 @@ def test_nothing_there_is_not_found_at_open(world):
 def test_a_chunk_truncated_away_says_what_is_left(world):
     world.make(letters(500))
     with world.open() as file:
-        world.there.run(world.other.segments.truncate(world.path, 320))
+        drive(world.behind.segments.truncate(world.path, 320))
         with pytest.raises(SegmentTruncatedError, match="320 to 500"):
             file.read(10)
         file.seek(330)
@@ -585,13 +585,13 @@ def test_a_chunk_that_moved_is_read_where_it_is_now(world):
     with world.open() as file:
         first = world.chunk_paths()[0]
         moved = f"{names.chunks_folder(world.path)}/{names.new_chunk_name(0)}"
-        world.there.run(world.other.backend.copy(first, moved))
+        drive(world.behind.backend.copy(first, moved))
 
         async def step(base: Any, attempt: Any) -> Any:
             entry = dataclasses.replace(base.header.entries[0], file=names.relate(world.path, moved))
             return dataclasses.replace(base.header, entries=(entry, *base.header.entries[1:]))
 
-        world.there.run(world.other.commits.commit(world.path, step))
+        drive(world.behind.commits.commit(world.path, step))
         world.delete(first)
         assert file.read() == letters(500)
 
@@ -601,11 +601,11 @@ def test_a_segment_replaced_or_deleted_is_gone_for_those_who_have_it_open(world,
     policy = RollingPolicy(max_bytes=3, inline_bytes=2) if pages else None
     world.make(letters(500), policy)
     with world.open() as file:
-        world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
+        drive(world.behind.segments.overwrite(world.path, [letters(700, seed=1)]))
         for _ in range(2):
             with pytest.raises(FileNotFoundError, match="open it again"):
                 file.read(10)
-        world.there.run(world.other.segments.delete(world.path))
+        drive(world.behind.segments.delete(world.path))
         with pytest.raises(FileNotFoundError, match="open it again"):
             file.read(10)
 
@@ -617,7 +617,7 @@ def test_a_chunk_missing_short_or_changed_is_named(world):
     view = world.view()
     world.delete(first)
     world.put(second, b"short")
-    content = world.there.run(world.other.backend.read(third)).data
+    content = drive(world.behind.backend.read(third)).data
     world.put(third, content[:-1] + b"!")
     starts = [entry.start for entry in world.header().entries]
     ends = [entry.end for entry in world.header().entries]
@@ -660,7 +660,7 @@ def replace_plain(world: World, how: str) -> None:
     elif how == "deleted":
         world.delete(world.path)
     else:
-        world.there.run(world.other.segments.overwrite(world.path, [letters(700, seed=1)]))
+        drive(world.behind.segments.overwrite(world.path, [letters(700, seed=1)]))
         world.delete(world.path)
 
 

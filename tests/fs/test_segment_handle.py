@@ -169,7 +169,7 @@ def test_truncating_backwards_changes_nothing(handle):
     assert (handle.start, handle.version) == (3, version)
 
 
-OLD = {
+VERBS = {
     "append": lambda handle: handle.append(b"x"),
     "large append": lambda handle: handle.append(b"x" * 2_000),
     "empty append": lambda handle: handle.append(b""),
@@ -184,9 +184,10 @@ OLD = {
     "set_policy": lambda handle: handle.set_policy(max_bytes=9),
     "roll": lambda handle: handle.roll(),
 }
+WRITES = ("append", "empty append", "large append", "seal", "truncate", "delete", "concat", "set_policy")
 
 
-@pytest.mark.parametrize("verb", OLD)
+@pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("fate", ["deleted", "replaced"])
 def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, fate):
     handle.append(b"01234")
@@ -196,7 +197,7 @@ def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, f
         site.by_another("overwrite", [b"another"])
     site.client.headers.forget(site.path)
     with pytest.raises(FileNotFoundError, match="another has its name" if fate == "replaced" else None):
-        OLD[verb](handle)
+        VERBS[verb](handle)
     if fate == "replaced":
         assert site.content() == b"another"
 
@@ -212,17 +213,6 @@ def test_a_deleted_segment_is_gone_for_its_own_handle_at_once(site, handle):
 
 # -- exclusive handles ---------------------------------------------------------------------------------------
 
-WRITES = {
-    "append": lambda handle: handle.append(b"x"),
-    "empty append": lambda handle: handle.append(b""),
-    "large append": lambda handle: handle.append(b"x" * 2_000),
-    "seal": lambda handle: handle.seal(),
-    "truncate": lambda handle: handle.truncate(2),
-    "delete": lambda handle: handle.delete(),
-    "concat": lambda handle: handle.concat([]),
-    "set_policy": lambda handle: handle.set_policy(max_bytes=9),
-}
-
 
 @pytest.mark.parametrize("verb", WRITES)
 @pytest.mark.parametrize("who", ["older", "nobody"])
@@ -233,10 +223,10 @@ def test_an_older_epoch_and_none_are_fenced_but_read_and_the_newer_can_do_all(si
     assert (newer.epoch, newer.owner) == (older.epoch + 1, "newer")
     fenced = older if who == "older" else handle
     with pytest.raises(FencedError):
-        WRITES[verb](fenced)
+        VERBS[verb](fenced)
     assert fenced.read(0, 4) == b"0123"
     assert site.content() == b"0123"
-    WRITES[verb](newer)
+    VERBS[verb](newer)
 
 
 def test_release_lets_anybody_write_again(handle):

@@ -94,26 +94,23 @@ def test_wb_over_an_exclusively_held_segment_is_fenced_and_leaves_nothing(site, 
     assert site.chunk_files() == []
 
 
-@pytest.mark.parametrize("kind", ["segment", "plain file"])
-def test_xb_fails_at_open_if_something_is_there(site, kind):
+def make(site, kind, data=b""):
+    """What another has under the name."""
     if kind == "segment":
-        site.create()
-    else:
-        site.run(site.backend.write(site.path, [b"plain"]))
-    with pytest.raises(FileExistsError):
-        site.open("xb")
+        site.by_another("overwrite", [data])
+    elif kind == "plain file":
+        site.run(site.backend.write(site.path, [data]))
 
 
+@pytest.mark.parametrize("moment", ["open", "close"])
 @pytest.mark.parametrize("kind", ["segment", "plain file"])
-def test_xb_fails_at_close_if_something_was_created_meanwhile_and_leaves_nothing(site, data, kind):
-    file = site.open("xb")
-    file.write(data)
-    if kind == "segment":
-        site.by_another("overwrite", [b"first"])
-    else:
-        site.run(site.backend.write(site.path, [b"first"]))
+def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(site, data, kind, moment):
+    if moment == "close":
+        file = site.open("xb")
+        file.write(data)
+    make(site, kind, b"first")
     with pytest.raises(FileExistsError):
-        file.close()
+        file.close() if moment == "close" else site.open("xb")
     assert site.content() == b"first"
     assert site.chunk_files() == []
 
@@ -163,10 +160,14 @@ def test_ab_of_a_sealed_or_held_segment_fails_at_open_however_lately_it_became_s
         site.open("ab")
 
 
-def test_ab_is_bound_to_the_incarnation_found_at_open(site, data):
-    site.create()
-    file = site.open("ab")
+@pytest.mark.parametrize("mode", ["ab", "wb"])
+def test_a_file_is_bound_to_the_incarnation_that_it_found_or_made(site, data, mode):
+    make(site, "segment" if mode == "ab" else "nothing")
+    file = site.open(mode)
     file.write(data)
+    if mode == "wb":
+        file.commit()
+        file.write(data)
     site.by_another("overwrite", [b"another"])
     with pytest.raises(FileNotFoundError, match="another has its name"):
         file.close()
@@ -202,10 +203,7 @@ def test_an_unknown_mode_is_refused(site, mode, options):
 
 @pytest.mark.parametrize("there", ["nothing", "segment", "plain file"])
 def test_an_owner_alone_can_write_until_the_file_is_closed(site, there):
-    if there == "segment":
-        site.create()
-    elif there == "plain file":
-        site.run(site.backend.write(site.path, [b""]))
+    make(site, there)
     with site.open("ab", owner="me") as file:
         assert file.epoch == site.segment().epoch
         assert site.segment().owner == "me"
@@ -330,17 +328,6 @@ def test_commit_publishes_early_and_writing_goes_on_in_the_same_incarnation(site
     assert site.content() == data + b"more"
     incarnation.refresh()
     assert incarnation.version == 2
-
-
-def test_commits_of_wb_after_the_first_are_bound_to_the_incarnation_it_made(site):
-    file = site.open("wb")
-    file.write(b"1")
-    file.commit()
-    site.by_another("overwrite", [b"another"])
-    file.write(b"2")
-    with pytest.raises(FileNotFoundError, match="another has its name"):
-        file.close()
-    assert site.content() == b"another"
 
 
 def test_an_exception_after_a_commit_takes_back_only_what_came_later(site, data):
