@@ -18,10 +18,13 @@ from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory
 from tests.support.clouds import new_container
+from tests.support.schedules import in_threads
 from tests.support.servers import new_bucket, require_module
 
 PATH = "logs/app"
 HEADER = "$header"
+ALWAYS = 10_000
+"""More failures than a test meets."""
 SOON_S = 120
 """What must not take long takes less than half of it, on any machine."""
 
@@ -53,6 +56,19 @@ def make(fs, request):
 
 def lines(fs, path=PATH):
     return fs.cat_file(path).decode().splitlines() if fs.exists(path) else []
+
+
+def failing(fs, monkeypatch, *errors):
+    """Let an append fail with each of these errors, and those after them do what they do; returns the errors left."""
+    append, left = fs.append, list(errors)
+
+    def fails_or_appends(path, data):
+        if left:
+            raise left.pop(0)
+        return append(path, data)
+
+    monkeypatch.setattr(fs, "append", fails_or_appends)
+    return left
 
 
 def ended(tmp_path, program, *words):
@@ -134,15 +150,7 @@ def test_emit_waits_for_room_only_as_long_as_told(fs, make, backend):
 
 def test_records_survive_an_outage_and_are_written_once(fs, make, backend, monkeypatch):
     monkeypatch.setattr("rollingfs.logging.RETRY_S_MAX", 0.02)
-    append, failures = fs.append, []
-
-    def broken(path, data):
-        if len(failures) < 3:
-            failures.append(1)
-            raise OSError("no store")
-        return append(path, data)
-
-    fs.append = broken
+    left = failing(fs, monkeypatch, *[OSError("no store")] * 3)
     fs.create(PATH)
     handler, logger = make(interval=0.01)
     for number in range(20):
@@ -152,7 +160,7 @@ def test_records_survive_an_outage_and_are_written_once(fs, make, backend, monke
     while len(lines(fs)) < 20 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert lines(fs) == [str(number) for number in range(20)]
-    assert (handler.lost, len(failures)) == (0, 3)
+    assert (handler.lost, left) == (0, [])
 
 
 def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backend, capsys):
@@ -169,11 +177,8 @@ def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backe
     assert "unknown whether 1 log record was written: " in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, capsys):
-    def broken(path, data):
-        raise OSError("no store")
-
-    fs.append = broken
+def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, monkeypatch, capsys):
+    failing(fs, monkeypatch, *[OSError("no store")] * ALWAYS)
     handler, logger = make(interval="1h", close_s=0.1)
     logger.info("one")
     handler.close()
@@ -219,14 +224,7 @@ def test_a_record_that_cannot_be_formatted_stops_nothing(fs, make, monkeypatch, 
 
 def test_threads_lose_and_double_nothing(fs, make):
     handler, logger = make(interval=0.001)
-    threads = [
-        threading.Thread(target=lambda name=name: [logger.info("%d.%d", name, number) for number in range(200)])
-        for name in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*(lambda name=name: [logger.info("%d.%d", name, number) for number in range(200)] for name in range(8)))
     handler.flush()
     found = lines(fs)
     assert sorted(found) == sorted(f"{name}.{number}" for name in range(8) for number in range(200))
@@ -282,39 +280,19 @@ def test_processes_and_their_children_write_all_they_logged_before_they_end(tmp_
     assert said == ""
 
 
-FORKED = """
-import logging, os, sys
-from rollingfs.logging import RollingHandler
-
-handler = RollingHandler(sys.argv[1], storage_options={"connection_string": sys.argv[2]}, interval="1h")
-logging.getLogger().addHandler(handler)
-if sys.argv[3] == "used":
-    logging.warning("parent")
-    handler.flush()
-child = os.fork()
-if not child:
-    logging.warning("child")
-    sys.exit()
-os.waitpid(child, 0)
-"""
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not tell the names of threads")
-@pytest.mark.parametrize(("parent", "expected"), [("unused", ["child"]), ("used", ["parent"])])
-def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, tmp_path, parent, expected):
+@pytest.mark.parametrize(("how", "expected"), [("fork", ["hi"]), ("fork, after a flush", ["one"])])
+def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, tmp_path, how, expected):
     container = new_container(azurite)
-    said = ended(tmp_path, FORKED, f"rolling+az://{container}/log", azurite["connection_string"], parent)
+    said = ended(tmp_path, ENDS, how, f"rolling+az://{container}/log", json.dumps(azurite))
     assert lines(RollingFileSystem("az", azurite), f"{container}/log") == expected, said
     told = said.splitlines()
-    assert len(told) == (parent == "used")
+    assert len(told) == (how != "fork")
     assert all("1 log record was not written: " in line and "had used obstore" in line for line in told)
 
 
 def test_a_refusal_that_is_final_loses_records_at_once(fs, make, monkeypatch):
-    def refused(*args, **kwargs):
-        raise OSError(errno.ENOTSUP, "nothing was committed")
-
-    monkeypatch.setattr(fs, "append", refused)
+    failing(fs, monkeypatch, OSError(errno.ENOTSUP, "nothing was committed"))
     handler, logger = make(interval="1h")
     logger.info("one")
     handler.flush()
@@ -377,14 +355,7 @@ def test_a_commit_that_logs_does_not_wait_for_an_emit_that_waits_for_room(fs, ma
 
 def test_an_error_that_is_not_of_the_store_does_not_end_the_handler(fs, make, monkeypatch):
     handler, logger = make(interval="0.01s")
-    append, errors = fs.append, [MemoryError("a"), ValueError("b")]
-
-    def failing(*args, **kwargs):
-        if errors:
-            raise errors.pop()
-        return append(*args, **kwargs)
-
-    monkeypatch.setattr(fs, "append", failing)
+    failing(fs, monkeypatch, ValueError("b"), MemoryError("a"))
     logger.info("kept")
     for _ in range(3):
         handler.flush()
@@ -430,11 +401,8 @@ def test_flush_does_not_wait_for_records_that_come_after_it(fs, make, monkeypatc
 
 
 def test_a_closed_handler_is_not_waited_for_again(fs, make, monkeypatch):
-    def fail_always(*args, **kwargs):
-        raise OSError("outage")
-
     handler, logger = make(interval="1h", close_s=0.1)
-    monkeypatch.setattr(fs, "append", fail_always)
+    failing(fs, monkeypatch, *[OSError("outage")] * ALWAYS)
     logger.info("lost")
     handler.close()
     handler.close_s = SOON_S
@@ -460,7 +428,7 @@ if how == "atexit before":
     atexit.register(logger.warning, "hi")
 handler = RollingHandler(url, storage_options=options, interval="1h")
 logger.addHandler(handler)
-if how == "main, after a flush":
+if how.endswith("after a flush"):
     logger.warning("one")
     handler.flush()
 if how == "atexit after":
@@ -469,7 +437,7 @@ if how == "thread":
     threading.Thread(target=late).start()
 if how.startswith("main"):
     logger.warning("hi")
-if how == "fork":
+if how.startswith("fork"):
     if child := os.fork():
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     logger.warning("hi")

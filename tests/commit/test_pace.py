@@ -61,10 +61,6 @@ def replaces(site: Site) -> int:
     return site.backend.count("replace")
 
 
-def test_a_client_takes_the_interval_from_the_backend() -> None:
-    assert Site(Scripted(private_memory(), commit_interval_s=INTERVAL_S), "").client.commits.interval_s == INTERVAL_S
-
-
 def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Clock) -> None:
     site.append(b"1")
     assert clock.slept == []

@@ -64,13 +64,6 @@ def test_asks_grow_old_by_the_clock_of_the_store(files: AskFiles, store: Scripte
     assert other.young() == []
 
 
-def test_without_the_stores_clock_no_ask_is_young(files: AskFiles, store: Scripted) -> None:
-    drive(files.write(FIRST))
-    store.plan("now", before=fail)
-    drive(files.read(["w"]))
-    assert files.young() == []
-
-
 def test_the_clock_of_the_store_is_read_once_in_a_while(files: AskFiles, store: Scripted, monkeypatch: Any) -> None:
     for _ in range(3):
         drive(files.read(["w"]))

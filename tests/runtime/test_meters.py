@@ -17,6 +17,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.runtime import meters
 from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.meters import BUCKETS, LEFT_MAX, NS_MIN, STEPS, Meters, bounds_ns
+from tests.support.schedules import Caller, in_threads
 
 THREADS, CALLS = 8, 500
 
@@ -63,30 +64,20 @@ def test_threads_lose_no_count_while_others_ask():
                 assert now.count >= seen[0]
                 seen[0] = now.count
 
-    asker = threading.Thread(target=ask)
-    threads = [threading.Thread(target=count) for _ in range(THREADS)]
+    asker = Caller(ask)
     asker.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(*[count] * THREADS) == [None] * THREADS
     stop.set()
     asker.join()
-    total = counted.total()["x"]
-    assert (total.count, total.errors, total.refusals, total.bytes) == (
-        2 * THREADS * CALLS,
-        THREADS * CALLS,
-        0,
-        3 * THREADS * CALLS,
-    )
+    assert asker.outcome is None
+    total, calls = counted.total()["x"], THREADS * CALLS
+    assert (total.count, total.errors, total.refusals, total.bytes) == (2 * calls, calls, 0, 3 * calls)
 
 
 def test_what_ended_threads_have_counted_stays_and_takes_no_room():
     counted = Meters()
     for _ in range(3 * LEFT_MAX):
-        thread = threading.Thread(target=counted.note, args=("x",))
-        thread.start()
-        thread.join()
+        in_threads(lambda: counted.note("x"))
         gc.collect(0)
     assert len(counted._threads) <= LEFT_MAX + 1  # before anybody has asked
     assert counted.total()["x"].count == 3 * LEFT_MAX
@@ -97,9 +88,7 @@ def test_a_question_within_a_question_neither_waits_nor_loses_a_count():
     """As in the handler of a signal."""
     counted = Meters()
     for _ in range(3):
-        thread = threading.Thread(target=counted.note, args=("x",))
-        thread.start()
-        thread.join()
+        in_threads(lambda: counted.note("x"))
     within = []
     add = meters._add
 
