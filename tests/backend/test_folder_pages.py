@@ -73,9 +73,7 @@ def _is_folder(contents: Mapping[str, str], keys_max: int) -> bool:
 
 @given(
     st.dictionaries(
-        st.sampled_from([*FILES, *(f"sub/{file}" for file in FILES[:2])]),
-        st.sampled_from([*ALIVE, *DEAD]),
-        max_size=4,
+        st.sampled_from([*FILES, *(f"sub/{file}" for file in FILES[:2])]), st.sampled_from([*ALIVE, *DEAD]), max_size=4
     ).filter(lambda contents: list(contents.values()).count("ledger") <= 1),
     st.integers(1, 4),
 )

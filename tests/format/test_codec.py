@@ -229,8 +229,7 @@ def test_entries_that_overlap_or_leave_a_gap_are_refused(second, why):
 
 
 @pytest.mark.parametrize(
-    "state",
-    ["merging", "deleted merged", f"deleted because {SEGMENT}", "open merged", "frozen", ""],
+    "state", ["merging", "deleted merged", f"deleted because {SEGMENT}", "open merged", "frozen", ""]
 )
 def test_a_state_that_is_none_is_refused(state):
     said = f"state {state}".strip().encode()

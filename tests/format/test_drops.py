@@ -18,13 +18,7 @@ from rollingfs.format.drops import (
     merge_drops,
     shed_drops,
 )
-from rollingfs.format.header import (
-    DROPS_MAX,
-    Chunk,
-    Drop,
-    Header,
-    Page,
-)
+from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Header, Page
 
 SEGMENT = str(uuid.UUID(int=7))
 EMPTY = Header(SEGMENT, 1)

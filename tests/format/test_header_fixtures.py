@@ -16,18 +16,7 @@ from typing import Any
 import pytest
 
 from rollingfs.format.codec import format_header, parse_header
-from rollingfs.format.header import (
-    OFFSET_MAX,
-    Chunk,
-    Commit,
-    Drop,
-    Header,
-    Merge,
-    MergeOutcome,
-    Page,
-    Phase,
-    Tier,
-)
+from rollingfs.format.header import OFFSET_MAX, Chunk, Commit, Drop, Header, Merge, MergeOutcome, Page, Phase, Tier
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.format.records import Record, fold
@@ -227,10 +216,7 @@ HEADERS: dict[str, Header] = {
 }
 
 PAGES: dict[str, tuple[Chunk, ...]] = {
-    "own": (
-        Chunk(0, 100, AT_100, 0x9C7F0B11, AT_MS),
-        Chunk(100, 1, STAGED, 1, AT_MS, 5, 7),
-    ),
+    "own": (Chunk(0, 100, AT_100, 0x9C7F0B11, AT_MS), Chunk(100, 1, STAGED, 1, AT_MS, 5, 7)),
     "foreign": (
         Chunk(0, 7, OTHERS, None, AT_MS, 0, 9),
         Chunk(7, OFFSET_MAX - 7, "00000000000000000007-5f3a9c21e0b4", 2, AT_MS),

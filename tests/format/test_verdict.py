@@ -7,10 +7,7 @@ import uuid
 import pytest
 
 from rollingfs.format import commit_lines, transitions
-from rollingfs.format.header import (
-    Commit,
-    Header,
-)
+from rollingfs.format.header import Commit, Header
 from rollingfs.format.transitions import stamp
 from rollingfs.format.verdict import Verdict, judge
 from rollingfs.policy import RollingPolicy

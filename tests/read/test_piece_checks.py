@@ -356,11 +356,7 @@ PIECES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)), max
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(
-    pieces=PIECES,
-    flipped=st.none() | st.integers(0, SIZE - 1),
-    is_view=st.booleans(),
-)
+@given(pieces=PIECES, flipped=st.none() | st.integers(0, SIZE - 1), is_view=st.booleans())
 def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(pieces, flipped, is_view):
     good = bytes(random.Random(2).randbytes(SIZE))
     found = bytearray(good)
