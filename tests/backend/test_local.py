@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -21,6 +21,7 @@ from rollingfs.backend.local import disk, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
+from tests.support.backends import raises
 
 RACES = ("test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost")
 
@@ -176,12 +177,8 @@ def test_a_replace_that_fails_leaves_the_old_header_and_no_temporary_file(
     backend: LocalBackend, header: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     token = run(backend, backend.create(header, b"old"))
-
-    def fail(*_args: Any, **_options: Any) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, fail)
+        patch.setattr(os, call, raises(OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space left"):
             run(backend, backend.replace(header, b"new", token))
     assert run(backend, backend.read(header)).data == b"old"
@@ -228,11 +225,8 @@ def test_a_pin_is_not_seen_before_it_is_whole(tmp_path: Path, monkeypatch: pytes
 def test_a_put_that_cannot_take_its_name_leaves_nothing(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", fail)
+        patch.setattr(os, "rename", raises(OSError(5, "Input/output error")))
         with pytest.raises(OSError, match="Input/output error"):
             run(backend, backend.put(f"{tmp_path}/log$chunks/pin", b"content"))
     assert list((tmp_path / "log$chunks").iterdir()) == []

@@ -14,7 +14,7 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import run
-from tests.support.backends import joined
+from tests.support.backends import joined, raises
 
 HOUR_S = 3600
 
@@ -111,10 +111,7 @@ def test_bytes_are_copied_where_the_kernel_cannot(
     data = os.urandom(2_500_000)
     (tmp_path / "plain").write_bytes(data)
 
-    def refuse(*_args: Any, **_options: Any) -> int:
-        raise OSError(18, "Invalid cross-device link")
-
-    monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
+    monkeypatch.setattr(os, "copy_file_range", raises(OSError(18, "Invalid cross-device link")), raising=False)
     run(backend, backend.copy(f"{tmp_path}/plain", f"{tmp_path}/copy"))
     run(backend, joined(backend, [Part(f"{tmp_path}/plain", 5, 2_000_000)], f"{tmp_path}/joined"))
     assert (tmp_path / "copy").read_bytes() == data

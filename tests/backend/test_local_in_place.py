@@ -24,6 +24,7 @@ from rollingfs.format.header import HEADER_BYTES_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import raises
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what a filesystem is")
 
@@ -32,13 +33,22 @@ BASE = format_header(Header(SEGMENT, 1, tail=b"tail", tail_at_ms=5))
 ONE, TWO = (Record(2 + index, "w", index, 9, b"record").encode(SEGMENT) for index in range(2))
 
 
-@pytest.fixture
-def header(tmp_path: Path) -> str:
-    return f"{tmp_path}/log$header"
-
-
 def new_fs(**options: Any) -> RollingFileSystem:
     return RollingFileSystem("file", skip_instance_cache=True, **options)
+
+
+def failing_flush(file: Path) -> Any:
+    """A flush that fails of what is the file now, in place of `os.fsync`, and notes who holds a lock then."""
+    flush, inode = os.fsync, os.stat(file).st_ino
+
+    def fails(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == inode:
+            fails.locks.append(record_lock._locks_of_thread()[:])
+            raise OSError(errno.EIO, "injected: the flush failed")
+        flush(descriptor)
+
+    fails.locks = []
+    return fails
 
 
 def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
@@ -91,16 +101,12 @@ def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_
     known = new_fs()
     assert known.cat_file(path) == b"one two "
     for rest in (b"R", whole[-90:-1], bytes(4096), b"x" * 10):
-        file.write_bytes(whole + rest) if rest == b"R" else os.truncate(file, len(whole))
-        with open(file, "ab") as opened:
-            opened.write(rest if rest != b"R" else b"")
-        token = drive(backend.read(str(file))).token
-        os.truncate(file, len(whole))
-        assert drive(backend.read(str(file))).token == token
-        assert drive(backend.read_if_changed(str(file), token)) is None
-        with open(file, "ab") as opened:
-            opened.write(rest)
-        assert drive(backend.read_if_changed(str(file), token)) is None
+        for content in (whole + rest, whole, whole + rest):
+            os.truncate(file, len(whole))
+            with open(file, "ab") as opened:
+                opened.write(content[len(whole) :])
+            assert drive(backend.read(str(file))).token == token
+            assert drive(backend.read_if_changed(str(file), token)) is None
         assert new_fs().cat_file(path) == known.cat_file(path) == b"one two "
     known.append(path, b"three ")
     assert rest not in file.read_bytes()
@@ -240,8 +246,7 @@ def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_onc
     fs.create(path)
     for index in range(2 * RECORDS_MAX + 5):
         fs.append(path, b"%4d" % index)
-    counts = Path(header_path(path)).read_bytes().count(b"Record ")
-    assert counts == 3
+    assert Path(header_path(path)).read_bytes().count(b"Record ") == 3
     assert new_fs().cat_file(path) == b"".join(b"%4d" % index for index in range(2 * RECORDS_MAX + 5))
 
 
@@ -318,29 +323,19 @@ def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
             raise OSError(errno.EIO, "injected")
         return write(descriptor, bytes(data)[:40], at)
 
-    def stuck(descriptor: int, size: int) -> None:
-        raise OSError(errno.EIO, "injected: it cannot be cut")
-
     monkeypatch.setattr(os, "pwrite", torn)
-    monkeypatch.setattr(os, "ftruncate", stuck)
+    monkeypatch.setattr(os, "ftruncate", raises(OSError(errno.EIO, "injected: it cannot be cut")))
     fs.append(path, b"three")
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 0)
 
 
 def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch):
     path, file = segment_of(tmp_path, b"one ", b"two ")
-    fs, flush, inode, failed = new_fs(), os.fsync, os.stat(file).st_ino, []
-
-    def fails(descriptor: int) -> None:
-        if os.fstat(descriptor).st_ino == inode:
-            failed.append(record_lock._locks_of_thread()[:])
-            raise OSError(errno.EIO, "injected: the flush failed")
-        flush(descriptor)
-
+    fs, fails, inode = new_fs(), failing_flush(file), os.stat(file).st_ino
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
         fs.append(path, b"three ")
-    assert failed == [[]], "the flush is not under the lock, and comes once"
+    assert fails.locks == [[]], "the flush is not under the lock, and comes once"
     assert os.stat(file).st_ino != inode
     assert file.read_bytes().count(b"Record ") == 3
     fs.append(path, b"four")
@@ -357,12 +352,8 @@ def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_di
     first.append(path, b"o")
     second.append(path, b"ne ")
     inode = os.stat(file).st_ino
-
-    def fails(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "injected: the flush failed")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fails)
+        patch.setattr(os, "fsync", raises(OSError(errno.ENOSPC, "injected: the flush failed")))
         with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
             first.append(path, b"two ")
         with pytest.raises(OSError, match="nothing was committed") as caught:
@@ -406,14 +397,8 @@ def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_pa
 
 def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, backend):
     _, file = segment_of(tmp_path, b"one ", b"two ")
-    flush, inode, content = os.fsync, os.stat(file).st_ino, file.read_bytes()
-
-    def fails(descriptor: int) -> None:
-        if os.fstat(descriptor).st_ino == inode:
-            raise OSError(errno.EIO, "injected: the flush failed")
-        flush(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fails)
+    inode, content = os.stat(file).st_ino, file.read_bytes()
+    monkeypatch.setattr(os, "fsync", failing_flush(file))
     with pytest.raises(UnflushedError):
         drive(backend.flush(str(file)))
     assert (os.stat(file).st_ino == inode, file.read_bytes()) == (False, content)

@@ -36,6 +36,7 @@ from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group
+from tests.support.backends import raises
 
 RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
 
@@ -130,10 +131,7 @@ def test_a_turn_is_lost_with_the_folder_of_its_lock(log: str, verb: str) -> None
 
 
 def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(path: str) -> bool:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os.path, "lexists", interrupted)
+    monkeypatch.setattr(os.path, "lexists", raises(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         drive(LocalBackend().take_turn(header_path(log)))
     monkeypatch.undo()
@@ -346,10 +344,7 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
     new_fs().append(log, b"first")
     fs = new_fs()
 
-    def broken(descriptor: int) -> None:
-        raise OSError(errno.EIO, "broken")
-
-    monkeypatch.setattr(disk, "flush", broken)
+    monkeypatch.setattr(disk, "flush", raises(OSError(errno.EIO, "broken")))
     with pytest.raises(OSError, match="nothing was committed") as caught:
         fs.append(log, **options)
     assert not isinstance(caught.value, RollingError)

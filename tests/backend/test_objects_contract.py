@@ -1,6 +1,6 @@
 """The backend contract on every object store: one suite, one class for each store and way to it.
 
-SeaweedFS and MinIO through obstore and through s3fs alone, azurite, fake-gcs-server, and a bucket in memory.
+SeaweedFS and MinIO through obstore and through s3fs alone, azurite, and fake-gcs-server.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.testing import BackendContract, Factory
-from tests.support.buckets import File, MemoryObjects, memory_objects
 from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import count_requests, new_bucket, require_module
 
 THREADS = 8
 RACE, INCREMENTS = "test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"
@@ -193,75 +192,46 @@ class TestOnFakeGoogle(OnCloud):
         raw_google(self.store, "POST", path, data)
 
 
-class TestInMemory(OnObjects):
-    """What the backend does itself, over buckets of which each request suspends."""
-
-    @pytest.fixture(autouse=True)
-    def options(self) -> None:
-        self._backend = memory_objects()
-
-    @pytest.fixture
-    def backend(self, options: None) -> Backend:
-        return self._backend
-
-    @pytest.fixture
-    def folder(self, options: None) -> str:
-        return "bucket/folder"
-
-    def raw_read(self, path: str) -> bytes:
-        return self._files(path)[path.partition("/")[2]].data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        self._files(path)[path.partition("/")[2]] = File(data)
-
-    def _files(self, path: str) -> dict[str, File]:
-        assert isinstance(self._backend, MemoryObjects)
-        return self._backend.files[path.partition("/")[0]]
-
-    def spawn_arguments(self) -> None:
-        return None
-
-
 # -- beyond the contract, and alike on every store -------------------------------------------------------------
 
 
 @pytest.fixture
-def memory() -> ObjectBackend:
-    return memory_objects()
+def backend(seaweed: dict[str, Any]) -> ObjectBackend:
+    return shared(make_s3, **seaweed)
+
+
+@pytest.fixture
+def path(seaweed: dict[str, Any]) -> str:
+    return f"{bucket_of(new_bucket, **seaweed)}/{uuid.uuid4().hex}"
 
 
 def do(backend: ObjectBackend, verb: str, *args: Any) -> Any:
     return sync(backend.loop, getattr(backend, verb), *args)
 
 
-def asked(backend: ObjectBackend) -> list[tuple[str, str]]:
-    """The requests since the last question."""
-    assert isinstance(backend, MemoryObjects)
-    requests, backend.requests = backend.requests, []
-    return requests
-
-
-def test_a_file_that_is_gone_is_not_one_with_another_token(memory: ObjectBackend) -> None:
-    assert do(memory, "delete_if", "bucket/gone", "token") is True
+def test_a_file_that_is_gone_is_not_one_with_another_token(backend: ObjectBackend, path: str) -> None:
+    assert do(backend, "delete_if", path, '"token"') is True
     with pytest.raises(FileNotFoundError):
-        do(memory, "read_range", "bucket/gone", 0, 1, "token")
+        do(backend, "read_range", path, 0, 1, '"token"')
 
 
-def test_a_range_beyond_the_end_is_empty_only_of_the_file_with_the_token(memory: ObjectBackend) -> None:
-    token = do(memory, "create", "bucket/f", b"one")
-    assert do(memory, "read_range", "bucket/f", 3, 9, token) == b""
-    assert do(memory, "read_range", "bucket/f", 3, 9) == b""
+def test_a_range_beyond_the_end_is_empty_only_of_the_file_with_the_token(backend: ObjectBackend, path: str) -> None:
+    token = do(backend, "create", path, b"one")
+    assert do(backend, "read_range", path, 3, 9, token) == b""
+    assert do(backend, "read_range", path, 3, 9) == b""
 
 
-def test_files_of_several_buckets_are_deleted_in_batches(memory: ObjectBackend) -> None:
-    do(memory, "make_folder", "other")
-    paths = [f"bucket/{number}" for number in range(25)] + ["other/f"]
-    for path in paths:
-        do(memory, "write", path, [b"x"])
-    asked(memory)
-    do(memory, "delete", [*paths, "bucket"])  # a bucket is no file
-    assert [verb for verb, _ in asked(memory)] == ["delete"] * 4
-    assert not do(memory, "list", "bucket").entries + do(memory, "list", "other").entries
+def test_files_of_several_buckets_are_deleted_in_batches(seaweed, backend, path, monkeypatch) -> None:
+    monkeypatch.setattr("rollingfs.backend.objects.s3.bucket.S3Bucket.deletes_max", 10)
+    bucket, other = path.partition("/")[0], new_bucket(seaweed)
+    paths = [f"{path}/{number}" for number in range(25)] + [f"{other}/f"]
+    for one in paths:
+        do(backend, "write", one, [b"x"])
+    with count_requests(backend) as counts:
+        do(backend, "delete", [*paths, bucket])  # a bucket is no file
+    assert counts == {"DeleteObjects": 4}
+    assert not do(backend, "is_folder", path)
+    assert not do(backend, "list", other).entries
 
 
 def test_a_refusal_says_what_the_store_said() -> None:

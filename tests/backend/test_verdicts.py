@@ -24,7 +24,7 @@ from rollingfs.backend.verdicts import CACHE_NAME, CACHE_S_MAX, Verdicts, forget
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.testing import run
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
 
 PATH = "/logs/x"
@@ -34,9 +34,9 @@ NAME = "http://store/bucket"
 class Named(Scripted):
     """A store with a name that every process knows."""
 
-    name: str | None = NAME
+    name = NAME
 
-    async def store_name(self, path: str) -> str | None:
+    async def store_name(self, path: str) -> str:
         return self.name
 
 
@@ -74,30 +74,12 @@ def test_clients_of_one_store_probe_it_once() -> None:
     assert probes_of(backend) == 1
 
 
-def test_each_store_has_a_verdict_of_its_own() -> None:
-    first, second = Named(private_memory()), Named(private_memory())
-    second.name = "http://store/another-bucket"
-    ask(first)
-    ask(second)
-    assert (probes_of(first), probes_of(second)) == (1, 1)
-
-
-def test_an_adapter_of_another_class_has_a_verdict_of_its_own() -> None:
-    class Another(Named):
-        pass
-
-    backend = Another(private_memory())
-    ask(Named(private_memory()))
-    ask(backend)
-    assert probes_of(backend) == 1
-
-
-def test_a_store_without_a_name_is_probed_by_every_client() -> None:
-    backend = Named(private_memory())
-    backend.name = None
-    ask(backend)
-    ask(backend)
+def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path: Path) -> None:
+    backend = Counting(private_memory())
+    ask(backend, tmp_path / "cache")
+    ask(backend, tmp_path / "cache")
     assert probes_of(backend) == 2
+    assert not (tmp_path / "cache").exists()
 
 
 def test_one_client_probes_a_root_once() -> None:
@@ -150,15 +132,11 @@ def test_a_store_for_readers_is_refused_whatever_is_known() -> None:
 
 def test_a_failed_probe_is_made_again() -> None:
     backend = Named(private_memory())
-    backend.plan("create", before=_down, times=1, probes=True)
+    backend.plan("create", before=raises(OSError(5, "the network is down")), times=1, probes=True)
     found = Verdicts(backend, SyncRuntime())
     with pytest.raises(OSError, match="down"):
         run(backend, found.abilities(PATH))
     assert run(backend, found.abilities(PATH)) == Abilities(delete_if=True)
-
-
-def _down() -> None:
-    raise OSError(5, "the network is down")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -184,13 +162,6 @@ def test_another_process_believes_the_file(tmp_path: Path, name: str) -> None:
     assert backend.calls == []
     file = Path(cache) / CACHE_NAME if name in ("", "new/") else Path(cache)
     assert list(file.parent.iterdir()) == [file], "no temporary file stays"
-
-
-def test_the_file_holds_the_abilities(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    ask(Named(private_memory(), can_delete_if=False), cache)
-    forget_verdicts()
-    assert ask(Named(private_memory()), cache) == Abilities(delete_if=False)
 
 
 def test_the_file_keeps_several_stores(tmp_path: Path) -> None:
@@ -267,24 +238,31 @@ def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
     assert probes_of(backend) == 1, "the file is written anew"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+needs_owners = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+
+
+def owned_by(patch: pytest.MonkeyPatch, call: str, uid: int) -> None:
+    """Let a call of `os` say that files have another owner."""
+    real = getattr(os, call)
+
+    def changed(*of: Any, **how: Any) -> os.stat_result:
+        found = real(*of, **how)
+        return os.stat_result([*found[:4], uid, *found[5:]])
+
+    patch.setattr(verdicts.os, call, changed)
+
+
+@needs_owners
 @pytest.mark.parametrize(
     ("mode", "owner", "why"), [(0o664, 0, "mode 664"), (0o646, 0, "mode 646"), (0o644, 1, "uid [0-9]+.* owns it")]
 )
 def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warning_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int, owner: int, why: str
 ) -> None:
-    cache, me = tmp_path / "cache", os.geteuid()
+    cache = tmp_path / "cache"
     write(cache, stored())
     cache.chmod(mode)
-    stat = os.stat_result
-
-    def of_another(number: int) -> os.stat_result:
-        found = real(number)
-        return stat([*found[:4], me + owner, *found[5:]])
-
-    real = os.fstat
-    monkeypatch.setattr(verdicts.os, "fstat", of_another)
+    owned_by(monkeypatch, "fstat", os.geteuid() + owner)
     with caplog.at_level(logging.WARNING, "rollingfs"):
         for _ in range(2):
             forget_verdicts()
@@ -297,12 +275,11 @@ def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warni
     assert cache.read_text() == stored(at=json.loads(cache.read_text())["stores"][f"Named {NAME}"]["at"]), "left alone"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+@needs_owners
 def test_a_file_of_root_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cache", stored())
-    found = os.stat(tmp_path / "cache")
-    monkeypatch.setattr(verdicts.os, "geteuid", lambda: found.st_uid + 1)
-    monkeypatch.setattr(verdicts.os, "fstat", lambda _: os.stat_result([*found[:4], 0, *found[5:]]))
+    monkeypatch.setattr(verdicts.os, "geteuid", lambda: 1000)
+    owned_by(monkeypatch, "fstat", 0)
     assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
 
 
@@ -313,11 +290,6 @@ def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(Named(private_memory()), tmp_path / "file" / "cache") == Abilities(delete_if=True)
     assert "not kept for other processes" in caplog.messages[-1]
-
-
-def test_a_store_without_a_name_is_not_kept(tmp_path: Path) -> None:
-    ask(Counting(private_memory()), tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
 
 
 # -- in the user's cache folder ----------------------------------------------------------------------------------
@@ -371,10 +343,7 @@ def _no_home(cache: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_folder_can_be_made(cache: Path, patch: pytest.MonkeyPatch) -> None:
-    def refuse(path: str, mode: int = 0, exist_ok: bool = False) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", path)
-
-    patch.setattr(verdicts.os, "makedirs", refuse)
+    patch.setattr(verdicts.os, "makedirs", raises(OSError(errno.EROFS, "Read-only file system", str(cache))))
 
 
 def _a_file_is_there(cache: Path, patch: pytest.MonkeyPatch) -> None:
@@ -388,12 +357,11 @@ def _others_may_write(cache: Path, patch: pytest.MonkeyPatch) -> None:
 
 def _another_user_owns_it(cache: Path, patch: pytest.MonkeyPatch) -> None:
     cache.mkdir(parents=True, mode=0o700)
-    me, real = os.geteuid() or 1, os.stat
-    patch.setattr(verdicts.os, "geteuid", lambda: me)
-    patch.setattr(verdicts.os, "stat", lambda path: os.stat_result([*(found := real(path))[:4], me + 1, *found[5:]]))
+    patch.setattr(verdicts.os, "geteuid", lambda: 1000)
+    owned_by(patch, "stat", 1001)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+@needs_owners
 @pytest.mark.parametrize(
     "prepare", [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_write, _another_user_owns_it]
 )
@@ -406,16 +374,10 @@ def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
     assert not (cache / CACHE_NAME).exists()
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")
+@needs_owners
 def test_root_leaves_the_home_of_another_user_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.stat
-
-    def of_another(path: Any, **how: Any) -> os.stat_result:
-        found = real(path, **how)
-        return os.stat_result([*found[:4], 7, *found[5:]])
-
     monkeypatch.setattr(verdicts.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(verdicts.os, "stat", of_another)
+    owned_by(monkeypatch, "stat", 7)
     assert kept(private_memory()) == 1
     monkeypatch.undo()
     assert not cache.exists()

@@ -50,10 +50,10 @@ async def joined(backend: Backend, parts: Sequence[Part], target: str) -> None:
         await upload.abort()
 
 
-def raises(error: BaseException) -> Action:
-    """An action that raises this error."""
+def raises(error: BaseException) -> Callable[..., NoReturn]:
+    """An action that raises this error, whatever it is called with."""
 
-    def action() -> NoReturn:
+    def action(*_: object, **__: object) -> NoReturn:
         raise error
 
     return action
