@@ -28,7 +28,6 @@ from fsspec import AbstractFileSystem
 from rollingfs.backend.objects.azure import bucket as azure_bucket
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
-from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.opening import open_azure
 from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
@@ -367,12 +366,3 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     assert isinstance(found, ObjectBackend) == is_ours
     assert found.can_write == is_ours
     assert ("location_mode" in caplog.text) != is_ours
-
-
-def test_what_azure_says_fits_a_line() -> None:
-    said = "The specified container does not exist.\nRequestId:0c1\nTime:2026-11-22T10:00:00Z"
-    body = f"<?xml version='1.0'?><Error><Code>ContainerNotFound</Code><Message>{said}</Message></Error>"
-    found = from_obstore(
-        ValueError(f"Error performing GET x - Server returned non-2xx status code: 404 Not Found: {body}")
-    )
-    assert str(found) == "the store answered 404 ContainerNotFound: The specified container does not exist."

@@ -232,14 +232,6 @@ def test_a_put_that_cannot_take_its_name_leaves_nothing(
     assert list((tmp_path / "log$chunks").iterdir()) == []
 
 
-def test_short_writes_are_continued(backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = os.urandom(10_000)
-    real_write = os.write
-    monkeypatch.setattr(os, "write", lambda descriptor, rest: real_write(descriptor, rest[:777]))
-    run(backend, backend.write(f"{tmp_path}/file", [data[:5000], data[5000:]]))
-    assert (tmp_path / "file").read_bytes() == data
-
-
 # -- tokens ---------------------------------------------------------------------------------------------------
 
 
@@ -352,13 +344,6 @@ def test_a_pipe_is_no_file_and_nobody_waits_for_it(backend: LocalBackend, tmp_pa
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         run(backend, backend.read(f"{tmp_path}/pipe"))
-
-
-def test_a_listing_has_the_tokens_of_headers(backend: LocalBackend, header: str, tmp_path: Path) -> None:
-    token = run(backend, backend.create(header, b"x"))
-    entry = next(entry for entry in run(backend, backend.list(str(tmp_path))).entries if entry.path == header)
-    assert entry.token == token
-    assert run(backend, backend.replace(header, b"y", entry.token)) != token
 
 
 def test_the_root_folder_is_listed_with_plain_paths(backend: LocalBackend) -> None:

@@ -53,24 +53,6 @@ def test_a_symbolic_link_is_copied_as_the_file_it_names(backend: LocalBackend, t
     assert (tmp_path / "plain$chunks/chunk").read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("age_s", [0, 2 * HOUR_S])
-def test_a_source_that_changes_during_the_copy_leaves_nothing(
-    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float
-) -> None:
-    source = _aged(tmp_path / "plain", b"before", age_s)
-    token = run(backend, backend.stat(source)).token
-    real_flush = disk.flush
-
-    def change(descriptor: int) -> None:
-        (tmp_path / "plain").write_bytes(b"after!")
-        real_flush(descriptor)
-
-    monkeypatch.setattr(disk, "flush", change)
-    with pytest.raises(ConflictError):
-        run(backend, backend.copy(source, f"{tmp_path}/plain$chunks/chunk", token))
-    assert os.listdir(tmp_path / "plain$chunks") == []
-
-
 def test_a_write_in_the_middle_of_a_copy_leaves_nothing(
     backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

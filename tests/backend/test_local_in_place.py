@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem
 from rollingfs.backend.local import disk, extending, looks, record_lock
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.commit.fairness import Turns
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, UnflushedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file, parse_header
@@ -152,18 +150,6 @@ def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believ
     os.utime(file, ns=(10**18, 10**18))
     assert reader.cat_file(path) == b"one b"
     assert drive(backend.read(str(file))).token.endswith(other.split(b"\n")[0][-8:].decode())
-
-
-def test_a_header_with_a_second_name_is_replaced(tmp_path):
-    path, file = segment_of(tmp_path, b"one ")
-    backup = tmp_path / "backup"
-    os.link(file, backup)
-    kept = backup.read_bytes()
-    new_fs().append(path, b"two ")
-    assert backup.read_bytes() == kept
-    assert os.stat(file).st_ino != os.stat(backup).st_ino
-    new_fs().append(path, b"three")
-    assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 1)
 
 
 @pytest.mark.parametrize("kind", [0x6969, 0xFE534D42, 0x65735546, 0])
@@ -329,7 +315,9 @@ def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 0)
 
 
-def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_racing", [False, True], ids=["alone", "in a turn"])
+def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch, is_racing):
+    monkeypatch.setattr(Turns, "is_racing", is_racing)
     path, file = segment_of(tmp_path, b"one ", b"two ")
     fs, fails, inode = new_fs(), failing_flush(file), os.stat(file).st_ino
     monkeypatch.setattr(os, "fsync", fails)
@@ -434,73 +422,3 @@ def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatc
     assert flushed == [str(tmp_path)]
     drive(backend.extend(header, Record(4, "w", 5, 9, b"x").encode(SEGMENT), second))
     assert flushed == [str(tmp_path)]
-
-
-def _append_all(path: str, count: int, name: bytes) -> None:
-    fs = new_fs()
-    for index in range(count):
-        fs.append(path, b"%s %d\n" % (name, index))
-
-
-def _append_for_ever(path: str, pipe: Any) -> None:
-    fs = new_fs()
-    index = 0
-    while True:
-        fs.append(path, b"line %d\n" % index)
-        pipe.send(index)
-        index += 1
-
-
-def test_processes_and_threads_extend_one_header_beside_commits_that_replace_it(tmp_path):
-    path, _ = segment_of(tmp_path, b"")
-    fs = new_fs(policy=RollingPolicy(2000, inline_bytes=700))
-    fs.overwrite(path, b"")
-    context = multiprocessing.get_context("spawn")
-    workers: list[Any] = [context.Process(target=_append_all, args=(path, 60, b"p%d" % one)) for one in range(2)]
-    workers += [threading.Thread(target=_append_all, args=(path, 60, b"t%d" % one)) for one in range(2)]
-    for worker in workers:
-        worker.start()
-    for _ in range(20):
-        fs.append(path, b"attr\n", attrs={"a": "b"})
-        fs.segment(path).consolidate()
-    for worker in workers:
-        worker.join()
-    lines = new_fs().cat_file(path).split(b"\n")[:-1]
-    for name in (b"p0", b"p1", b"t0", b"t1"):
-        assert [line for line in lines if line.startswith(name)] == [b"%s %d" % (name, one) for one in range(60)]
-    assert lines.count(b"attr") == 20
-    assert len(lines) == 260
-
-
-def test_kill_9_at_any_moment_leaves_what_was_acknowledged_and_whole_records(tmp_path):
-    path, file = segment_of(tmp_path)
-    context, told, lines = multiprocessing.get_context("spawn"), 0, b""
-    for _ in range(4):
-        here, there = context.Pipe()
-        process = context.Process(target=_append_for_ever, args=(path, there), daemon=True)
-        process.start()
-        for _ in range(15):
-            assert here.poll(60)
-            here.recv()
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        told = 15
-        there.close()
-        while here.poll(0):
-            try:
-                here.recv()
-            except EOFError:
-                break
-            told += 1
-        now = new_fs().cat_file(path)
-        assert now.startswith(lines)
-        new = now[len(lines) :].split(b"\n")
-        assert new[-1] == b""
-        assert new[:-1] == [b"line %d" % index for index in range(len(new) - 1)]
-        assert told <= len(new) - 1 <= told + 1
-        lines = now
-    for size in range(len(file.read_bytes())):
-        data = file.read_bytes()[:size]
-        mark = records.mark_of(lambda start, end, data=data: data[start:end], size)
-        if mark is not None and mark.end <= size:
-            assert lines.startswith(parse_header(data, "x").tail)

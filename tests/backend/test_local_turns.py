@@ -317,25 +317,6 @@ def test_a_commit_that_gets_no_turn_ends_at_its_deadline_with_nothing_written(lo
     assert fs.cat_file(log) == b""
 
 
-def test_a_failing_flush_within_a_turn_puts_a_new_file_in_place(
-    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs, flush = new_fs(), disk.flush
-    fs.append(log, b"first")
-
-    def failing(descriptor: int) -> None:
-        monkeypatch.setattr(disk, "flush", flush)
-        raise OSError(5, "Input/output error")
-
-    inode = os.stat(header_path(log)).st_ino
-    monkeypatch.setattr(disk, "flush", failing)
-    with pytest.raises(OSError, match="unknown"):
-        fs.append(log, b" second")
-    assert os.stat(header_path(log)).st_ino != inode
-    assert is_free(log)
-    assert new_fs().cat_file(log) == b"first second"
-
-
 @pytest.mark.parametrize("options", [{"data": b""}, {"data": b"again", "expected_offset": 0}])
 def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
     log: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
@@ -365,14 +346,6 @@ def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(t
     drive(SyncRuntime().limit(backend.flush(header), 1))
     assert os.stat(header).st_nlink == 1
     assert not locked(header)
-
-
-def test_the_flush_is_outside_the_lock(log: str, racing: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    fs, flush, free = new_fs(), disk.flush, []
-    fs.append(log, b"first")
-    monkeypatch.setattr(disk, "flush", lambda descriptor: (free.append(is_free(log)), flush(descriptor)))
-    fs.append(log, b"second")
-    assert free == [True]
 
 
 def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(

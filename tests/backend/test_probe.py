@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +9,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.probe import Abilities, probe
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import run
-from tests.support.backends import Scripted, raises
+from tests.support.backends import Scripted
 
 FOLDER = "/a/x$chunks"
 
@@ -68,12 +65,6 @@ def test_an_honest_store_passes_and_keeps_nothing(fs: MemoryFileSystem, make: An
     assert fs.store == {}
 
 
-def test_the_disk_passes_and_keeps_nothing(tmp_path: Path) -> None:
-    backend = LocalBackend(sync=False)
-    assert run(backend, probe(backend, f"{tmp_path}/x$chunks")) == Abilities(delete_if=True)
-    assert os.listdir(tmp_path / "x$chunks") == []
-
-
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
 def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSystem, verb: str, lie: str) -> None:
@@ -100,19 +91,3 @@ def test_a_lost_answer_is_not_held_against_the_store(fs: MemoryFileSystem, verb:
 def test_a_store_without_conditional_delete_is_not_asked_for_it(fs: MemoryFileSystem) -> None:
     backend: Backend = GenericBackend(fs, single_writer=True)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
-
-
-def test_a_store_for_readers_is_refused_with_the_way_out(fs: MemoryFileSystem) -> None:
-    backend = GenericBackend(fs)
-    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        run(backend, probe(backend, FOLDER))
-    assert fs.store == {}
-
-
-def test_a_failure_is_no_verdict(fs: MemoryFileSystem) -> None:
-    backend = Scripted(MemoryBackend(fs))
-    backend.plan("replace", before=raises(OSError(5, "the network is down")), probes=True)
-    with pytest.raises(OSError, match="network is down") as raised:
-        run(backend, probe(backend, FOLDER))
-    assert not isinstance(raised.value, UnsafeBackendError)
-    assert fs.store == {}

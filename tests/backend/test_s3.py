@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -62,16 +62,16 @@ def path(bucket: str) -> str:
 
 
 @pytest.fixture
-def proxy(s3_options: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(s3_options["endpoint_url"]) as proxy:
-        yield proxy
+def wire(s3_options: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(s3_options["endpoint_url"]) as wire:
+        yield wire
 
 
 @pytest.fixture
-def wired(s3_options: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectBackend:
-    """A backend behind `proxy` that does not wait before it tries again."""
+def wired(s3_options: dict[str, Any], wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectBackend:
+    """A backend behind `wire` that does not wait before it tries again."""
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
-    return open_s3(S3FileSystem(**(s3_options | {"endpoint_url": proxy.url})))
+    return open_s3(S3FileSystem(**(s3_options | {"endpoint_url": wire.url})))
 
 
 # -- times of listings ----------------------------------------------------------------------------------------
@@ -127,6 +127,14 @@ def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
     assert len(ours.get("Contents", [])) == files.count("<Key>")
 
 
+def _left_alone(*files: str, status: int = 200) -> bool:
+    """Whether a listing of these files is left to botocore."""
+    body, ours = LISTING.format(NAMESPACE, "".join(files)).encode(), dict[str, Any]()
+    answer = {"status_code": status, "headers": {}, "body": body}
+    read_listing(response_dict=answer, customized_response_dict=ours)
+    return (answer["body"], ours) == (body, {})
+
+
 @pytest.mark.parametrize(
     ("part", "other"),
     [
@@ -144,18 +152,12 @@ def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
 )
 def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):
     assert part in CONTENTS
-    body = LISTING.format(NAMESPACE, CONTENTS + CONTENTS.replace(part, other)).encode()
-    answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
-    read_listing(response_dict=answer, customized_response_dict=ours)
-    assert (answer["body"], ours) == (body, {})
+    assert _left_alone(CONTENTS, CONTENTS.replace(part, other))
 
 
 def test_a_file_that_is_not_understood_takes_no_other_one_with_it():
     owned = CONTENTS.replace("<Owner><ID>me</ID></Owner>", "").replace("<Key>", "<Owner><ID>me</ID></Owner><Key>")
-    body = LISTING.format(NAMESPACE, owned + owned.replace("2026-11-24T", "24 November 2026, ") + owned).encode()
-    answer, ours = {"status_code": 200, "headers": {}, "body": body}, dict[str, Any]()
-    read_listing(response_dict=answer, customized_response_dict=ours)
-    assert (answer["body"], ours) == (body, {})
+    assert _left_alone(owned, owned.replace("2026-11-24T", "24 November 2026, "), owned)
 
 
 def test_keys_of_a_listing_are_decoded_as_one_by_one():
@@ -166,10 +168,8 @@ def test_keys_of_a_listing_are_decoded_as_one_by_one():
 
 
 def test_a_refused_listing_is_left_to_botocore():
-    body = LISTING.format(NAMESPACE, CONTENTS).encode()
-    answer, ours = {"status_code": 503, "headers": {}, "body": body}, dict[str, Any]()
-    read_listing(response_dict=answer, customized_response_dict=ours)
-    assert (answer["body"], ours) == (body, {})
+    assert _left_alone(CONTENTS, status=503)
+    assert not _left_alone(CONTENTS)
 
 
 def test_a_listing_reads_no_time_by_botocores_parser(wired, bucket, monkeypatch):
@@ -217,34 +217,25 @@ def test_every_verb_sends_as_few_requests_as_it_can(backend: ObjectBackend, buck
 
 
 def test_puts_and_parts_do_not_ask_for_permission_to_send_their_body(
-    wired: ObjectBackend, path: str, proxy: Proxy
+    wired: ObjectBackend, path: str, wire: Proxy
 ) -> None:
     token = run(wired, wired.create(path, b"one"))
     run(wired, wired.replace(path, b"two", token))
     run(wired, wired.write(path + "-large", [bytes(PART_BYTES + 1)]))
-    puts = proxy.of("PUT")
-    assert len(puts) == 4
-    assert [put.headers.get("expect") for put in puts] == [None] * 4
+    run(wired, wired.fs.set_session(refresh=True))  # makes another client
+    run(wired, wired.write(path + "-larger", [bytes(PART_BYTES + 1)]))
+    assert [put.headers.get("expect") for put in wire.of("PUT")] == [None] * 6
 
 
-def test_hooks_come_back_with_another_client(wired: ObjectBackend, path: str, proxy: Proxy) -> None:
-    run(wired, wired.create(path, b"one"))
-    first = wired.fs._s3
-    run(wired, wired.fs.set_session(refresh=True))
-    run(wired, wired.create(path + "2", b"two"))
-    assert wired.fs._s3 is not first
-    assert [put.headers.get("expect") for put in proxy.of("PUT")] == [None, None]
-
-
-def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path: str, proxy: Proxy) -> None:
+def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path: str, wire: Proxy) -> None:
     config = {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
-    fs = S3FileSystem(**(s3_options | {"endpoint_url": proxy.url, "config_kwargs": config}), skip_instance_cache=True)
+    fs = S3FileSystem(**(s3_options | {"endpoint_url": wire.url, "config_kwargs": config}), skip_instance_cache=True)
     backend = open_s3(fs)
     run(backend, backend.create(path, b"ours"))
     assert fs._s3 is None, "the backend connected the user's own filesystem"
     assert fs.config_kwargs == {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
     fs.pipe_file(path + "-theirs", b"theirs")
-    ours, theirs = proxy.of("PUT")
+    ours, theirs = wire.of("PUT")
     assert ours.headers.get("expect") is None
     assert theirs.headers["expect"] == "100-continue"
     assert backend.fs.config_kwargs["retries"] == {"mode": "standard", "total_max_attempts": 1}
@@ -266,50 +257,42 @@ def test_positional_and_pool_options_reach_the_clone() -> None:
 # -- the user's options --------------------------------------------------------------------------------------
 
 
-def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str, Any], proxied_seaweed: Proxy) -> None:
+def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str, Any], proxy: Proxy) -> None:
     additional = {"ServerSideEncryption": "AES256", "ACL": "bucket-owner-full-control"}
     options = seaweed | {
-        "endpoint_url": proxied_seaweed.url,
+        "endpoint_url": proxy.url,
         "s3_additional_kwargs": additional,
         "requester_pays": True,
     }
     backend = open_s3(S3FileSystem(**options))
     bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
     run(backend, backend.make_folder(bucket))
-    proxied_seaweed.seen.clear()
+    proxy.seen.clear()
     path = f"{bucket}/file"
     token = run(backend, backend.create(path, b"one"))
     run(backend, backend.replace(path, b"two", token))
     run(backend, backend.copy(path, path + "-copy"))
     run(backend, backend.write(path + "-large", [bytes(PART_BYTES + 1)]))
     run(backend, backend.read(path))
-    made = [
-        s for s in proxied_seaweed.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"
-    ]
+    made = [s for s in proxy.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"]
     assert [s.method for s in made] == ["PUT", "PUT", "PUT", "POST"]
     assert {s.headers.get("x-amz-server-side-encryption") for s in made} == {"AES256"}
     assert {s.headers.get("x-amz-acl") for s in made} == {"bucket-owner-full-control"}
-    assert {s.headers.get("x-amz-request-payer") for s in proxied_seaweed.seen} == {"requester"}
-
-
-@pytest.fixture
-def proxied_seaweed(seaweed: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(seaweed["endpoint_url"]) as proxy:
-        yield proxy
+    assert {s.headers.get("x-amz-request-payer") for s in proxy.seen} == {"requester"}
 
 
 @pytest.mark.parametrize(("verb", "argument"), [("create", "IfNoneMatch"), ("replace", "IfMatch")])
 def test_a_botocore_without_conditions_is_refused(
-    seaweed: dict[str, Any], proxied_seaweed: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
+    seaweed: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
 ) -> None:
-    backend = open_s3(S3FileSystem(**(seaweed | {"endpoint_url": proxied_seaweed.url})), use_obstore=False)
+    backend = open_s3(S3FileSystem(**(seaweed | {"endpoint_url": proxy.url})), use_obstore=False)
     sync(backend.loop, backend.fs.set_session)
     known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
     monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
     arguments = (b"data",) if verb == "create" else (b"data", STALE)
     with pytest.raises(UnsafeBackendError, match=argument):
         run(backend, getattr(backend, verb)("bucket/file", *arguments))
-    assert proxied_seaweed.seen == []
+    assert proxy.seen == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -339,17 +322,17 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
 def test_a_conditional_write_that_fails_is_not_sent_again(
-    wired: ObjectBackend, path: str, proxy: Proxy, fault: str | tuple[int, str]
+    wired: ObjectBackend, path: str, wire: Proxy, fault: str | tuple[int, str]
 ) -> None:
     token = run(wired, wired.create(path, b"one"))
-    proxy.seen.clear()
-    proxy.fail(fault, fault, method="PUT")
+    wire.seen.clear()
+    wire.fail(fault, fault, method="PUT")
     with pytest.raises(OSError, match="replacing") as caught:
         run(wired, wired.replace(path, b"two", token))
     assert caught.value.errno == (errno.EBUSY if fault == (503, "SlowDown") else errno.EIO)
     with pytest.raises(OSError, match="creating"):
         run(wired, wired.create(path + "2", b"two"))
-    assert len(proxy.of("PUT")) == 2
+    assert len(wire.of("PUT")) == 2
     assert run(wired, wired.read(path)).data == b"one"
 
 
@@ -372,11 +355,6 @@ def test_a_missing_bucket_is_named(backend: ObjectBackend, verb: str, request: p
         run(backend, VERBS[verb](backend, f"{bucket}/f"))
 
 
-def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
-    with pytest.raises(FileNotFoundError, match="not a file"):
-        run(backend, backend.read(bucket))
-
-
 def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(verb: str, **_: object) -> dict[str, Any]:
         assert verb == "delete_objects"
@@ -388,6 +366,24 @@ def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatc
 
 
 # -- large files, copies, joins ------------------------------------------------------------------------------
+
+
+def _upload(backend: ObjectBackend, path: str, pieces: Iterable[Any], look: Callable[[Any], object] = id) -> list[Any]:
+    """Write a file piece by piece; what a look at the upload finds after each of them."""
+
+    async def upload() -> list[Any]:
+        upload, found = await backend.open_write(path), []
+        try:
+            for piece in pieces:
+                await upload.write(piece)
+                found.append(look(upload))
+            await upload.finish()
+            assert upload.held_bytes == 0
+        finally:
+            await upload.abort()
+        return found
+
+    return run(backend, upload())
 
 
 def test_a_large_write_keeps_few_parts_in_memory(
@@ -407,17 +403,10 @@ def test_a_large_write_keeps_few_parts_in_memory(
     monkeypatch.setattr(s3_parts, "PARTS_IN_FLIGHT_MAX", 2)
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
-    async def upload() -> None:
-        upload = await backend.open_write(path)
-        for index in range(9):
-            await upload.write(bytes([index]) * 3 * MIB)
-            assert upload.held_bytes <= 3 * 5 * MIB
-        await upload.finish()
-        assert upload.held_bytes == 0
-
-    run(backend, upload())
+    pieces = [bytes([index]) * 3 * MIB for index in range(9)]
+    assert max(_upload(backend, path, pieces, lambda upload: upload.held_bytes)) <= 3 * 5 * MIB
     assert most == 2
-    assert run(backend, backend.read(path)).data == b"".join(bytes([index]) * 3 * MIB for index in range(9))
+    assert run(backend, backend.read(path)).data == b"".join(pieces)
 
 
 def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(
@@ -425,30 +414,17 @@ def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(
 ) -> None:
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
-    async def upload() -> None:
-        upload = await backend.open_write(path)
-        held = []
-        for _ in range(3):
-            await upload.write(bytes(5 * MIB))
-            held.append(upload._pieces_bytes)  # type: ignore[attr-defined]
-        assert held == [5 * MIB, 0, 0]  # the first may be the whole file
-        await upload.finish()
-
     with count_requests(backend) as counts:
-        run(backend, upload())
+        held = _upload(backend, path, [bytes(5 * MIB)] * 3, lambda upload: upload._pieces_bytes)
+        assert held == [5 * MIB, 0, 0]  # the first may be the whole file
         assert counts == {"CreateMultipartUpload": 1, "UploadPart": 3, "CompleteMultipartUpload": 1}
     assert run(backend, backend.stat(path)).size == 15 * MIB
 
 
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES])
 def test_a_small_upload_is_one_request(backend: ObjectBackend, path: str, size: int) -> None:
-    async def upload() -> None:
-        upload = await backend.open_write(path)
-        await upload.write(bytearray(size))
-        await upload.finish()
-
     with count_requests(backend) as counts:
-        run(backend, upload())
+        _upload(backend, path, [bytearray(size)])
         assert counts == {"PutObject": 1}
     assert run(backend, backend.stat(path)).size == size
 
@@ -494,8 +470,8 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
     assert run(backend, backend.list(bucket)).entries == ()
 
 
-def test_a_failed_part_aborts_the_upload_and_is_raised(wired: ObjectBackend, bucket: str, proxy: Proxy) -> None:
-    proxy.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
+def test_a_failed_part_aborts_the_upload_and_is_raised(wired: ObjectBackend, bucket: str, wire: Proxy) -> None:
+    wire.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
     with pytest.raises(OSError, match="uploading a part"):
         run(wired, wired.write(f"{bucket}/file", [bytes(PART_BYTES + 1)]))
     assert wired.fs.list_multipart_uploads(bucket) == []
@@ -508,28 +484,20 @@ def test_an_upload_of_too_many_parts_is_refused(
     monkeypatch.setattr(s3_parts, "PARTS_MAX", 2)
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
-    async def upload() -> None:
-        upload = await backend.open_write(path)
-        try:
-            for _ in range(4):
-                await upload.write(bytes(5 * MIB))
-        finally:
-            await upload.abort()
-
     with pytest.raises(OSError, match="more than 2 parts") as caught:
-        run(backend, upload())
+        _upload(backend, path, [bytes(5 * MIB)] * 4)
     assert caught.value.errno == errno.EFBIG
 
 
 def test_a_copy_beyond_the_limit_is_done_in_parts(
-    wired: ObjectBackend, bucket: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    wired: ObjectBackend, bucket: str, wire: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.urandom(11 * MIB)
     run(wired, wired.write(f"{bucket}/source", [data]))
     token = run(wired, wired.stat(f"{bucket}/source")).token
     monkeypatch.setattr(s3_bucket, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
     monkeypatch.setattr(s3_parts, "COPY_PART_BYTES_MAX", 6 * MIB)
-    proxy.fail((400, "InvalidRequest"), method="PUT")
+    wire.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:
         run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))
         assert counts == {
@@ -558,6 +526,11 @@ def test_markers_and_empty_names_are_no_entries(backend: ObjectBackend, bucket: 
     run(backend, backend.remove_folder(f"{bucket}/folder"))
     with pytest.raises(FileNotFoundError):
         run(backend, backend.remove_folder(f"{bucket}/folder"))
+
+
+def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
+    with pytest.raises(FileNotFoundError, match="not a file"):
+        run(backend, backend.read(bucket))
 
 
 def test_buckets_are_folders(backend: ObjectBackend, bucket: str) -> None:

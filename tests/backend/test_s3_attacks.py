@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,16 +24,10 @@ from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import UntrustedStoreError
 from rollingfs.backend.objects.obstores import objects as obstore_objects
-from tests.support.proxy import Handler, Proxy, Seen, proxy_to, serving
+from tests.support.proxy import Handler, Proxy, Seen, serving
 
 DATA = bytes(range(100))
 MODIFIED = ("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
-
-
-@pytest.fixture
-def proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(moto["endpoint_url"]) as proxy:
-        yield proxy
 
 
 def _backend(moto: dict[str, Any], proxy: Proxy, **more: Any) -> ObjectBackend:
@@ -56,8 +49,8 @@ async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
 # -- many first requests at once -----------------------------------------------------------------------------
 
 
-def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, proxy):
-    backend, region = _backend(moto, proxy), "eu-west-1"
+def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy):
+    backend, region = _backend(moto, moto_proxy), "eu-west-1"
     bucket = f"{new_bucket(moto)}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     sync(backend.loop, backend.call, "create_bucket", Bucket=bucket, **place)
@@ -69,15 +62,15 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, proxy):
         is_wrong = f"/{region}/" not in seen.headers["authorization"]
         return (301, "PermanentRedirect") if "/file-" in seen.path and is_wrong else None
 
-    proxy.fault = fault
-    newcomer = _backend(moto, proxy)
+    moto_proxy.fault = fault
+    newcomer = _backend(moto, moto_proxy)
     found = sync(newcomer.loop, _at_once, newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
     assert _ways(newcomer) == ["ObstoreObjects"]
 
 
-def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, proxy, monkeypatch):
-    backend = _backend(moto, proxy)
+def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, moto_proxy, monkeypatch):
+    backend = _backend(moto, moto_proxy)
     bucket = new_bucket(moto)
     paths = [f"{bucket}/file-{number}" for number in range(16)]
     for path in paths:
@@ -88,7 +81,7 @@ def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, 
         raise UntrustedStoreError("the store's certificate cannot be trusted")
 
     monkeypatch.setattr(obstore_objects.ObstoreObjects, "get", refused)
-    newcomer = _backend(moto, proxy)
+    newcomer = _backend(moto, moto_proxy)
     found = sync(newcomer.loop, _at_once, newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
     assert _ways(newcomer) == ["BotocoreObjects"]
@@ -164,19 +157,19 @@ def test_a_listing_of_a_file_of_which_something_is_missing_is_an_error(moto, par
 
 
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
-def test_metadata_with_the_name_of_a_header_stays_metadata(moto, proxy, name):
-    backend = _backend(moto, proxy, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})
+def test_metadata_with_the_name_of_a_header_stays_metadata(moto, moto_proxy, name):
+    backend = _backend(moto, moto_proxy, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})
     _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
-    (put,) = proxy.of("PUT")
+    (put,) = moto_proxy.of("PUT")
     assert put.headers[f"x-amz-meta-{name.lower()}"] == "GLACIER"
     assert "GLACIER" not in (put.headers.get("x-amz-storage-class"), put.headers.get("content-type"))
 
 
-def test_metadata_that_s3_does_not_take_is_refused(moto, proxy):
-    backend = _backend(moto, proxy, s3_additional_kwargs={"Metadata": {"owner": "Zoë"}})
+def test_metadata_that_s3_does_not_take_is_refused(moto, moto_proxy):
+    backend = _backend(moto, moto_proxy, s3_additional_kwargs={"Metadata": {"owner": "Zoë"}})
     with pytest.raises(OSError, match="Non ascii"):
         _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
-    assert proxy.of("PUT") == []
+    assert moto_proxy.of("PUT") == []
 
 
 class Elsewhere(Handler):
@@ -377,6 +370,6 @@ def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
     assert (process.returncode, said) == (0, "")
 
 
-def test_the_name_of_a_store_has_no_password(moto, proxy):
-    backend = _backend(moto, proxy, endpoint_url=proxy.url.replace("//", "//user:password@"))
-    assert _do(backend, "store_name", "bucket/log").startswith(proxy.url)
+def test_the_name_of_a_store_has_no_password(moto, moto_proxy):
+    backend = _backend(moto, moto_proxy, endpoint_url=moto_proxy.url.replace("//", "//user:password@"))
+    assert _do(backend, "store_name", "bucket/log").startswith(moto_proxy.url)

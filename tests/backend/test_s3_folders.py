@@ -23,7 +23,6 @@ from rollingfs.backend.objects import open_s3
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.servers import count_requests, new_bucket
 
-HUGE_FILES = 2_200
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
 ASK = [lambda fs, path: fs.isdir(path), lambda fs, path: fs.exists(path), lambda fs, path: fs.info(path)]
 
@@ -169,24 +168,6 @@ def test_pages_together_are_the_listing(plain, folder, keys_max, monkeypatch: py
     assert requests == {"ListObjectsV2": 1}
 
 
-@pytest.mark.s3
-@pytest.mark.slow
-def test_a_folder_of_thousands_is_looked_at_as_one_of_ten(minio: dict[str, Any]) -> None:
-    folder = f"{new_bucket(minio)}/huge"
-    plain = _connect(minio, minio["endpoint_url"])
-    plain.create(f"{folder}/log", policy=CHUNKS)
-    header = plain._bridge.run(plain._backend.read(f"{folder}/log$header")).data
-    for suffix, data in (("$header", header), (f"$chunks/{0:020d}-0", b"x")):
-        paths = [f"{folder}/log{number:05d}{suffix}" for number in range(HUGE_FILES // 2)]
-        plain._backend.fs.pipe(dict.fromkeys(paths, data), batch_size=32)
-    with proxy_to(minio["endpoint_url"]) as proxy:
-        for ask in ASK:
-            proxy.seen.clear()
-            assert ask(_connect(minio, proxy.url), folder)
-            assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
-            assert len(proxy.seen) <= 5
-
-
 def test_a_bucket_says_whether_it_keeps_former_versions(seaweed, bucket):
     fs = fsspec.filesystem("s3", **seaweed)
     backend = fsspec.filesystem("rolling", fs=fs)._backend
@@ -207,16 +188,4 @@ def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(
     assert [file.token for file in found] == [f'"{hashlib.md5(b"x").hexdigest()}"'] * 2
     assert len(way.seen) == 1
     assert "list-type=2" in way.seen[0].path
-
-
-@pytest.mark.s3
-@pytest.mark.slow
-def test_names_that_begin_alike_are_listed_between_thousands_of_others(minio: dict[str, Any]) -> None:
-    backend, folder = open_s3(S3FileSystem(**minio)), f"{new_bucket(minio)}/log$chunks"
-    others = [f"{folder}/{kind}-{number:05d}" for kind in ("00000", "tmp-export") for number in range(HUGE_FILES // 2)]
-    backend.fs.pipe(dict.fromkeys([*others, f"{folder}/tmp-ask-a"], b"x"), batch_size=32)
-    with proxy_to(minio["endpoint_url"]) as proxy:
-        behind = open_s3(S3FileSystem(**minio | {"endpoint_url": proxy.url}))
-        found = fsspec.asyn.sync(behind.loop, behind.list_prefix, folder, "tmp-ask-").entries
-        assert len(proxy.seen) == 1
-    assert [file.path for file in found] == [f"{folder}/tmp-ask-a"]
+    assert "tmp-ask-" in way.seen[0].path, "else all others are listed, too"

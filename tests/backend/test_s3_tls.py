@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from rollingfs import RollingPolicy
 from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from tests.support.certificates import make_certificate
-from tests.support.proxy import Proxy, proxy_to
 from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket, ways
 
 MIB = 2**20
@@ -151,16 +149,6 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 
 
 @pytest.mark.s3
-def test_a_certificate_is_refused_once_and_not_five_times(minio_tls, tls_path, monkeypatch):
-    pauses: list[float] = []
-    monkeypatch.setattr("rollingfs.backend.patience.random.uniform", lambda low, high: pauses.append(high) or 0.0)
-    backend = _backend(minio_tls[0])
-    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-        sync(backend.loop, backend.read, tls_path)
-    assert pauses == []
-
-
-@pytest.mark.s3
 def test_a_client_that_trusts_nobody_does_not_use_the_connection_of_one_that_does(minio_tls, tls_path):
     options, certificate = minio_tls
     trusting = _backend(options, client_kwargs={"verify": str(certificate)})
@@ -210,12 +198,6 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
 # -- proxies -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(seaweed["endpoint_url"]) as proxy:
-        yield proxy
-
-
 def _use(backend: ObjectBackend, bucket: str) -> None:
     """Send a request each way there is."""
     token = sync(backend.loop, backend.create, f"{bucket}/header", b"0")
@@ -241,23 +223,13 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
     assert _ways(backend) == {"ObstoreObjects"}
 
 
-@pytest.mark.parametrize("where", ["for https", "past it", "overruled"])
+@pytest.mark.parametrize("where", ["for https", "past it", "overruled", "nowhere"])
 def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(seaweed, proxy, where, monkeypatch):
-    bucket, more = new_bucket(seaweed), {}
-    monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
-    if where == "past it":
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    elif where == "overruled":
-        more = {"config_kwargs": {"proxies": {}}}
+    bucket, more = new_bucket(seaweed), {"config_kwargs": {"proxies": {}}} if where == "overruled" else {}
+    if where != "nowhere":
+        monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1" if where == "past it" else "internal.example")
     backend = _backend(seaweed, **more)
     _use(backend, bucket)
     assert proxy.seen == []
-    assert _ways(backend) == {"ObstoreObjects"}
-
-
-def test_names_past_which_proxies_go_are_no_proxy(seaweed, monkeypatch):
-    bucket = new_bucket(seaweed)
-    monkeypatch.setenv("NO_PROXY", "internal.example")
-    backend = _backend(seaweed)
-    _use(backend, bucket)
     assert _ways(backend) == {"ObstoreObjects"}

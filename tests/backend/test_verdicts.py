@@ -184,11 +184,6 @@ def write(cache: Path, content: str | bytes) -> None:
     cache.chmod(0o644)
 
 
-def test_a_row_as_it_is_written_is_believed(tmp_path: Path) -> None:
-    write(tmp_path / "cache", stored())
-    assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
-
-
 @pytest.mark.parametrize(
     "content",
     [

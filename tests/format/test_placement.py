@@ -13,8 +13,6 @@ from rollingfs.format import names, placement
 from rollingfs.format.codec import format_header, format_text
 from rollingfs.format.drops import merge_drops, shed_drops
 from rollingfs.format.header import (
-    ATTRS_BYTES_MAX,
-    ATTRS_MAX,
     LARGE_PAGE_CHUNKS,
     LOOSE_CHUNKS_MAX,
     PAGE_CHUNKS,
@@ -233,25 +231,6 @@ def test_the_32nd_small_page_makes_them_one_of_4096():
 def long_reference(length, number):
     """References like those into another segment far away: about `length` bytes long, and all different."""
     return f"../{'n' * (length - 60)}{number:07d}$chunks/00000000000000000000-0123456789ab"
-
-
-ATTRS = {f"{index:0{ATTRS_BYTES_MAX // ATTRS_MAX - 4}d}": "%%%%" for index in range(ATTRS_MAX)}
-
-
-def large_page():
-    return Page(0, CHUNK_BYTES * LARGE_PAGE_CHUNKS, names.new_index_name(), LARGE_PAGE_CHUNKS, 1, 500_000)
-
-
-@pytest.mark.parametrize("attrs", [{}, ATTRS], ids=["bare", "with-attributes"])
-@pytest.mark.parametrize("in_turn", [False, True])
-def test_a_million_chunks_fit_a_header_of_64_kib(attrs, in_turn):
-    growing = Growing(attrs=attrs)
-    growing.add(*[large_page() for _ in range(0 if in_turn else 240)])
-    while growing.chunk_count < 10**6:
-        growing.add(*([large_page(), own_chunk()] if in_turn else [own_chunk()] * PAGE_CHUNKS))
-        growing.clear_drops()
-    format_header(growing.header)
-    assert in_turn or growing.lines_most <= 10**6 / LARGE_PAGE_CHUNKS + LOOSE_CHUNKS_MAX + 33
 
 
 @settings(max_examples=examples(10), deadline=None)
