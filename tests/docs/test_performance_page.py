@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import botocore_client, new_bucket, require_module
 
 require_module("s3fs")
 require_module("rich")
-
-import botocore.session
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects.obstores.requests import READS_MAX
@@ -52,13 +50,7 @@ def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named
 def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[str, Any]) -> None:
     blocks = re.findall(r"^```json\n(.*?)^```", ON_S3, re.DOTALL | re.MULTILINE)
     [lifecycle] = [block for block in map(json.loads, blocks) if "Rules" in block]
-    client = botocore.session.get_session().create_client(
-        "s3",
-        endpoint_url=seaweed["endpoint_url"],
-        aws_access_key_id=seaweed["key"],
-        aws_secret_access_key=seaweed["secret"],
-        region_name="us-east-1",
-    )
+    client = botocore_client("s3", seaweed)
     bucket = new_bucket(seaweed)
     client.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=lifecycle)
     rules = client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]

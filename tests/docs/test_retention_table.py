@@ -13,14 +13,7 @@ from rollingfs.stream.cut import StreamCut
 PAGE = Path(__file__).parents[2] / "docs" / "retention.md"
 TABLE = re.compile(r"(<!-- kept by asked -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 DAY_S = 86_400
-ROWS = (
-    (7, 60, 1),
-    (30, 1800, 1),
-    (180, 1800, 1),
-    (365, 1800, 1),
-    (365, 1800, 1000),
-    (365, 1800, 10_000),
-)
+ROWS = ((7, 60, 1), (30, 1800, 1), (180, 1800, 1), (365, 1800, 1), (365, 1800, 1000), (365, 1800, 10_000))
 """Days of the policy, seconds between two runs, and segments that all grow."""
 TOGETHER = 32
 """So many runs are thinned at once, so that the simulation takes seconds."""

@@ -34,11 +34,7 @@ def run_program(name: str, code: str, folder: Path, environment: dict[str, str])
     program = folder / name
     program.write_text(f"import faulthandler\nfaulthandler.dump_traceback_later({PROGRAM_S_MAX}, exit=True)\n{code}")
     done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
+        [sys.executable, str(program)], cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True
     )
     there = [path.read_bytes() for path in folder.glob("jobs/*$header")]
     assert done.returncode == 0, (done.stderr, there)

@@ -116,24 +116,6 @@ def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(client):
     assert collect(client, victim).files == (under_way,)
 
 
-def test_chunks_of_a_live_target_survive_the_collection_of_the_source(client):
-    target = make(client, "target", b"t" * 40, sealed=False)
-    source = make(client, "source", b"s" * 40)
-    drive(client.concats.concat(target, [source]))
-    collect(client, source)
-    assert content(client, target) == b"t" * 40 + b"s" * 40
-    drive(client.concats.rename(target, path(client, "renamed")))
-    collect(client, source)
-    collect(client, target)
-    assert content(client, path(client, "renamed")) == b"t" * 40 + b"s" * 40
-    drive(client.segments.delete(path(client, "renamed")))
-    collect(client, path(client, "renamed"), named=[source, target])
-    for where in (source, target, path(client, "renamed")):
-        if drive(client.headers.load(where)).header is not None:
-            collect(client, where)
-        assert files(client, where) == []
-
-
 def test_a_hint_goes_once_the_file_is_gone_that_a_tombstone_kept_there(client):
     there, gone = make(client, "there", b"t"), path(client, "gone")
     folder, kept = names.chunks_folder(gone), Drop("00000000000000000000-5f3a9c21e0b4", 1, after_ms=1)
@@ -246,9 +228,7 @@ def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(clien
 
     moving = Scripted(client.backend.inner)
     moving.plan(
-        ("read", "read_if_changed"),
-        names.header_path(first),
-        before=lambda: drive(other.concats.rename(first, second)),
+        ("read", "read_if_changed"), names.header_path(first), before=lambda: drive(other.concats.rename(first, second))
     )
     drive(Client(moving, POLICY).collector.collect(source, grace_s=0.0))
     assert not moving.plans

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
-from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import GRACE_S, Chunk
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
@@ -17,7 +16,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
-from tests.support.life import World, pieces_of
+from tests.support.life import World
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -70,12 +69,6 @@ def test_a_run_has_no_more_parts_than_an_object_may_have():
     _, runs = plan(chunks, 10**9, is_last=True, sealed=False)
     assert [len(run) for run in runs] == [PARTS_MAX, 5]
     assert plan(chunks, 10**9, is_last=False, sealed=False) == (PARTS_MAX, runs[:1])
-
-
-@settings(max_examples=examples(50), deadline=None)
-@given(st.binary(), st.binary())
-def test_the_checksum_of_a_whole_follows_from_those_of_its_parts(first, second):
-    assert combined(crc32c(first), crc32c(second), len(second)) == crc32c(first + second)
 
 
 # -- the bytes -----------------------------------------------------------------------------------------------
@@ -146,16 +139,6 @@ def test_old_files_stay_for_readers_and_go_after_the_grace(world):
     assert drive(old.client.fetcher.read(view, 0, len(content))) == content
 
 
-def test_index_pages_are_taken_apart_and_made_anew(world):
-    fill(world, 600, size=3)
-    world.truncate(LOG, 101)
-    content = world.content(LOG)
-    done = world.consolidate(LOG, grace_s=0)
-    assert done.written == world.header(LOG).chunk_count == 2
-    assert world.content(LOG) == content
-    assert len(world.files(LOG)) == 2
-
-
 def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
     monkeypatch.setattr("rollingfs.maintenance.rewrite_all.BATCH_BYTES", 100)
     fill(world, 300)
@@ -168,39 +151,11 @@ def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
     assert world.content(LOG) == content
 
 
-def test_foreign_and_staged_chunks_become_own_ones_and_theirs_are_freed_by_collection(world):
-    world.create(LOG, [b"0" * 40])
-    world.create("/deep/source", [b"1" * 40, b"2" * 40])
-    world.truncate("/deep/source", 10)
-    world.seal("/deep/source")
-    drive(world.client.concats.concat(LOG, ["/deep/source"]))
-    staged = drive(world.client.segments.stage(LOG, b"3" * 30))
-    drive(world.client.segments.append(LOG, [staged]))
-    content = world.content(LOG)
-    assert world.consolidate(LOG, grace_s=0).written == 1
-    assert world.content(LOG) == content == b"0" * 40 + b"1" * 30 + b"2" * 40 + b"3" * 30
-    assert world.header(LOG).waiting_bytes == 40 + 40 + 30
-    drive(world.client.collector.collect(LOG, grace_s=0, named=["/deep/source"]))
-    assert world.files("/deep/source") == []
-    assert len(world.files(LOG)) == 1
-    assert world.content(LOG) == content
-
-
 # -- beside others -------------------------------------------------------------------------------------------
 
 
 def other_of(world):
     return World(world.backend.inner, SMALL, world.clock)
-
-
-def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
-    sizes = [40, 40, 910, 20, 30, 30]
-    content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
-    world.create(LOG, pieces_of(content, sizes))
-    world.backend.plan("replace", before=lambda: other_of(world).consolidate(LOG))
-    assert world.consolidate(LOG).written == 0
-    assert world.header(LOG).chunk_count == 3
-    assert world.content(LOG) == content
 
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
@@ -235,24 +190,6 @@ def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
         world.consolidate(LOG)
     assert world.header(LOG).chunk_count == 26  # of two runs, that of the newest five chunks is joined
     assert [row.state for row in world.rows(LOG)].count("ok") == 25
-
-
-def test_the_old_chunks_stay_if_the_new_file_reads_otherwise(world):
-    fill(world, 25)
-    files, content, store = set(world.files(LOG)), world.content(LOG), world.backend.inner
-
-    def spoil():
-        (name,) = set(world.files(LOG)) - files
-        file = names.resolve(LOG, name)
-        data = store.fs.cat_file(file)
-        store.fs.pipe_file(file, bytes([data[0] ^ 1]) + data[1:])
-
-    world.backend.plan("upload.finish", after=spoil)
-    with pytest.raises(CorruptChunkError, match="still names the old chunks"):
-        world.consolidate(LOG, grace_s=0)
-    assert set(world.files(LOG)) == files
-    assert world.content(LOG) == content
-    assert world.consolidate(LOG).written == 1
 
 
 def test_parts_too_small_for_the_store_are_read_and_written(world):

@@ -14,7 +14,6 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
-from rollingfs.policy import DELETION_LAG_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -33,6 +32,16 @@ def small(store: Store) -> World:
     world.create(A, pieces_of(DATA, [20] * 5))
     world.append(A, TAIL)
     return world
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def world(store):
+    return small(store)
 
 
 def erase(world: World, offset: int, path: str = A) -> Erased:
@@ -68,8 +77,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 30, 60, 99, 100, 102, 104])
-def test_no_file_has_a_byte_before_the_cut(cut):
-    store = Store()
+def test_no_file_has_a_byte_before_the_cut(store, cut):
     did = erase(small(store), cut)
     check_erased(store, cut, WHOLE[cut:])
     straddles = 0 < cut < 100 and cut % 20
@@ -77,9 +85,7 @@ def test_no_file_has_a_byte_before_the_cut(cut):
     assert did.is_gone
 
 
-def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start():
-    store = Store()
-    world = small(store)
+def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(store, world):
     world.truncate(A, 30)
     assert holding(store, DATA[20:30])
     did = erase(world, 0)
@@ -87,9 +93,7 @@ def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start():
     check_erased(store, 30, WHOLE[30:])
 
 
-def test_a_second_erase_commits_nothing_new_of_its_own():
-    store = Store()
-    world = small(store)
+def test_a_second_erase_commits_nothing_new_of_its_own(store, world):
     erase(world, 30)
     before = world.header(A).entries
     assert erase(world, 30) == Erased(30, versions={"": False})
@@ -97,39 +101,18 @@ def test_a_second_erase_commits_nothing_new_of_its_own():
 
 
 @pytest.mark.parametrize("offset", [-1, 105])
-def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(offset):
-    store = Store()
-    world = small(store)
+def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
     with pytest.raises(BadOffsetError):
         erase(world, offset)
     assert store.snapshot() == before
 
 
-def test_files_that_a_consolidation_keeps_for_readers_go_at_once():
-    store = Store()
-    world = small(store)
+def test_files_that_a_consolidation_keeps_for_readers_go_at_once(store, world):
     world.consolidate(A)
     assert len(holding(store, DATA[:20])) == 2
     erase(world, 20)
     check_erased(store, 20, WHOLE[20:])
-
-
-def test_a_reader_of_an_older_snapshot_reads_on_behind_the_cut():
-    world = small(Store())
-    view = drive(world.client.lookup.view(A, fresh=True))
-    erase(world, 30)
-    assert drive(world.client.fetcher.read(view, 30, 104)) == WHOLE[30:]
-
-
-def test_a_chunk_in_a_tier_is_written_anew_in_its_tier():
-    store = TieredStore()
-    world = small(store)
-    world.offload(A, lag_s=DELETION_LAG_S, block_bytes=1)
-    did = erase(world, 30)
-    assert [chunk.tier for chunk in world.chunks(A)] == ["cold"] * 4
-    check_erased(store, 30, WHOLE[30:])
-    assert did.versions == {"": False, "cold": False}
 
 
 def test_chunks_in_index_pages_are_written_anew(monkeypatch):
@@ -147,17 +130,14 @@ def test_chunks_in_index_pages_are_written_anew(monkeypatch):
         assert world.content(A) == WHOLE[cut:]
 
 
-def test_the_plain_file_that_a_segment_was_adopted_from_goes():
-    store = Store()
+def test_the_plain_file_that_a_segment_was_adopted_from_goes(store):
     drive(store.write(A, [DATA]))
     world = client(store)
     erase(world, 30)
     check_erased(store, 30, DATA[30:])
 
 
-def test_asks_of_writers_go():
-    store = Store()
-    world = small(store)
+def test_asks_of_writers_go(store, world):
     drive(store.write(f"{names.chunks_folder(A)}/{names.ASK_PREFIX}{'0' * 32}", [DATA[:3]]))
     assert erase(world, 30).is_gone
     check_erased(store, 30, WHOLE[30:])
@@ -180,8 +160,7 @@ def joined(store: Store) -> World:
     return world
 
 
-def test_what_lies_in_other_folders_is_named_until_it_is_old_enough():
-    store = Store()
+def test_what_lies_in_other_folders_is_named_until_it_is_old_enough(store):
     world = joined(store)
     did = erase(world, 40)
     assert {(one.file.partition("$")[0], one.reason, one.held) for one in did.remains} == {("/b/b", YOUNG, True)}
@@ -194,8 +173,7 @@ def test_what_lies_in_other_folders_is_named_until_it_is_old_enough():
     assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]], "the head of the source as well"
 
 
-def test_bytes_that_a_source_had_truncated_before_its_concat_go_with_any_erase():
-    store = Store()
+def test_bytes_that_a_source_had_truncated_before_its_concat_go_with_any_erase(store):
     world = joined(store)
     store.lapse(GRACE_S)
     did = erase(world, 0)
@@ -205,8 +183,7 @@ def test_bytes_that_a_source_had_truncated_before_its_concat_go_with_any_erase()
     assert world.content(A) == WHOLE
 
 
-def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_stays():
-    store = Store()
+def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_stays(store):
     world = client(store)
     world.create(A, [DATA[:20]])
     sources = []
@@ -227,8 +204,7 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
     check_erased(store, 45, DATA[45:])
 
 
-def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later():
-    store = Store()
+def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later(store):
     world = client(store)
     world.create(A, [])
     receipt = drive(world.client.segments.stage(A, DATA))
@@ -240,9 +216,7 @@ def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later():
     check_erased(store, 30, DATA[30:])
 
 
-def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds():
-    store = Store()
-    world = small(store)
+def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds(store, world):
     orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
     drive(store.write(orphan, [DATA[:5]]))
     did = erase(world, 30)
@@ -261,8 +235,7 @@ def pin_to_nothing(store: Store) -> None:
     drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
 
 
-def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
-    store = Store()
+def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to(store):
     world = joined(store)
     pin_to_nothing(store)
     store.lapse(GRACE_S)
@@ -270,8 +243,7 @@ def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to():
     assert {(one.file.partition("$")[0], one.reason) for one in did.remains} == {("/b/b", PINNED)}
 
 
-def test_a_plain_file_that_cannot_be_deleted_is_named():
-    store = Store()
+def test_a_plain_file_that_cannot_be_deleted_is_named(store):
     store.can_delete_if = False
     drive(store.write(A, [DATA]))
     did = erase(client(store), 30)
@@ -279,8 +251,7 @@ def test_a_plain_file_that_cannot_be_deleted_is_named():
     assert not did.is_gone
 
 
-def test_a_plain_file_under_a_former_name_that_cannot_be_deleted_is_named():
-    store = Store()
+def test_a_plain_file_under_a_former_name_that_cannot_be_deleted_is_named(store):
     store.can_delete_if = False
     drive(store.write("/old/name", [DATA]))
     world = client(store)
@@ -312,8 +283,7 @@ def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monke
         assert did.is_gone == is_old
 
 
-def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase():
-    store = Store()
+def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase(store):
     world = joined(store)
     pin_to_nothing(store)
     for cut in (40, 60, 60, 60):
@@ -381,9 +351,7 @@ def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_
     assert (did.remains, did.is_gone) == ((), False)
 
 
-def test_a_damaged_file_is_refused_before_anything_is_erased():
-    store = Store()
-    world = small(store)
+def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
     file = names.resolve(A, world.header(A).entries[1].file)
     store._put(file, b"?" * 20)
     before = world.header(A)
@@ -407,9 +375,7 @@ def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
     assert world.content(A) == WHOLE
 
 
-def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased():
-    store = Store()
-    world = small(store)
+def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased(store, world):
     before = world.header(A)
     del store.fs.store[names.resolve(A, before.entries[1].file)]
     with pytest.raises(CorruptChunkError):
@@ -462,9 +428,7 @@ def test_filesystems_and_handles_erase_by_a_switch_of_truncate():
         handle.truncate(50, erase=True)
 
 
-def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing():
-    store = Store()
-    world = small(store)
+def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing(store, world):
     guard = Guard(segment=world.header(A).segment)
     drive(world.client.segments.overwrite(A, b"short"))
     before = store.snapshot()
@@ -474,9 +438,7 @@ def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_
     assert store.snapshot() == before
 
 
-def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset():
-    store = Store()
-    world = small(store)
+def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset(store, world):
     held = drive(world.client.segments.acquire(A, "owner"))
     before = store.snapshot()
     for offset in (3, 700):

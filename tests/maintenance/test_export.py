@@ -16,13 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollingfs import (
-    ConflictError,
-    CorruptChunkError,
-    Exported,
-    RollingFileSystem,
-    RollingPolicy,
-)
+from rollingfs import ConflictError, CorruptChunkError, Exported, RollingFileSystem, RollingPolicy
 from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
@@ -42,7 +36,6 @@ POLICY = RollingPolicy(max_bytes=100, inline_bytes=10)
 CONTENT = b"".join(bytes([65 + number]) * 30 for number in range(8)) + b"tail"
 FOREIGN = b"of another program"
 MIB = 2**20
-SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 
 
 def fill(world: World, path: str = LOG) -> World:
@@ -63,10 +56,6 @@ def raw(world: World, path: str = TARGET) -> bytes | None:
         return drive(world.backend.read(path)).data
     except FileNotFoundError:
         return None
-
-
-def leftovers(world: World, path: str = TARGET) -> list[str]:
-    return world.files(path)
 
 
 # -- the plan --------------------------------------------------------------------------------------------------
@@ -92,24 +81,19 @@ def test_pieces_hold_every_byte_once_and_only_the_last_is_too_short_for_a_part(
     assert all(before.chunk or after.chunk for before, after in itertools.pairwise(plan))
 
 
-def test_bytes_of_large_chunks_are_not_read_for_a_small_one_between_them() -> None:
-    sizes = [100, 3, 100]
-    chunks = [Chunk(sum(sizes[:index]), size, "x", None, 0) for index, size in enumerate(sizes)]
-    assert [(piece.start, piece.end, piece.chunk is None) for piece in plan_pieces(chunks, 0, 205, 10)] == [
-        (0, 100, False),
-        (100, 110, True),
-        (110, 203, False),
-        (203, 205, True),
-    ]
-
-
-def test_a_short_first_chunk_does_not_cost_all_that_come_after_it() -> None:
-    chunks = [Chunk(6, 4, "x", None, 0), *(Chunk(start, 10, "x", None, 0) for start in (10, 20, 30))]
-    assert [(piece.start, piece.end, piece.chunk is None) for piece in plan_pieces(chunks, 6, 40, 10)] == [
-        (6, 20, True),
-        (20, 30, False),
-        (30, 40, False),
-    ]
+@pytest.mark.parametrize(
+    ("sizes", "start", "plan"),
+    [
+        ([100, 3, 100], 0, [(0, 100, False), (100, 110, True), (110, 203, False), (203, 205, True)]),
+        ([4, 10, 10, 10], 6, [(6, 20, True), (20, 30, False), (30, 40, False)]),
+    ],
+    ids=["large chunks are not read for a small one between them", "a short first chunk costs no other"],
+)
+def test_as_little_as_possible_is_read(sizes: list[int], start: int, plan: list[tuple[int, int, bool]]) -> None:
+    starts = itertools.accumulate(sizes, initial=start)
+    chunks = [Chunk(at, size, "x", None, 0) for at, size in zip(starts, sizes, strict=False)]
+    found = plan_pieces(chunks, start, plan[-1][1], 10)
+    assert [(piece.start, piece.end, piece.chunk is None) for piece in found] == plan
 
 
 def parts_of(file: list[Piece]) -> list[int]:
@@ -176,34 +160,14 @@ def test_the_file_has_what_is_retained_and_the_segment_stays_what_it_is(
         assert (through, done.copied_bytes) == (0, 244 - max(start, 240))
     if not store.get("can_join", True):
         assert (through, done.joined_bytes) == (240 - start // 30 * 30, 0)
-    assert (world.header(LOG), world.files(LOG), leftovers(world)) == (before, files, [])
+    assert (world.header(LOG), world.files(LOG), world.files(TARGET)) == (before, files, [])
 
 
-LAYOUTS: dict[str, Callable[[World], None]] = {}
-
-
-def layout(make: Callable[[World], None]) -> Callable[[World], None]:
-    LAYOUTS[make.__name__] = make
-    return make
-
-
-@layout
-def empty(world: World) -> None:
-    world.create(LOG)
-
-
-@layout
-def one_chunk(world: World) -> None:
-    world.create(LOG, [b"x" * 90], POLICY)
-
-
-@layout
 def index_pages(world: World) -> None:
     world.create(LOG, [bytes([number % 251]) * 11 for number in range(300)], POLICY)
     world.truncate(LOG, 500)
 
 
-@layout
 def concat(world: World) -> None:
     fill(world)
     fill(world, OTHER)
@@ -213,26 +177,25 @@ def concat(world: World) -> None:
     world.append(LOG, b"more" * 20)
 
 
-@layout
 def adopted(world: World) -> None:
     drive(world.backend.write(LOG, [b"plain " * 10]))
     world.append(LOG, b"and more" * 10)
 
 
-@layout
 def plain_file(world: World) -> None:
     drive(world.backend.write(LOG, [b"plain " * 10]))
 
 
-@layout
-def empty_file(world: World) -> None:
-    drive(world.backend.write(LOG, [b""]))
-
-
-@layout
-def consolidated(world: World) -> None:
-    fill(world)
-    world.consolidate(LOG)
+LAYOUTS: dict[str, Callable[[World], object]] = {
+    "empty": lambda world: world.create(LOG),
+    "one chunk": lambda world: world.create(LOG, [b"x" * 90], POLICY),
+    "index pages": index_pages,
+    "concat": concat,
+    "adopted": adopted,
+    "plain file": plain_file,
+    "empty file": lambda world: drive(world.backend.write(LOG, [b""])),
+    "consolidated": lambda world: fill(world).consolidate(LOG),
+}
 
 
 @pytest.mark.parametrize("parts_max", [3, *slowly(9_000)])
@@ -252,7 +215,7 @@ def test_every_layout_is_exported_as_it_is_read(
     for target, overwrite in (("/out/1", False), ("/out/1", True), ("/out/[2]*", False)):
         done = run(world, target=target, overwrite=overwrite)
         assert raw(world, target) == content
-        assert (done.size, leftovers(world, target), world.files(LOG)) == (len(content), [], files)
+        assert (done.size, world.files(target), world.files(LOG)) == (len(content), [], files)
 
 
 # -- what is refused -------------------------------------------------------------------------------------------
@@ -316,7 +279,7 @@ def test_a_missing_chunk_is_named_and_nothing_is_left(joins: bool) -> None:
     drive(world.backend.delete([lost]))
     with pytest.raises(CorruptChunkError, match=f"missing.*{world.files(LOG)[0][:5]}|{lost[-20:]}"):
         run(world)
-    assert (raw(world), leftovers(world)) == (None, [])
+    assert (raw(world), world.files(TARGET)) == (None, [])
 
 
 @pytest.mark.parametrize("store", [{"can_join": False}, {"join_part_bytes_min": 40}])
@@ -328,7 +291,7 @@ def test_a_damaged_chunk_that_passes_through_the_client_is_found(store: dict[str
     drive(world.backend.write(file, [b"?" + data[1:]]))
     with pytest.raises(CorruptChunkError):
         run(world)
-    assert (raw(world), leftovers(world)) == (None, [])
+    assert (raw(world), world.files(TARGET)) == (None, [])
 
 
 # -- others meanwhile ------------------------------------------------------------------------------------------
@@ -383,7 +346,7 @@ def test_whoever_makes_the_target_between_two_calls_it_is_whole(
             is_done = run(world).size == len(CONTENT)
         found = raw(client(store))
         assert found == other or (is_done and found == CONTENT)
-        assert leftovers(client(store)) == []
+        assert client(store).files(TARGET) == []
 
 
 @pytest.mark.parametrize("joins", [False, True])
@@ -398,7 +361,7 @@ def test_a_plain_file_that_is_replaced_meanwhile_is_not_exported(joins: bool) ->
     plain_file(world)
     with pytest.raises((ConflictError, FileNotFoundError), match="log"):
         run(world)
-    assert (raw(world), leftovers(world)) == (None, [])
+    assert (raw(world), world.files(TARGET)) == (None, [])
 
 
 # -- faults ----------------------------------------------------------------------------------------------------
@@ -429,7 +392,7 @@ def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_
         with contextlib.suppress(FileExistsError):
             run(again, overwrite=replaces)
         assert raw(again) == CONTENT
-        assert leftovers(again) == []
+        assert again.files(TARGET) == []
         assert client(store).content(LOG) == CONTENT
 
 
@@ -447,7 +410,7 @@ def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one_or_i
     upload = drive(world.backend.open_write(f"{tmp_path}/out/file", Over.NOTHING))
     drive(upload.write(b"half"))
     upload._inner._file.close()  # type: ignore[attr-defined]
-    assert len(leftovers(world, f"{tmp_path}/out/file")) == 1
+    assert len(world.files(f"{tmp_path}/out/file")) == 1
     fs = RollingFileSystem("file")
     assert fs.ls(f"{tmp_path}/out") == []
     if is_collected:
@@ -455,7 +418,7 @@ def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one_or_i
     else:
         run(world, f"{tmp_path}/log", f"{tmp_path}/out/file")
         assert raw(world, f"{tmp_path}/out/file") == CONTENT
-    assert leftovers(world, f"{tmp_path}/out/file") == []
+    assert world.files(f"{tmp_path}/out/file") == []
 
 
 # -- stores ----------------------------------------------------------------------------------------------------
@@ -514,26 +477,6 @@ def test_a_disk_without_hard_links_takes_exports(tmp_path: Path, monkeypatch: py
     with pytest.raises(FileExistsError):
         drive(upload.finish())
     assert not (tmp_path / "file$chunks").exists()
-
-
-def test_no_half_file_is_seen_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "READ_BYTES_MAX", 100)
-    seen: list[bool] = []
-
-    backend = Scripted(LocalBackend(sync=True))
-    backend.plan(
-        ("upload.write", "upload.copy", "read_range"),
-        after=lambda: seen.append((tmp_path / "file").exists()),
-        times=None,
-    )
-    world = fill(World(backend, POLICY), f"{tmp_path}/log")
-    run(world, f"{tmp_path}/log", f"{tmp_path}/file")
-    world.backend.can_join = False
-    (tmp_path / "file").unlink()
-    run(world, f"{tmp_path}/log", f"{tmp_path}/file")
-    assert seen
-    assert not any(seen)
-    assert (tmp_path / "file").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("source", ["file", "memory"])

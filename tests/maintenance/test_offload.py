@@ -40,6 +40,16 @@ def fill(store: Store) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return TieredStore()
+
+
+@pytest.fixture
+def world(store):
+    return fill(store)
+
+
 def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
     return world.offload(path, lag_s=lag_s, block_bytes=1, **chosen)
 
@@ -71,9 +81,8 @@ def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
 # -- what moves, and what is read ----------------------------------------------------------------------------
 
 
-def test_one_read_spans_the_tier_the_hot_store_and_the_tail():
-    store = TieredStore()
-    moved = offload(fill(store), upto=300)
+def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
+    moved = offload(world, upto=300)
     assert (moved.chunks, moved.files, moved.bytes, moved.server_bytes) == (15, 15, 300, 300)
     world = client(store)
     assert tiers_of(world) == ["cold"] * 15 + [""] * 10
@@ -83,8 +92,7 @@ def test_one_read_spans_the_tier_the_hot_store_and_the_tail():
     assert is_whole(world)
 
 
-def test_a_second_offload_finds_nothing_to_do_and_commits_nothing():
-    world = fill(TieredStore())
+def test_a_second_offload_finds_nothing_to_do_and_commits_nothing(world):
     offload(world)
     before = world.header(A)
     assert offload(world) == Offloaded()
@@ -103,8 +111,7 @@ def test_a_second_offload_finds_nothing_to_do_and_commits_nothing():
         ({"after_age_s": 1000.0, "upto": 100}, 5),
     ],
 )
-def test_chunks_are_chosen_by_offset_by_distance_from_the_end_or_by_age(chosen, count):
-    store = TieredStore()
+def test_chunks_are_chosen_by_offset_by_distance_from_the_end_or_by_age(store, chosen, count):
     world = client(store)
     world.create(A, pieces_of(DATA[:400], [20] * 20))
     store.lapse(1000)
@@ -115,8 +122,7 @@ def test_chunks_are_chosen_by_offset_by_distance_from_the_end_or_by_age(chosen, 
 
 
 @pytest.mark.parametrize("chosen", [{"upto": -1}, {"upto": 505}, {"after_bytes": -1}, {"after_age_s": -1.0}])
-def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(chosen):
-    world = fill(TieredStore())
+def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(world, chosen):
     with pytest.raises(BadOffsetError if "upto" in chosen else ValueError, match="nothing was moved"):
         offload(world, **chosen)
     with pytest.raises(ValueError, match="deletion_lag"):
@@ -124,9 +130,7 @@ def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(chosen):
     assert not world.header(A).tiers
 
 
-def test_old_files_stay_for_readers_until_the_lag_has_passed_whoever_collects():
-    store = TieredStore()
-    world = fill(store)
+def test_old_files_stay_for_readers_until_the_lag_has_passed_whoever_collects(store, world):
     hot, _ = chunk_files(store)
     view = drive(world.client.lookup.view(A, fresh=True))
     store.lapse(GRACE_S)
@@ -140,8 +144,7 @@ def test_old_files_stay_for_readers_until_the_lag_has_passed_whoever_collects():
     assert drive(world.client.fetcher.read(view, 0, 504)) == DATA + b"tail", "the reader looks at the header again"
 
 
-def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_deletes_it():
-    store = TieredStore()
+def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_deletes_it(store):
     world = client(store)
     world.create(A, [b"a" * 20])
     for number in range(3):  # their tails become one file of the target
@@ -166,8 +169,7 @@ def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_de
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["few files", "more files than one line each"])
-def test_staged_and_foreign_files_stay_for_the_lag_too(more):
-    store = TieredStore()
+def test_staged_and_foreign_files_stay_for_the_lag_too(store, more):
     world = fill(store) if more else small(store)
     if not more:
         world.create(B, [b"b" * 30] * 3)
@@ -210,8 +212,7 @@ def test_more_chunks_than_a_header_holds_move_and_are_dropped_by_a_page(monkeypa
     assert is_whole(client(store))
 
 
-def test_a_chunk_without_a_checksum_gets_one():
-    store = TieredStore()
+def test_a_chunk_without_a_checksum_gets_one(store):
     drive(store.write(A, [b"a plain file"]))
     world = client(store)
     drive(world.client.segments.adopt(A))
@@ -224,9 +225,7 @@ def test_a_chunk_without_a_checksum_gets_one():
 # -- other verbs ---------------------------------------------------------------------------------------------
 
 
-def test_concat_and_rename_between_folders_keep_the_references_into_the_tier():
-    store = TieredStore()
-    world = fill(store)
+def test_concat_and_rename_between_folders_keep_the_references_into_the_tier(store, world):
     offload(world, B, lag_s=0)
     drive(world.client.concats.concat(A, [B]))
     drive(world.client.concats.rename(A, "/far/away/c"))
@@ -241,9 +240,7 @@ def test_concat_and_rename_between_folders_keep_the_references_into_the_tier():
     assert store.files() == {MARK}
 
 
-def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_lie():
-    store = TieredStore()
-    world = fill(store)
+def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_lie(store, world):
     offload(world, upto=240, lag_s=0)
     world.consolidate(A, grace_s=0)
     chunks = world.chunks(A)
@@ -254,9 +251,8 @@ def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_li
     assert [len(files) for files in chunk_files(store)] == [2, 1]
 
 
-def test_consolidation_leaves_chunks_of_an_unknown_tier_where_they_are():
-    store = TieredStore()
-    offload(fill(store), upto=200)
+def test_consolidation_leaves_chunks_of_an_unknown_tier_where_they_are(store, world):
+    offload(world, upto=200)
     store.tiers = {}
     world = client(store)
     world.consolidate(A)
@@ -303,9 +299,8 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("verb", UNKNOWN)
-def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(verb):
-    store = TieredStore()
-    offload(fill(store), upto=300)
+def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(store, world, verb):
+    offload(world, upto=300)
     drive(store.write(f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}", [b"garbage"]))
     store.lapse(GRACE_S)
     before = store.snapshot()
@@ -316,9 +311,8 @@ def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(verb):
     assert store.snapshot() == before
 
 
-def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on():
-    store = TieredStore()
-    offload(fill(store), upto=300)
+def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on(store, world):
+    offload(world, upto=300)
     store.tiers = {}
     world = client(store)
     view = drive(world.client.lookup.view(A, fresh=True))
@@ -327,14 +321,6 @@ def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on():
     assert good == DATA[310:320]
     assert isinstance(bad, UnknownTierError)
     assert world.append(A, b"more") == 504
-
-
-def test_the_collection_of_a_tree_reports_the_unknown_tier_and_goes_on_with_the_others():
-    store = TieredStore()
-    offload(fill(store), upto=300)
-    store.tiers = {}
-    found = drive(TreeCollector(client(store).client).collect("/stream", grace_s=0))
-    assert [failure.path for failure in found.failures] == [A]
 
 
 # -- a tier that fails ---------------------------------------------------------------------------------------
@@ -379,9 +365,7 @@ def test_a_copy_that_is_lost_once_is_made_again():
 
 
 @pytest.mark.parametrize("content", [b"?" * 20, b"short"])
-def test_a_chunk_that_is_damaged_is_not_moved(content):
-    store = TieredStore()
-    world = fill(store)
+def test_a_chunk_that_is_damaged_is_not_moved(store, world, content):
     file = names.resolve(A, world.header(A).entries[3].file)
     store._put(file, content)
     with pytest.raises(CorruptChunkError, match=f"^{file.replace('$', '.')}.*damaged, so it was not moved"):
@@ -390,9 +374,7 @@ def test_a_chunk_that_is_damaged_is_not_moved(content):
     assert len(chunk_files(store)[1]) == 24
 
 
-def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it():
-    store = TieredStore()
-    world = fill(store)
+def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it(store, world):
     offload(world, lag_s=0)
     lost = sorted(chunk_files(store)[1])[3]
     del store.fs.store[lost]
@@ -412,9 +394,7 @@ def small(store: Store) -> World:
     return world
 
 
-def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old():
-    store = TieredStore()
-    world = fill(store)
+def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old(store, world):
     offload(world, upto=100)
     verbs = [(verb, str(path)) for verb, path in world.backend.trace]  # type: ignore[attr-defined]
     first = next(index for index, (verb, _) in enumerate(verbs) if verb == "copy")
@@ -427,9 +407,7 @@ def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_whe
     assert renewed.at_ms > line.at_ms
 
 
-def test_a_tombstone_stays_until_its_tier_is_empty_too():
-    store = TieredStore()
-    world = fill(store)
+def test_a_tombstone_stays_until_its_tier_is_empty_too(store, world):
     key = (offload(world), world.header(A).tiers[0].key)[1]
     left = names.in_tier("cold", f"{names.chunks_folder(A)}/{names.new_tier_name(key, 0)}")
     drive(world.client.segments.delete(A))

@@ -13,14 +13,8 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
 from rollingfs.maintenance import swaps
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
-from rollingfs.maintenance.rebuild_evidence import (
-    MISSING,
-    AmbiguousRebuildError,
-    Gap,
-)
-from rollingfs.maintenance.rebuild_plan import (
-    SAME,
-)
+from rollingfs.maintenance.rebuild_evidence import MISSING, AmbiguousRebuildError, Gap
+from rollingfs.maintenance.rebuild_plan import SAME
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -38,34 +32,53 @@ def small(store: Store) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def world(store):
+    return small(store)
+
+
 def lose(store: Store, path: str = A) -> None:
     """Another program deletes the header."""
     del store.fs.store[names.header_path(path)]
+
+
+def without_header(kind: type[Store] = Store) -> Store:
+    store = kind()
+    small(store)
+    lose(store)
+    return store
+
+
+@pytest.fixture
+def lost():
+    """A store in which the segment has lost its header."""
+    return without_header()
 
 
 def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
     return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))  # type: ignore[arg-type]
 
 
-def test_all_but_the_tail_returns_and_nothing_old_is_touched():
-    store = Store()
-    small(store)
-    lose(store)
-    before = store.snapshot()
-    did = rebuild(client(store))
-    world = client(store)
+def test_all_but_the_tail_returns_and_nothing_old_is_touched(lost):
+    before = lost.snapshot()
+    did = rebuild(client(lost))
+    world = client(lost)
     assert (did.start, did.end, did.chunks, did.gaps, did.left) == (0, 100, 5, (), ())
     assert "the inline tail" in did.lost[0]
     assert world.content(NEW) == DATA
     assert is_whole(world, NEW)
-    assert {path: data for path, data in store.snapshot().items() if path in before} == before
+    assert {path: data for path, data in lost.snapshot().items() if path in before} == before
     assert world.append(NEW, b"more") == 100
     drive(world.client.segments.truncate(NEW, 100))
-    assert {path for path in store.files() if path.startswith("/stream/")} == set(before)
+    assert {path for path in lost.files() if path.startswith("/stream/")} == set(before)
 
 
-def test_a_segment_that_began_later_keeps_its_offsets():
-    store = Store()
+def test_a_segment_that_began_later_keeps_its_offsets(store):
     small(store).truncate(A, 40)
     lose(store)
     with pytest.raises(FileNotFoundError, match="No chunk begins at offset 0; chunks begin at 40, 60, 80"):
@@ -76,21 +89,16 @@ def test_a_segment_that_began_later_keeps_its_offsets():
     assert client(store).content(NEW) == DATA[40:]
 
 
-def test_a_dry_run_says_the_same_and_makes_nothing():
-    store = Store()
-    small(store)
-    lose(store)
-    before = store.snapshot()
-    said = rebuild(client(store), dry_run=True)
-    assert store.snapshot() == before
-    did = rebuild(client(store))
+def test_a_dry_run_says_the_same_and_makes_nothing(lost):
+    before = lost.snapshot()
+    said = rebuild(client(lost), dry_run=True)
+    assert lost.snapshot() == before
+    did = rebuild(client(lost))
     assert said.is_dry_run
     assert (said.end, said.chunks, said.left) == (did.end, did.chunks, did.left)
 
 
-def test_a_damaged_header_counts_as_lost():
-    store = Store()
-    small(store)
+def test_a_damaged_header_counts_as_lost(store, world):
     store._put(names.header_path(A), b"rollingfs 1\nsegm")
     with pytest.raises(CorruptHeaderError):
         client(store).content(A)
@@ -98,9 +106,7 @@ def test_a_damaged_header_counts_as_lost():
     assert client(store).content(NEW) == DATA
 
 
-def test_what_has_a_header_was_deleted_or_never_was_is_refused():
-    store = Store()
-    world = small(store)
+def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
     with pytest.raises(FileExistsError, match="has a header"):
         rebuild(world)
     with pytest.raises(ValueError, match="another name"):
@@ -116,20 +122,15 @@ def test_what_has_a_header_was_deleted_or_never_was_is_refused():
 
 
 @pytest.mark.parametrize("make", [lambda w: w.create(NEW), lambda w: drive(w.backend.write(NEW, [b"plain"]))])
-def test_nothing_is_made_over_what_is_there(make):
-    store = Store()
-    small(store)
-    lose(store)
-    make(client(store))
-    before = store.snapshot()
+def test_nothing_is_made_over_what_is_there(lost, make):
+    make(client(lost))
+    before = lost.snapshot()
     with pytest.raises(FileExistsError):
-        rebuild(client(store))
-    assert store.snapshot() == before
+        rebuild(client(lost))
+    assert lost.snapshot() == before
 
 
-def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed():
-    store = Store()
-    world = small(store)
+def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed(store, world):
     del store.fs.store[names.resolve(A, world.header(A).entries[2].file)]
     lose(store)
     did = rebuild(client(store))
@@ -137,21 +138,16 @@ def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed():
     assert client(store).content(NEW) == DATA[:40]
 
 
-def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out():
-    store = Store()
-    small(store)
-    lose(store)
+def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out(lost):
     orphan = names.new_chunk_name(20)
-    drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
+    drive(lost.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
     with pytest.raises(AmbiguousRebuildError, match=f"lies at offset 80, .*{orphan}"):
-        rebuild(client(store))
-    rebuild(client(store), leave_out=[orphan])
-    assert client(store).content(NEW) == DATA
+        rebuild(client(lost))
+    rebuild(client(lost), leave_out=[orphan])
+    assert client(lost).content(NEW) == DATA
 
 
-def test_old_files_that_a_consolidation_keeps_are_the_same_bytes():
-    store = Store()
-    world = small(store)
+def test_old_files_that_a_consolidation_keeps_are_the_same_bytes(store, world):
     world.consolidate(A)
     lose(store)
     did = rebuild(client(store))
@@ -215,9 +211,7 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
     assert did.by_page + did.by_later + did.by_label + did.by_name == 100
 
 
-def test_chunks_that_another_segment_refers_to_are_no_part_of_it():
-    store = Store()
-    world = small(store)
+def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
     world.seal(A)
     world.create("/far/target", [])
     drive(world.client.concats.concat("/far/target", [A]))
@@ -257,15 +251,10 @@ def test_a_copy_that_differs_is_never_part_of_the_new_segment():
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, pytest.param(Fault.CRASH_BEFORE, marks=pytest.mark.slow)])
 def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash):
-    store = Store()
-    small(store)
-    lose(store)
-    probe = client(store)
+    probe = client(without_header())
     rebuild(probe)
     for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
-        store = Store()
-        small(store)
-        lose(store)
+        store = without_header()
         old = store.snapshot()
         broken = client(store)
         broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
@@ -292,9 +281,7 @@ class NoMetadata(Store):
 
 
 def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_is_left_out():
-    for store in (Store(), NoMetadata()):
-        small(store)
-        lose(store)
+    for store in (without_header(), without_header(NoMetadata)):
         folder = names.chunks_folder(A)
         stage, before = names.new_staged_name(), names.new_chunk_name(10)
         for name in (stage, before):
@@ -335,9 +322,7 @@ def test_a_race_that_was_lost_never_puts_the_bytes_of_the_loser_in_the_place_of_
     assert lost, "some races move the chunk on"
 
 
-def test_what_was_committed_goes_before_what_was_only_expected():
-    store = Store()
-    small(store)
+def test_what_was_committed_goes_before_what_was_only_expected(store, world):
     orphan = names.new_chunk_name(20)
     drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
     lose(store)
@@ -359,8 +344,7 @@ def test_filesystems_rebuild():
 # -- metadata ------------------------------------------------------------------------------------------------
 
 
-def test_metadata_tell_the_chunks_of_another_incarnation_apart():
-    store = Store()
+def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     world = client(store)
     world.create(A, [DATA[:20]])
     old = {path: store.fs.store[path] for path in store.files() if "$chunks/0" in path}
@@ -379,8 +363,7 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart():
     assert client(store).content(NEW) == DATA
 
 
-def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought():
-    store = Store()
+def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought(store):
     world = client(store)
     world.create(A, [DATA[:12], DATA[20:100] * 5])
     labels = [parse_label(drive(store.metadata(names.resolve(A, e.file)))) for e in world.header(A).entries]

@@ -29,14 +29,7 @@ from rollingfs.maintenance.rebuild_evidence import (
     ListedPage,
     gather,
 )
-from rollingfs.maintenance.rebuild_plan import (
-    BEFORE,
-    BEYOND,
-    INSIDE,
-    OTHER,
-    SAME,
-    plan,
-)
+from rollingfs.maintenance.rebuild_plan import BEFORE, BEYOND, INSIDE, OTHER, SAME, plan
 from tests.support.examples import examples
 
 S = "/stream/a"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +15,6 @@ from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
 from rollingfs.maintenance.survey import Survey
 from rollingfs.runtime.concurrency import drive
-from tests.simulation.running import shrink_pages
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
 
@@ -36,40 +34,6 @@ def by_entries(world: World, path: str, header: Header) -> set[str]:
                 chunks = drive(pages.raw(names.resolve(path, drop.file)))
                 found |= {chunk.file for chunk in chunks if drop.start < chunk.end <= drop.end}
     return {names.resolve(path, file) for file in found}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_they_are_those_of_all_entries_whatever_becomes_of_a_segment(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    shrink_pages(monkeypatch)
-    chance, world = random.Random(seed), World(policy=SMALL)
-    known = References(world.client.pages)  # remembers across all versions of the header
-    world.create(TARGET)
-    most = 0
-    for step in range(30):
-        verb = chance.choice(["append", "append", "concat", "concat", "truncate", "consolidate"])
-        header = world.header(TARGET)
-        if verb == "append":
-            world.append(TARGET, bytes(chance.randrange(1, 40)))
-        elif verb == "concat":
-            source = world.create(f"/tree/{chance.choice(['', 'deep/'])}source-{step}")
-            for _ in range(chance.randrange(1, 3)):
-                world.append(source, bytes(chance.randrange(1, 60)))
-            world.truncate(source, chance.randrange(world.header(source).length))
-            world.seal(source)
-            drive(world.client.concats.concat(TARGET, [source]))
-        elif verb == "truncate":
-            world.truncate(TARGET, header.start + chance.randrange(header.size // 4 + 1))
-        else:
-            world.consolidate(TARGET)
-        header = world.header(TARGET)
-        expected = by_entries(world, TARGET, header)
-        folders = {names.parent(file) for file in expected} | {"/tree/nothing$chunks"}
-        found = {file for folder in folders for file in drive(known.of(TARGET, header, folder))}
-        assert found == expected, (step, verb)
-        most = max(most, len(folders))
-    assert most > 3
 
 
 class Parsed:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rollingfs
-from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import RollingPolicy
 from rollingfs.errors import CorruptChunkError
 from rollingfs.format import labels, names, placement
 from rollingfs.format.crc import crc32c
@@ -39,6 +39,16 @@ def fill(store: TieredStore, path: str = A) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return TieredStore()
+
+
+@pytest.fixture
+def world(store):
+    return fill(store)
+
+
 def offload(world: World, path: str = A, block_bytes: int = 100, **chosen: int) -> Offloaded:
     return world.offload(path, block_bytes=block_bytes, **chosen)
 
@@ -62,9 +72,7 @@ def flip(store: TieredStore, file: str, at: int) -> None:
 # -- blocks --------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_the_time():
-    store = TieredStore()
-    world = fill(store)
+def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_the_time(store, world):
     before = round(CLOCK.time() * 1000)
     assert offload(world) == Offloaded(20, 4, 400, 400)
     found = chunks(world)
@@ -80,9 +88,8 @@ def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_th
     assert chunks(world_of(store)) == found, "the header says so to any other client"
 
 
-def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(monkeypatch: pytest.MonkeyPatch):
-    store = TieredStore()
-    world, commit = fill(store), Swapper.commit
+def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(store, world, monkeypatch):
+    commit = Swapper.commit
 
     async def late(*args):
         monkeypatch.undo()
@@ -102,9 +109,7 @@ def test_a_chunk_as_large_as_a_block_moves_alone():
     assert [chunk.length for chunk in chunks(world)] == [20, 150, 40, 90]
 
 
-def test_a_moved_object_says_of_which_segment_it_is_where_it_lay_and_who_wrote_it():
-    store = TieredStore()
-    world = fill(store)
+def test_a_moved_object_says_of_which_segment_it_is_where_it_lay_and_who_wrote_it(store, world):
     offload(world, upto=100)
     offload(world, block_bytes=1)
     for chunk in chunks(world):
@@ -117,9 +122,7 @@ def test_a_moved_object_says_of_which_segment_it_is_where_it_lay_and_who_wrote_i
 
 
 @pytest.mark.parametrize("start", [0, 7, 45, 110])
-def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(start):
-    store = TieredStore()
-    world = fill(store)
+def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, start):
     world.truncate(A, start)
     assert offload(world).bytes == 400 - start
     assert world.content(A) == DATA[start:]
@@ -129,9 +132,7 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(start):
 # -- what is read of a block ---------------------------------------------------------------------------------
 
 
-def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it():
-    store = TieredStore()
-    world = fill(store)
+def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it(store, world):
     offload(world)
     flip(store, file_of(chunks(world)[1]), 45)  # in the third piece, bytes 140 to 160
     view = drive(world_of(store).client.lookup.view(A, fresh=True))
@@ -144,9 +145,7 @@ def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_
 
 
 @pytest.mark.parametrize("act", [World.onload, World.consolidate, offload])
-def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(act):
-    store = TieredStore()
-    world = fill(store)
+def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, world, act):
     offload(world, upto=200)
     flip(store, file_of(chunks(world)[0]), 3)
     with contextlib.suppress(CorruptChunkError):
@@ -159,9 +158,7 @@ def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(act):
 # -- joints --------------------------------------------------------------------------------------------------
 
 
-def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces():
-    store = TieredStore()
-    world = fill(store)
+def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces(store, world):
     fill(store, B)
     offload(world)
     offload(world, B)
@@ -176,9 +173,7 @@ def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces():
         drive(world_of(store).client.fetcher.read(view, 410, 430))
 
 
-def test_what_comes_back_and_goes_again_is_the_same_bytes():
-    store = TieredStore()
-    world = fill(store)
+def test_what_comes_back_and_goes_again_is_the_same_bytes(store, world):
     for _ in range(3):
         offload(world, upto=340)
         world.consolidate(A)
@@ -211,22 +206,3 @@ def test_pieces_are_few_have_all_bytes_and_the_checksums_of_what_they_cover(leng
 
 
 # -- by the filesystem ---------------------------------------------------------------------------------------
-
-
-def test_a_policy_says_how_large_blocks_are_and_each_level_may(tmp_path):
-    fs = RollingFileSystem(
-        "memory", max_bytes=100, inline_bytes=0, tiers={"cold": f"/cold{tmp_path}"}, skip_instance_cache=True
-    )
-    folder = f"{tmp_path}/logs"
-    for name in "ab":
-        fs.create(f"{folder}/{name}")
-        for _ in range(12):
-            fs.append(f"{folder}/{name}", b"x" * 50)
-    fs.set_policy(folder, OffloadPolicy("cold", block_bytes=200))
-    fs.set_policy(f"{folder}/a", OffloadPolicy(block_bytes="300"))
-    assert fs.get_policy(f"{folder}/a").sources["offload"]["block_bytes"] == "segment"
-    assert fs.get_policy(f"{folder}/b").sources["offload"]["block_bytes"] == folder
-    fs.stream(folder).offload()
-    assert [chunk.length for chunk in fs.segment(f"{folder}/a").chunks] == [300] * 2
-    assert [chunk.length for chunk in fs.segment(f"{folder}/b").chunks] == [200] * 3
-    assert fs.cat_file(f"{folder}/a") == b"x" * 600

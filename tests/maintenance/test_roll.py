@@ -31,12 +31,21 @@ def fill(store: Store) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return Store()
+
+
+@pytest.fixture
+def world(store):
+    return fill(store)
+
+
 def roll(world: World) -> int:
     return drive(Roller(world.client.commits).roll(A))
 
 
-def test_the_tail_becomes_a_chunk_by_one_commit_and_nothing_else_changes():
-    world = fill(Store())
+def test_the_tail_becomes_a_chunk_by_one_commit_and_nothing_else_changes(world):
     before = world.header(A)
     world.backend.prepare()
     assert roll(world) == 64
@@ -51,8 +60,7 @@ def test_the_tail_becomes_a_chunk_by_one_commit_and_nothing_else_changes():
     assert world.append(A, b"more") == 64
 
 
-def test_where_nothing_is_inline_nothing_is_committed():
-    world = fill(Store())
+def test_where_nothing_is_inline_nothing_is_committed(world):
     roll(world)
     before = world.header(A)
     world.backend.prepare()
@@ -61,16 +69,14 @@ def test_where_nothing_is_inline_nothing_is_committed():
     assert {verb for verb, _ in world.backend.trace} == {"read_if_changed"}
 
 
-def test_a_head_that_was_truncated_within_the_tail_stays_away():
-    world = fill(Store())
+def test_a_head_that_was_truncated_within_the_tail_stays_away(world):
     world.truncate(A, 62)
     assert roll(world) == 64
     assert world.content(A) == b"il"
     assert world.header(A).start == 62
 
 
-def test_a_sealed_segment_is_rolled_and_stays_sealed():
-    world = fill(Store())
+def test_a_sealed_segment_is_rolled_and_stays_sealed(world):
     world.seal(A)
     roll(world)
     assert world.header(A).sealed
@@ -80,9 +86,8 @@ def test_a_sealed_segment_is_rolled_and_stays_sealed():
         world.append(A, b"x")
 
 
-def test_a_segment_that_an_owner_holds_is_rolled_and_the_owner_goes_on():
-    store = Store()
-    world, other = fill(store), client(store)
+def test_a_segment_that_an_owner_holds_is_rolled_and_the_owner_goes_on(store, world):
+    other = client(store)
     held = drive(world.client.segments.acquire(A, "me"))
     roll(other)
     guard = Guard(epoch=held.epoch, expected_offset=64)
@@ -91,8 +96,7 @@ def test_a_segment_that_an_owner_holds_is_rolled_and_the_owner_goes_on():
     assert other.content(A) == WHOLE + b"mine"
 
 
-def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled():
-    world = fill(Store())
+def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled(world):
     old = world.header(A).segment
     drive(world.client.segments.overwrite(A, [b"new"]))
     with pytest.raises(FileNotFoundError):

@@ -83,10 +83,7 @@ def test_the_last_lines_grow_in_a_browser(tmp_path: Path) -> None:
                     assert browser.poll() is None
                     time.sleep(0.1)
                 port = int((profile / "DevToolsActivePort").read_text().split()[0])
-                changes = [
-                    lambda: httpx.post(url, content=b"<b>grown</b> line\n"),
-                    lambda: httpx.post(f"{url}:seal"),
-                ]
+                changes = [lambda: httpx.post(url, content=b"<b>grown</b> line\n"), lambda: httpx.post(f"{url}:seal")]
                 expected = ["live", "<b>grown</b> line", "sealed"]
                 text = asyncio.run(_watched(port, f"{server.url}/?path=logs/a", changes, expected))
             finally:

@@ -93,18 +93,8 @@ def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
 
 SHELL = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1]
 """Codes of the commands: a folder that is not empty is not removed by -rmdir, and what is gone is not there."""
-COMMITTED = {
-    "written": True,
-    "again": "AnalysisException",
-    "appended": True,
-    "dynamic": True,
-    "overwritten": True,
-    "parquet": True,
-    "names": True,
-    "retried": True,
-    "stream": True,
-    "state": True,
-}
+DONE = ("written", "appended", "dynamic", "overwritten", "parquet", "names", "retried", "stream", "state")
+COMMITTED = {**dict.fromkeys(DONE, True), "again": "AnalysisException"}
 
 
 @pytest.mark.s3

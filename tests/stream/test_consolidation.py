@@ -73,19 +73,13 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
     assert [row.state for row in world.rows(GROWN)] == ["ok"] * 10
 
 
-def test_few_chunks_wait_and_a_policy_can_forbid_it():
+def test_a_policy_can_forbid_it_and_who_asks_for_it_gets_it():
     world = World(policy=POLICY)
     world.create(GROWN)
-    grow(world, GROWN, DATA[: 31 * 26])
-    assert upkeep(world).consolidated.replaced == 0
     drive(world.client.segments.change(GROWN, PolicyChange(consolidate=False).of))
     grow(world, GROWN, DATA)
-    world.seal(GROWN)
     assert upkeep(world).consolidated.replaced == 0
-    assert len(sizes(world, GROWN)) == 31 + 40
-    assert world.consolidate(GROWN).written == 1, "who asks for it gets it"
-    drive(world.client.segments.change(GROWN, PolicyChange(consolidate=True).of))
-    assert world.header(GROWN).policy == POLICY
+    assert world.consolidate(GROWN).written == 1
 
 
 def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():

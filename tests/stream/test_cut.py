@@ -121,15 +121,6 @@ def test_a_cut_between_records_lies_behind_the_last_whole_one():
     assert world.stream().cut(at=NOON_S - 1, align=b"\n")[path] == 20
 
 
-def test_rolling_by_age_turns_the_tail_into_a_chunk_with_the_next_append():
-    world = World(policy=RollingPolicy(max_age="1h"))
-    path = world.create("/stream/a", [b"old"])
-    world.clock.now_s += 3601
-    world.append(path, b"new")
-    assert world.header(path).chunk_count == 1
-    assert world.content(path) == b"oldnew"
-
-
 @pytest.mark.parametrize(("start", "expected"), [(5, 8), (10, 10), (11, 11)])
 def test_a_cut_between_records_is_taken_though_another_trims_the_segment_meanwhile(start, expected):
     store = Scripted(private_memory())

@@ -42,6 +42,16 @@ def fill(store: Store, path: str = A) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return TieredStore()
+
+
+@pytest.fixture
+def world(store):
+    return fill(store)
+
+
 def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
     return [(chunk.tier, chunk.length) for chunk in world.chunks(path)]
 
@@ -121,9 +131,7 @@ def test_a_damaged_block_is_said_no_more_once_a_truncation_takes_it(damaged):
     assert settle(one).cold_end == world.header(A).length
 
 
-def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():
-    store = TieredStore()
-    world = fill(store)
+def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(store, world):
     one = followed(world)
     assert step(one).pause_s == 0
     assert chunks_of(world) == [("cold", 40), ("", 20)]
@@ -136,8 +144,7 @@ def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old():
     assert world.content(A) == WHOLE
 
 
-def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go():
-    world = fill(TieredStore())
+def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go(world):
     one = followed(world, BlockRule(block_bytes=40, max_delay_s=100, chosen=Chosen(after_age_s=1000)))
     calls = 0
     for _ in range(100):
@@ -150,8 +157,7 @@ def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go():
     assert calls < 10, "it does not poll until then"
 
 
-def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_holds_it():
-    world = fill(TieredStore())
+def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_holds_it(world):
     one = followed(world)
     settle(one)
     step(one)
@@ -166,9 +172,7 @@ def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_hold
     assert [verb for verb, _ in world.backend.trace] == ["read_if_changed"]
 
 
-def test_a_follower_that_begins_anew_reads_neither_chunks_nor_moves_what_is_cold():
-    store = TieredStore()
-    fill(store)
+def test_a_follower_that_begins_anew_reads_neither_chunks_nor_moves_what_is_cold(store, world):
     settle(followed(client(store)))
     before = client(store).header(A)
     world = client(store)
@@ -179,9 +183,7 @@ def test_a_follower_that_begins_anew_reads_neither_chunks_nor_moves_what_is_cold
     assert set(verbs[1:]) == {"read_if_changed"}  # of `header` above
 
 
-def test_the_old_files_stay_for_the_deletion_lag():
-    store = TieredStore()
-    world = fill(store)
+def test_the_old_files_stay_for_the_deletion_lag(store, world):
     view = drive(world.client.lookup.view(A, fresh=True))
     one = followed(world, lag_s=1000.0)
     settle(one)
@@ -194,24 +196,12 @@ def test_the_old_files_stay_for_the_deletion_lag():
     assert drive(world.client.fetcher.read(view, 0, 64)) == WHOLE
 
 
-def test_a_new_incarnation_is_followed_from_its_start():
-    world = fill(TieredStore())
+def test_a_new_incarnation_is_followed_from_its_start(world):
     one = followed(world)
     settle(one)
     drive(world.client.segments.overwrite(A, [b"new" * 20]))
     assert settle(one).cold_end == 60
     assert world.content(A) == b"new" * 20
-
-
-def test_a_sealed_segment_moves_at_once_to_its_last_byte_and_is_over():
-    world = fill(TieredStore())
-    world.seal(A)
-    one = followed(world)
-    for _ in range(3):
-        now = step(one)
-    assert now.is_over
-    assert one.status == OffloadStatus(64, 0, 0.0, None)
-    assert world.header(A).sealed
 
 
 # -- what it does not do -------------------------------------------------------------------------------------
@@ -222,8 +212,7 @@ def test_an_unknown_tier_is_refused_at_once():
         Follower(A, "warm", fs=RollingFileSystem("memory", skip_instance_cache=True))
 
 
-def test_what_is_not_there_is_said_and_followed_once_it_is_there():
-    store = TieredStore()
+def test_what_is_not_there_is_said_and_followed_once_it_is_there(store):
     one = followed(client(store))
     assert 0 < step(one).pause_s <= 1
     assert "No such segment" in str(one.status.last_error)
@@ -235,8 +224,7 @@ def test_what_is_not_there_is_said_and_followed_once_it_is_there():
     assert one.status.cold_end == 0
 
 
-def test_a_plain_file_is_not_followed_because_others_may_write_it():
-    store = TieredStore()
+def test_a_plain_file_is_not_followed_because_others_may_write_it(store):
     drive(store.write(A, [b"a plain file"]))
     one = followed(client(store))
     step(one)
@@ -247,9 +235,7 @@ def test_a_plain_file_is_not_followed_because_others_may_write_it():
     assert client(store).content(A) == b"a plain file no more"
 
 
-def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers():
-    store = TieredStore()
-    world = fill(store)
+def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers(store, world):
     world.stream().retention = RetentionPolicy.by_time("1h")
     one = followed(world, lag_s=7200.0)
     step(one)

@@ -13,7 +13,6 @@ import pytest
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream import blocks
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.following import Following
 from rollingfs.stream.stream_verbs import StreamVerbs
@@ -81,17 +80,6 @@ def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are
     assert fs.cat_file(f"{root}/later") == DATA + b"tail"
 
 
-def test_a_policy_that_is_set_while_it_follows_counts(root, monkeypatch):
-    monkeypatch.setattr(blocks, "POLL_S_MAX", 0.5)
-    fs = filesystem(root)
-    write(fs, f"{root}/a")
-    with Follower(root, max_delay=0.1, fs=filesystem(root)):
-        time.sleep(0.3)
-        assert tiers(fs, f"{root}/a") == {"", "inline"}, "no policy has a tier"
-        fs.set_policy(root, OffloadPolicy("cold"))
-        wait_for(lambda: tiers(fs, f"{root}/a") == {"cold"})
-
-
 def test_segments_that_ended_or_are_gone_are_forgotten(root):
     fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     ended, gone, open_ = write(fs, f"{root}/ended", seal=True), write(fs, f"{root}/gone"), write(fs, f"{root}/open")
@@ -108,22 +96,6 @@ def test_a_tier_that_is_given_counts_for_all_whatever_the_policies_say(root):
     write(fs, f"{root}/a")
     with Follower(root, "far", max_delay=0, fs=fs):
         wait_for(lambda: tiers(fs, f"{root}/a") == {"far"})
-
-
-def test_bytes_that_a_policy_keeps_in_the_hot_store_stay(root):
-    fs = filesystem(root, offload_policy=OffloadPolicy("cold", after_bytes=150, max_delay=0.1))
-    path = write(fs, f"{root}/a")
-    with Follower(root, fs=fs) as follower:
-        wait_for(lambda: "cold" in tiers(fs, path))
-        assert [(chunk.length, chunk.tier) for chunk in fs.segment(path).chunks] == [
-            (100, "cold"),
-            (100, ""),
-            (100, ""),
-        ]
-        wait_for(lambda: follower.status()[path].lag_bytes == 0)
-        fs.append(path, b"x" * 100)
-        wait_for(lambda: [chunk.tier for chunk in fs.segment(path).chunks][:2] == ["cold", "cold"])
-    assert fs.cat_file(path) == DATA + b"tail" + b"x" * 100
 
 
 def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):

@@ -277,17 +277,3 @@ def test_a_dry_run_says_what_a_run_then_does():
     assert (dry.taken, dry.trimmed) == (report.taken, report.trimmed)
     assert dict(report.trimmed) == {path: 100, "/stream/b": 10}
     assert report.taken == {path: 160, "/stream/b": 10}
-
-
-def test_an_aligned_policy_cuts_no_record_in_two():
-    world = World(policy=RollingPolicy(max_bytes=64, inline_bytes=10))
-    path = world.create("/stream/log")
-    stream = world.stream()
-    stream.retention = RetentionPolicy.by_size(20, align=b"\n")
-    for step in range(12):
-        world.clock.now_s += HALF_HOUR_S
-        world.append(path, b"record %d\nhalf a " % step)
-        stream.retain()
-        assert world.content(path)[:7] in (b"record ", b"half a ")
-    assert world.header(path).start > 0
-    assert world.content(path).startswith(b"half a record")

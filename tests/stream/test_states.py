@@ -26,10 +26,6 @@ def filesystem(below: Counting | None = None, **options: object) -> RollingFileS
     )
 
 
-def tiered(root: str) -> RollingFileSystem:
-    return filesystem(tiers={"cold": f"/archive-{root[1:]}"})
-
-
 def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(root):
     below = Counting(private_memory())
     writer, reader = filesystem(below), filesystem(below)
@@ -68,26 +64,6 @@ def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(root):
     below.clear()
     reader.states(root, after_bytes=1000)
     assert below.verbs == ["list"]
-
-
-def test_an_offload_moves_the_cold_end_and_what_it_left_waits(root):
-    fs = tiered(root)
-    fs.pipe_file(f"{root}/s", b"")
-    for _ in range(10):
-        fs.append(f"{root}/s", b"x" * 100)
-    fs.append(f"{root}/s", b"tail")
-    [before] = fs.states(root)
-    assert (before.cold_bytes, before.cold_end, before.lag_bytes, before.drops) == (0, 0, 1000, 0)
-    fs.offload(f"{root}/s", upto=300)
-    [now] = fs.states(root)
-    assert (now.cold_bytes, now.hot_bytes, now.cold_end, now.lag_bytes) == (300, 704, 300, 700)
-    assert now.drops == 3
-    assert now.version > before.version
-    [far] = fs.states(root, after_bytes=400)
-    assert far.lag_bytes == 300  # the chunks from 300 to 600
-    fs.truncate(f"{root}/s", 150)
-    [cut] = fs.states(root)
-    assert (cut.start, cut.cold_bytes, cut.cold_end) == (150, 150, 300)
 
 
 def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is_not(root):

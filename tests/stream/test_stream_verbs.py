@@ -8,7 +8,6 @@ from rollingfs import BadOffsetError, CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.life import CHUNKS, NOON_S, World, cut_of
 
@@ -88,15 +87,6 @@ def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(world):
     assert world.content(A) == b"n" * 55
 
 
-def test_trim_works_beside_an_exclusive_writer_and_on_plain_files(world):
-    drive(world.client.segments.acquire(A, "writer"))
-    world.backend.fs.pipe_file("/stream/plain", b"12345")
-    stream = world.stream()
-    stream.trim(cut_of(stream, {A: 10, "/stream/plain": 2}))
-    assert world.content(A) == b"a" * 40
-    assert world.content("/stream/plain") == b"345"
-
-
 def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(world):
     stream = world.stream()
     policy = RetentionPolicy.by_time("1h", "7d", every="10min", align=b"\r\n\xff")
@@ -118,23 +108,6 @@ def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(wor
     assert list(other.stream("/moved").subscribers()) == ["reader"]
     stream.retention = None
     assert world.stream().retention is None
-
-
-def test_changes_of_two_clients_at_once_are_both_remembered(world):
-    """The other changes the ledger between this one's look and its write."""
-    other = World(world.backend, clock=world.clock)
-    once = iter([True])
-
-    def change(ledger):
-        if next(once, False):
-            other.stream().publish("second", other.stream().cut())
-        return type(ledger)(ledger.retention, ledger.cuts, {**ledger.subscribers, "first": first}, ledger.trim)
-
-    world.stream().publish("first", world.stream().cut())
-    first = drive(Ledgers(world.client).load("/stream")).subscribers["first"]
-    world.stream().unsubscribe("first")
-    drive(Ledgers(world.client).update("/stream", change))
-    assert set(world.stream().subscribers()) == {"first", "second"}
 
 
 def test_a_ledger_that_cannot_be_read_is_an_error_and_is_left_as_it_is(world):

@@ -59,6 +59,16 @@ def fill(store: Store) -> World:
     return world
 
 
+@pytest.fixture
+def store():
+    return TieredStore()
+
+
+@pytest.fixture
+def world(store):
+    return fill(store)
+
+
 def keep(
     world: World, root: str = "/root", is_stopped: Callable[[], bool] = lambda: False, **how: object
 ) -> list[Upkept]:
@@ -69,8 +79,7 @@ def keep(
     return found
 
 
-def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do():
-    world = fill(TieredStore())
+def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do(world):
     stream, lone = sorted(keep(world), key=lambda one: one.path, reverse=True)
     assert (stream.path, stream.is_stream, stream.dropped_bytes) == ("/root/stream", True, 400)
     assert (stream.offloaded.chunks, lone.offloaded.chunks) == (16, 5)
@@ -345,8 +354,7 @@ def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_
     assert other.header(path).policy == RollingPolicy(200, 60, 10)
 
 
-def test_only_the_steps_that_are_asked_for_are_done():
-    world = fill(TieredStore())
+def test_only_the_steps_that_are_asked_for_are_done(world):
     before = world.header(A).start
     assert total(keep(world, steps=(OFFLOAD,))).offloaded.chunks > 0
     assert world.header(A).start == before
@@ -354,8 +362,7 @@ def test_only_the_steps_that_are_asked_for_are_done():
     assert total(keep(world, steps=(COLLECT,))).dropped_bytes == 0
 
 
-def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_touched():
-    world = fill(TieredStore())
+def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_touched(world):
     [did] = keep(world, A)
     assert (did.path, did.offloaded.chunks, did.dropped_bytes) == (A, 18, 0)
     assert {chunk.tier for chunk in world.chunks(B)} == {""}
@@ -363,9 +370,7 @@ def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_tou
         keep(world, "/root/none")
 
 
-def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others():
-    store = TieredStore()
-    fill(store)
+def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others(store, world):
     for path in (A, "/root/stream/$stream"):
         store.fs.pipe_file(names.header_path(path), b"rubbish")
     world = client(store)
@@ -376,8 +381,7 @@ def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others():
     assert {chunk.tier for chunk in world.chunks(LONE)} == {"", "cold"}
 
 
-def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short():
-    world = fill(TieredStore())
+def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(world):
     asked: list[None] = []
 
     def after(count: int) -> Callable[[], bool]:

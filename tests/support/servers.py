@@ -223,6 +223,15 @@ BACKENDS = ("ObjectBackend", "Counting", "Scripted", "Faulty")
 """The classes by which tests reach a bucket."""
 
 
+def botocore_client(service: str, options: dict[str, Any]) -> Any:
+    """A client of botocore of a service of a server."""
+    import botocore.session
+
+    keys = {"aws_access_key_id": options["key"], "aws_secret_access_key": options["secret"]}
+    session = botocore.session.get_session()
+    return session.create_client(service, "us-east-1", endpoint_url=options["endpoint_url"], **keys)
+
+
 def believe(endpoint_url: str, *, delete_if: bool) -> None:
     """Spare this process all probes of a server that other tests probe."""
     from rollingfs.backend.probe import Abilities

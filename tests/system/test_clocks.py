@@ -84,16 +84,6 @@ def test_a_collector_whose_clock_is_years_behind_collects(on_machine, tmp_path):
     assert collect(on_machine(-1000 * DAY_S), path, grace_s=0.0).files == (chunk.path,)
 
 
-@pytest.mark.parametrize("by_s", [-3 * DAY_S, 3 * DAY_S])
-def test_a_deletion_leaves_no_tombstone_whatever_the_machines_clock_says(on_machine, tmp_path, by_s):
-    """A tombstone is kept for its age where requests arrive late; on a disk none does, so no clock decides."""
-    path = f"{tmp_path}/log"
-    other = on_machine(by_s)
-    other.create(path, [b"x" * 1000])
-    drive(other.client.segments.delete(path))
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_receipt_is_as_old_as_the_disk_says_whatever_the_machines_say(on_machine, tmp_path):
     path = f"{tmp_path}/log"
     on_machine().create(path)

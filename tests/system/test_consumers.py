@@ -284,10 +284,7 @@ def test_zarr_writes_resizes_and_reads_an_array_by_url_and_by_filesystem(place: 
     assert (found[:50] == np.arange(2500).reshape(50, 50)).all()
     assert (found[50:] == 7).all()
     asynchronous = fsspec.filesystem(
-        "rolling",
-        target_protocol=place.protocol,
-        target_options=place.target_options,
-        asynchronous=True,
+        "rolling", target_protocol=place.protocol, target_options=place.target_options, asynchronous=True
     )
     store = FsspecStore(asynchronous, path=place.path("group/a"), read_only=True)
     assert (zarr.open_array(store, mode="r")[40:] == found[40:]).all()

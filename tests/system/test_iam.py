@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import botocore_client, new_bucket, require_module
 
 require_module("s3fs")
 
-import botocore.session
 import fsspec
 
 from rollingfs import RollingPolicy
@@ -67,25 +66,14 @@ def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
 
     def connect(policy: Policy) -> Any:
-        sts = botocore.session.get_session().create_client(
-            "sts",
-            endpoint_url=minio["endpoint_url"],
-            aws_access_key_id=minio["key"],
-            aws_secret_access_key=minio["secret"],
-            region_name="us-east-1",
-        )
+        sts = botocore_client("sts", minio)
         text = json.dumps(policy).replace("arn:aws:s3:::logs", f"arn:aws:s3:::{bucket}")
         role = {"RoleArn": "arn:minio:iam:::role/any", "RoleSessionName": "test"}  # MinIO ignores both
         given = sts.assume_role(**role, Policy=text)["Credentials"]
         sts.close()
-        options = {
-            "endpoint_url": minio["endpoint_url"],
-            "key": given["AccessKeyId"],
-            "secret": given["SecretAccessKey"],
-            "token": given["SessionToken"],
-        }
+        keys = {"key": given["AccessKeyId"], "secret": given["SecretAccessKey"], "token": given["SessionToken"]}
         return fsspec.filesystem(
-            "rolling", target_protocol="s3", target_options=options, skip_instance_cache=True, header_cache_s=0
+            "rolling", target_protocol="s3", target_options=minio | keys, skip_instance_cache=True, header_cache_s=0
         )
 
     return connect

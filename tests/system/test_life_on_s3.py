@@ -26,9 +26,7 @@ def fs(s3_options):
 
 
 @pytest.mark.parametrize(
-    "s3_options",
-    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
-    indirect=True,
+    "s3_options", ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])], indirect=True
 )
 def test_chunks_large_enough_are_joined_by_the_store_and_read_back_once(fs, bucket):
     path = f"{bucket}/log"
@@ -55,9 +53,7 @@ def test_chunks_large_enough_are_joined_by_the_store_and_read_back_once(fs, buck
 
 
 @pytest.mark.parametrize(
-    "s3_options",
-    ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
-    indirect=True,
+    "s3_options", ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])], indirect=True
 )
 def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
     path, target = f"{bucket}/log", f"{bucket}/out/file"
@@ -165,29 +161,3 @@ def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs
         fs._bridge.run(uploads[0].finish())
     fs._bridge.run(uploads[1].finish())
     assert fs.size(beside) == 17 * MIB
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("s3_options", ["seaweed", pytest.param("minio", marks=pytest.mark.s3)], indirect=True)
-@pytest.mark.parametrize(("count", "size", "passes"), [(20, 5 * MIB, 0), (800, 64 * 1024, 1)])
-def test_consolidation_moves_each_byte_on_the_server_or_reads_and_writes_it_once(fs, bucket, count, size, passes):
-    total, path = count * size, f"{bucket}/log"
-    data = b"".join(number.to_bytes(4, "big") * (size // 4) for number in range(count))
-    fs.create(path, policy=RollingPolicy(max_bytes=40 * MIB, inline_bytes=0))
-    fs.create(f"{path}-source", policy=RollingPolicy(max_bytes=size, inline_bytes=0))
-    fs.append(f"{path}-source", data)
-    fs.seal(f"{path}-source")
-    fs.concat(path, [f"{path}-source"])
-    segment = fs.segment(path)
-    assert len(segment.chunks) == count
-    with fs.open(path, "rb") as reader:
-        assert reader.read(total // 2) == data[: total // 2]
-        fs._backend.clear()
-        done = segment.consolidate(grace=0)
-        assert fs._backend.moved.total() == (2 * passes + 1) * total  # read and written, and the new files read back
-        assert (done.joined_bytes, done.copied_bytes) == ((0, total) if passes else (total, 0))
-        collected = fs.collect(f"{path}-source", grace=0)
-        assert collected.bytes > total  # the chunks of the reader are gone; it goes on with the new ones
-        assert reader.read() == data[total // 2 :]
-    assert len(segment.chunks) == -(-total // (40 * MIB))
-    assert fs.cat_file(path) == data

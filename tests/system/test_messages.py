@@ -85,11 +85,7 @@ CHANGES = {
     "attributes of a file": ("a", TypeError, lambda fs, path: opened(fs, path, "ab", attrs={"a": 1})),
     "attributes of an overwrite": ("a", TypeError, lambda fs, path: fs.overwrite(path, b"x", attrs={"a": 1})),
     "attributes of a concat": ("a", TypeError, lambda fs, path: fs.concat(path, [path + "b"], attrs={"a": 1})),
-    "attributes that are expected": (
-        "a",
-        TypeError,
-        lambda fs, path: fs.append(path, b"x", expected_attrs={"a": 1}),
-    ),
+    "attributes that are expected": ("a", TypeError, lambda fs, path: fs.append(path, b"x", expected_attrs={"a": 1})),
     "too many attributes": (
         "a",
         ValueError,

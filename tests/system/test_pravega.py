@@ -9,34 +9,28 @@ the others:
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
 - 11, 14, 15, 30: handles of what is gone, offsets outside, what is truncated, epochs: `fs/test_segment_handle`.
 - 12: seals: `fs/test_segment_forms`.
-- 20, 21: a source that is gone, or truncated: 16 and 22 here.
+- 16, 19, 20, 24: missing, unsealed, empty, plain sources; calls that fail: `simulation`, `system/test_crashes`.
+- 17, 18: what is small shares a chunk, and no chunk is copied: `maintenance/test_erase`, `system/test_traces`.
+- 21, 22: truncated sources, concats of concats in every order: `simulation`.
 - 23, 28, 29: names made again, crashes, two writes at one offset: `simulation`.
 - 25, 27: reading across chunks, missing chunks: `fs/test_read_file`, `fs/test_segment_handle`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import itertools
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 import pytest
 
-from rollingfs import (
-    CorruptHeaderError,
-    RollingPolicy,
-    SegmentNotSealedError,
-    SegmentTruncatedError,
-)
+from rollingfs import CorruptHeaderError, RollingPolicy, SegmentTruncatedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format.tokens import seal_text
-from tests.support.backends import Scripted, fail
+from tests.support.backends import Scripted
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
@@ -63,13 +57,6 @@ class Place:
             **{"max_bytes": 100, **options},
         )
 
-    def failing(self, *plan: Any, **plans: Any) -> Any:
-        """A filesystem whose backend does what a plan says (see `Scripted.plan`)."""
-        backend = Scripted(MemoryBackend() if self.protocol == "memory" else LocalBackend(sync=False))
-        if plan:
-            backend.plan(*plan, **plans)
-        return fsspec.filesystem("rolling", backend=backend, skip_instance_cache=True, max_bytes=100)
-
     @property
     def below(self) -> Any:
         """The filesystem below, to look around rollingfs."""
@@ -87,11 +74,6 @@ class Place:
 
 @pytest.fixture(params=["memory", "file"])
 def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
-    return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
-
-
-@pytest.fixture(params=["memory", "file", *slowly("s3")])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
     if request.param != "s3":
         return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
     options = request.getfixturevalue("seaweed")
@@ -142,16 +124,16 @@ def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Plac
     make(place.open(inline_bytes=0), place.path(), pattern(500))
     first, *_ = place.files()
 
-    failing = place.failing()
+    backend = Scripted(MemoryBackend() if place.protocol == "memory" else LocalBackend(sync=False))
 
     async def keep_first(paths: Any) -> None:
         if any(path.endswith(first) for path in paths):
             raise PermissionError(errno.EACCES, "refused", first)
-        await failing._backend.inner.delete(paths)
+        await backend.inner.delete(paths)
 
-    failing._backend.plan("delete", instead=keep_first, times=None)
+    backend.plan("delete", instead=keep_first, times=None)
     with pytest.raises(PermissionError, match="refused"):
-        failing.rm(place.path())
+        fsspec.filesystem("rolling", backend=backend, skip_instance_cache=True).rm(place.path())
     fs = place.open()
     assert not fs.exists(place.path())
     place.below.rm_file(f"{place.path()}$chunks/{first}")
@@ -164,160 +146,25 @@ def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Plac
 # -- truncate ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("place", ["memory", "file", *slowly("s3")], indirect=True)
 @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
-def test_13_a_truncation_keeps_the_bytes_from_it_on_and_deletes_chunks_before_it(anywhere: Place, sealed: bool) -> None:
-    fs = anywhere.open(inline_bytes=0)
+def test_13_a_truncation_keeps_the_bytes_from_it_on_and_deletes_chunks_before_it(place: Place, sealed: bool) -> None:
+    fs = place.open(inline_bytes=0)
     data = pattern(430)
-    path = make(fs, anywhere.path(), data, piece=43, sealed=sealed)
-    reader = anywhere.open().segment(path)
+    path = make(fs, place.path(), data, piece=43, sealed=sealed)
+    reader = place.open().segment(path)
     ends = {chunk.file: chunk.end for chunk in reader.chunks}
     for offset in [*range(0, 430, 50), 430]:
         assert fs.truncate(path, offset) == 0
         assert reader.read(offset, 430) == data[offset:]
-        assert set(anywhere.files()) == {file for file, end in ends.items() if end > offset}
-        assert all(chunk.end > offset for chunk in anywhere.open().segment(path).chunks)
+        assert set(place.files()) == {file for file, end in ends.items() if end > offset}
+        assert all(chunk.end > offset for chunk in place.open().segment(path).chunks)
         if offset:
             with pytest.raises(SegmentTruncatedError, match=rf"\b{offset}\b.*\b430\b"):
                 fs.segment(path).read(offset - 1, 430)
     if not sealed:
         assert fs.append(path, b"more") == 430
         assert whole(fs, path) == b"more"
-
-
-@pytest.mark.parametrize("count", [10, 150], ids=["loose", "in index pages"])
-def test_13_chunks_in_other_folders_and_staged_ones_go_by_collection(place: Place, count: int) -> None:
-    fs = place.open(policy=TINY, max_bytes=None)
-    target = make(fs, place.path(), b"", sealed=False)
-    fs.concat(target, [make(fs, place.path(f"s{n}"), pattern(count, n)) for n in range(3)])
-    fs.append(target, [fs.stage(target, b"staged")])
-    assert fs.truncate(target, count + 5) >= count + 5  # index pages wait as well
-    assert [len(place.files(f"s{n}")) for n in range(3)] == [count] * 3
-    fs.collect(target, grace=0)
-    assert [len(place.files(f"s{n}")) for n in range(3)] == [count] * 3, "the word that nobody writes is for one folder"
-    fs.collect(place.path(""), grace=0, recursive=True)
-    assert [len(place.files(f"s{n}")) for n in range(3)] == [0, count - 5, count]
-    assert whole(place.open(), target) == pattern(count, 1)[5:] + pattern(count, 2) + b"staged"
-    fs.truncate(target, 3 * count + 6)
-    fs.collect(place.path(""), grace=0, recursive=True)
-    assert [place.below.find(place.path(f"{name}$chunks/stage-")) for name in ("segment", "s0", "s1", "s2")] == [[]] * 4
-    assert [len(place.files(f"s{n}")) for n in range(3)] == [0] * 3
-
-
-# -- concat --------------------------------------------------------------------------------------------------
-
-
-def test_16_missing_or_unsealed_parts_are_refused_and_an_empty_source_just_goes(place: Place) -> None:
-    fs = place.open()
-    target = make(fs, place.path(), b"target", sealed=False)
-    source, empty = make(fs, place.path("source"), b"s", sealed=False), make(fs, place.path("empty"), b"")
-    with pytest.raises(SegmentNotSealedError):
-        fs.concat(target, [source])
-    for missing in ((target, place.path("missing")), (place.path("missing"), empty)):
-        with pytest.raises(FileNotFoundError):
-            fs.concat(missing[0], [missing[1]])
-    fs.concat(target, [empty])
-    assert whole(fs, target) == b"target"
-    assert not fs.exists(empty)
-    assert whole(fs, source) == b"s"
-
-
-def test_17_small_sources_make_no_small_chunks(place: Place) -> None:
-    fs = place.open(inline_bytes=0)
-    target = make(fs, place.path(), b"t" * 50, sealed=False)
-    fs.concat(target, [make(fs, place.path("half"), b"h" * 50)])
-    assert [chunk.length for chunk in fs.segment(target).chunks] in ([100], [50, 50])
-    inline = place.open()
-    many = make(inline, place.path("many"), b"", sealed=False)
-    sources = [make(inline, place.path(f"s{n}"), bytes([65 + n]) * 21) for n in range(10)]
-    inline.concat(many, sources)
-    inline.append(many, b"z" * 21)
-    assert len(inline.segment(many).chunks) <= 3
-    assert whole(inline, many) == b"".join(bytes([65 + n]) * 21 for n in range(10)) + b"z" * 21
-
-
-def test_18_ten_sources_of_many_chunks_are_joined_without_copying(anywhere: Place) -> None:
-    fs = anywhere.open(inline_bytes=0)
-    target = make(fs, anywhere.path(), b"t" * 50, sealed=False)
-    sources = [make(fs, anywhere.path(f"s{n}"), pattern(300, n), piece=150) for n in range(10)]
-    before = [anywhere.files(f"s{n}") for n in range(10)]
-    assert fs.concat(target, sources) == 50
-    assert [anywhere.files(f"s{n}") for n in range(10)] == before
-    assert len(anywhere.files()) == 1
-    assert fs.append(target, b"more") == 3050
-    assert whole(anywhere.open(), target) == b"t" * 50 + b"".join(pattern(300, n) for n in range(10)) + b"more"
-    assert not any(map(fs.exists, sources))
-
-
-@pytest.mark.parametrize("verb", ["replace", "write", "delete"])
-def test_19_a_concat_whose_calls_fail_four_times_has_the_bytes_once(place: Place, verb: str) -> None:
-    fs = place.open(inline_bytes=0)
-    target = make(fs, place.path(), b"t" * 50, sealed=False)
-    source = make(fs, place.path("source"), pattern(250))
-    failing = place.failing(verb, before=fail, times=4)
-    for _ in range(5):  # the call itself repeats a conditional write; the caller repeats other verbs
-        with contextlib.suppress(OSError):
-            failing.concat(target, [source])
-        if not fs.exists(source):
-            break
-    assert whole(place.open(), target) == b"t" * 50 + pattern(250)
-    assert not fs.exists(source)
-
-
-def trees(leaves: tuple[str, ...]) -> Iterator[Any]:
-    """Every way to bracket a sequence."""
-    if len(leaves) == 1:
-        yield leaves[0]
-    for cut in range(1, len(leaves)):
-        yield from itertools.product(trees(leaves[:cut]), trees(leaves[cut:]))
-
-
-@pytest.mark.parametrize("cut", [0, 3], ids=["whole", "truncated between"])
-@pytest.mark.parametrize("into", ["left", "new"])
-@pytest.mark.parametrize("tree", list(trees(("a", "b", "deeper/c", "d"))), ids=str)
-def test_22_nested_concats_are_right_in_every_order_and_depth(place: Place, tree: Any, into: str, cut: int) -> None:
-    """Pravega's target becomes unreadable, or silently has the wrong length."""
-    fs = place.open(policy=SMALL, max_bytes=None)
-    numbers = itertools.count()
-
-    def build(node: Any) -> tuple[str, bytes]:
-        if isinstance(node, str):
-            data = pattern(30, ord(node[-1]))
-            return make(fs, place.path(node), data, piece=8, sealed=False), data
-        (left, left_data), (right, right_data) = map(build, node)
-        fs.seal(right)
-        if into == "new":
-            fs.seal(left)
-            new = make(fs, place.path(f"n{next(numbers)}/x"), b"", sealed=False)
-            fs.concat(new, [left, right])
-            left = new
-        else:
-            fs.concat(left, [right])
-        fs.truncate(left, fs.segment(left).start + cut)
-        return left, (left_data + right_data)[cut:]
-
-    path, expected = build(tree)
-    assert whole(place.open(), path) == expected
-    segment = place.open().segment(path)
-    for offset in range(segment.start, segment.length, 11):
-        assert segment.read(offset, segment.length) == expected[offset - segment.start :]
-
-
-@pytest.mark.parametrize("kinds", [("plain", "plain"), ("plain", "segment"), ("segment", "plain")], ids=" into ".join)
-def test_24_plain_files_are_joined_once_the_source_is_sealed(place: Place, kinds: tuple[str, str]) -> None:
-    fs = place.open()
-    for name, kind in zip(("source", "segment"), kinds, strict=True):
-        if kind == "plain":
-            place.below.makedirs(place.root, exist_ok=True)
-            place.below.pipe_file(place.path(name), name.encode())
-        else:
-            make(fs, place.path(name), name.encode(), sealed=False)
-    with pytest.raises(SegmentNotSealedError):
-        fs.concat(place.path(), [place.path("source")])
-    assert fs.seal(place.path("source")) == 6
-    assert fs.concat(place.path(), [place.path("source")]) == 7
-    assert whole(fs, place.path()) == b"segmentsource"
-    assert fs.append(place.path(), b"more") == 13
-    assert not fs.exists(place.path("source"))
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -343,17 +190,8 @@ def test_26_there_is_no_empty_chunk_and_a_header_with_one_is_refused(place: Plac
 
 
 NAMES = [
-    "a&b",
-    "a=b",
-    "50%25",
-    "with  space",
-    "日本-naïve-🦀",
-    "+;,@!",
-    "$x",
-    "quote'\"",
-    "#hash",
-    "~tilde",
-    "back\\slash",
+    *("a&b", "a=b", "50%25", "with  space", "日本-naïve-🦀", "+;,@!"),
+    *("$x", "quote'\"", "#hash", "~tilde", "back\\slash"),
 ]
 
 
@@ -382,6 +220,5 @@ def test_32_a_segment_of_1000_chunks_round_trips(place: Place) -> None:
     segment = place.open().segment(path)
     assert len(segment.chunks) == len(place.files()) == 1000
     assert segment.read(0, 1000) == pattern(1000)
-    assert [segment.read(offset, offset + 1) for offset in (0, 127, 128, 999)] == [
-        pattern(1000)[offset : offset + 1] for offset in (0, 127, 128, 999)
-    ]
+    for offset in (0, 127, 128, 999):
+        assert segment.read(offset, offset + 1) == pattern(1000)[offset : offset + 1]

@@ -15,14 +15,12 @@ from tests.support.servers import require_module
 
 require_module("s3fs")
 
-import botocore.session
-
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import backend as objects_module
 from tests.support.messages import check_message
 from tests.support.proxy import proxy_to
 from tests.support.seaweed import ROLE
-from tests.support.servers import free_port, new_bucket
+from tests.support.servers import botocore_client, free_port, new_bucket
 
 MIB = 2**20
 PART_BYTES = 5 * MIB
@@ -157,13 +155,7 @@ def test_a_wrong_region_is_found_out_and_put_right_by_every_verb(minio_of_region
 
 def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any], datetime.datetime]:
     """Options with credentials that read the segment and expire in two seconds, and the time when they do."""
-    client = botocore.session.get_session().create_client(
-        "sts",
-        "us-east-1",
-        endpoint_url=seaweed["endpoint_url"],
-        aws_access_key_id=seaweed["key"],
-        aws_secret_access_key=seaweed["secret"],
-    )
+    client = botocore_client("sts", seaweed)
     for _ in range(TRIES_MAX):
         found = client.assume_role(RoleArn=ROLE, RoleSessionName="test")["Credentials"]
         keys = {"key": found["AccessKeyId"], "secret": found["SecretAccessKey"], "token": found["SessionToken"]}

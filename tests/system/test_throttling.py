@@ -106,10 +106,7 @@ def always(kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault
 # -- filesystems ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(
-    scope="module",
-    params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
-)
+@pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
 def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.getfixturevalue(request.param)
     return found

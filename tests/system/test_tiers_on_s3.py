@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -63,23 +62,6 @@ def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_
         "file", tiers={"cold": tier}, max_bytes=20_000, inline_bytes=100, sync=False, skip_instance_cache=True
     )
     check_life(disk, f"{tmp_path}/logs/s", by_server=False)
-
-
-def test_an_awaited_read_spans_a_disk_and_a_tier_on_s3(s3_options, bucket, tmp_path):
-    tier = {"protocol": "s3", "root": f"{bucket}/{uuid.uuid4().hex}", "options": s3_options}
-    path = f"{tmp_path}/logs/s"
-    settings = {"tiers": {"cold": tier}, "max_bytes": 20_000, "inline_bytes": 100, "sync": False}
-
-    async def main() -> bytes:
-        fs = RollingFileSystem("file", asynchronous=True, skip_instance_cache=True, **settings)
-        await fs._create(path)
-        for start in range(0, len(DATA), 20_000):
-            await fs._append(path, DATA[start : start + 20_000])
-        assert (await fs._offload(path, upto=60_000)).files == 1
-        found: bytes = await fs._cat_file(path)
-        return found
-
-    assert asyncio.run(main()) == DATA
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])

@@ -116,36 +116,16 @@ def _write(fs: RollingFileSystem) -> None:
         file.write(b"z" * 10)
 
 
-def _move(fs: RollingFileSystem) -> None:
-    _filled(fs, "/d/from")
-    fs.mv("/d/from", "/d/to")
-
-
-def _copy(fs: RollingFileSystem) -> None:
-    _filled(fs, "/d/from")
-    fs.cp_file("/d/from", "/d/copy")
-
-
-def _remove(fs: RollingFileSystem) -> None:
-    _filled(fs, "/d/gone")
-    fs.rm("/d/gone")
-
-
-def _truncate(fs: RollingFileSystem) -> None:
-    _filled(fs, "/d/cut", 5)
-    fs.truncate("/d/cut", 250)
-    fs.append("/d/cut", b"after")
-
-
 def _collect(fs: RollingFileSystem) -> None:
     _concat(fs)
     fs.truncate("/d/all", 350)
     fs.segment("/d/all").collect(grace=0)
 
 
-def _consolidate(fs: RollingFileSystem) -> None:
-    _filled(fs, "/d/small", 8)
-    fs.segment("/d/small").consolidate(grace=0)
+def _truncate(fs: RollingFileSystem) -> None:
+    _filled(fs, "/d/cut", 5)
+    fs.truncate("/d/cut", 250)
+    fs.append("/d/cut", b"after")
 
 
 def _stream(fs: RollingFileSystem) -> None:
@@ -156,24 +136,31 @@ def _stream(fs: RollingFileSystem) -> None:
     stream.trim(stream.cut())
 
 
+def _after(path: str, pieces: int, verb: Callable[[RollingFileSystem], object]) -> Callable[[RollingFileSystem], None]:
+    """The story of one verb of a segment of some chunks."""
+
+    def story(fs: RollingFileSystem) -> None:
+        _filled(fs, path, pieces)
+        verb(fs)
+
+    return story
+
+
 STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
-    story.__name__.strip("_"): story
-    for story in (
-        _adopt,
-        _collect,
-        _concat,
-        _consolidate,
-        _copy,
-        _exclusive,
-        _list,
-        _move,
-        _read,
-        _remove,
-        _stage,
-        _stream,
-        _truncate,
-        _write,
-    )
+    "adopt": _adopt,
+    "collect": _collect,
+    "concat": _concat,
+    "consolidate": _after("/d/small", 8, lambda fs: fs.segment("/d/small").consolidate(grace=0)),
+    "copy": _after("/d/from", 3, lambda fs: fs.cp_file("/d/from", "/d/copy")),
+    "exclusive": _exclusive,
+    "list": _list,
+    "move": _after("/d/from", 3, lambda fs: fs.mv("/d/from", "/d/to")),
+    "read": _read,
+    "remove": _after("/d/gone", 3, lambda fs: fs.rm("/d/gone")),
+    "stage": _stage,
+    "stream": _stream,
+    "truncate": _truncate,
+    "write": _write,
 }
 
 
