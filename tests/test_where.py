@@ -46,6 +46,7 @@ ELSEWHERE = {
     "show/readable": "cli/test_commands",
     "stream/cut_finder": "stream/test_cut",
     "stream/members": "stream/test_stream_verbs",
+    "write/grow": "write/test_chunk_writer",
     "write/segment_operations": "system/test_pravega",
 }
 """The test module that tests a core module which has none of its name, and which no test imports."""

@@ -9,8 +9,11 @@ from xml.etree import ElementTree
 import fsspec
 import pytest
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from rollingfs import RetentionPolicy, RollingPolicy, StreamCut
+from rollingfs.cli import output
 from rollingfs.cli.app import app
 from tests.support.cli import Run, done, failed
 
@@ -402,3 +405,25 @@ def test_append_over_a_folder_says_what_is_in_it(stream):
     said = failed("append", stream)
     assert "It is a folder that holds a, b;" in said
     assert stream in said
+
+
+# -- what others have named or written -----------------------------------------------------------------------
+
+
+ESCAPE = "\x1b[2J"
+
+
+def test_tables_and_lines_show_control_characters_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(title=ESCAPE)
+    table.add_column(ESCAPE)
+    table.add_row(ESCAPE)
+    output.show(table, Text(ESCAPE))
+    output.say(ESCAPE)
+    output.complain(ESCAPE)
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert shown.out.count("\\x1b[2J") == 5
+
+
+def test_a_date_that_no_time_zone_can_express_is_shown_as_a_number() -> None:
+    assert "since 1970" in output.date_text(-1e15)

@@ -18,7 +18,7 @@ from tests.support.faults import CLOCK, HashingStore, hurry
 from tests.support.life import World
 from tests.support.site import Site
 
-ANOTHER = b"another"
+ANOTHER = b"another, longer than what was there"
 CALLS_MAX = 60
 
 
@@ -122,19 +122,28 @@ def test_a_snapshot_of_a_plain_file_that_was_adopted_and_appended_to_is_read_on(
     assert drive(site.client.fetcher.read(view, 1, 5)) == b"lain"
 
 
-def test_who_follows_a_plain_file_does_not_go_on_in_what_was_written_over_it() -> None:
-    site = plain_site()
-    tail = Tail(Core(site.client, site.bridge), site.path)
-    assert next(tail) == b"plain"
-    site.run(site.other().segments.overwrite(site.path, b"something longer"))
-    with pytest.raises(FileNotFoundError, match="another has its name"):
-        next(tail)
+def segment_site() -> Site:
+    site = Site(Scripted(private_memory()), "")
+    site.run(site.client.segments.overwrite(site.path, b"a segment"))
+    return site
 
 
-def test_a_tail_of_a_handle_on_a_plain_file_does_not_begin_in_what_was_written_over_it() -> None:
-    site = plain_site()
-    tail = site.segment().tail()
-    another_segment(site)
+def plain_after_segment(site: Site) -> None:
+    site.run(site.other().segments.delete(site.path))
+    site.run(site.backend.write(site.path, [b"something longer"]))
+
+
+@pytest.mark.parametrize("of_handle", [True, False])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(plain_site, another_segment), (segment_site, another_segment), (segment_site, plain_after_segment)],
+)
+def test_who_follows_a_name_does_not_go_on_in_what_has_it_by_then(before: Any, after: Any, of_handle: bool) -> None:
+    site = before()
+    tail = site.segment().tail() if of_handle else Tail(Core(site.client, site.bridge), site.path)
+    if not of_handle:
+        assert next(tail) == site.content()
+    after(site)
     with pytest.raises(FileNotFoundError, match="another has its name"):
         next(tail)
 
@@ -147,18 +156,6 @@ def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None
     site.run(site.backend.write(site.path, [b"plain grown"]))
     site.run(site.other().segments.append(site.path, b"!"))
     assert next(tail) == b" grown!"
-
-
-def test_who_follows_a_segment_does_not_go_on_in_a_plain_file_of_its_name() -> None:
-    site = Site(Scripted(private_memory()), "")
-    site.create()
-    site.append(b"segment")
-    tail = Tail(Core(site.client, site.bridge), site.path)
-    assert next(tail) == b"segment"
-    site.run(site.other().segments.delete(site.path))
-    site.run(site.backend.write(site.path, [b"something longer"]))
-    with pytest.raises(FileNotFoundError, match="another has its name"):
-        next(tail)
 
 
 def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(monkeypatch: Any) -> None:

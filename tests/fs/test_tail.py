@@ -8,7 +8,6 @@ import pytest
 from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.fs.tail import Tail, open_follow
-from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, private_memory
 from tests.support.life import World
 
@@ -109,14 +108,6 @@ def test_offsets_outside_are_refused(world):
         next(tail(world, 101))
     with pytest.raises(ValueError, match="poll_s_min is 0"):
         tail(world, poll_s_min=0.0)
-
-
-def test_another_segment_of_the_same_name_is_not_followed(world, naps):
-    follower = tail(world, 100)
-    other = World(world.backend.inner, POLICY)
-    naps.todo.append(lambda: drive(other.client.segments.overwrite(LOG, b"n" * 200)))
-    with pytest.raises(FileNotFoundError, match="another has its name"):
-        next(follower)
 
 
 def test_a_file_that_follows_gives_lines_as_they_come(world):

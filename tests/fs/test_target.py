@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.target import options_of_url
+from rollingfs.logging import RollingHandler
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require
 
@@ -341,3 +342,75 @@ def test_hdfs_without_hadoops_client_is_refused_at_once_and_says_what_is_missing
     with pytest.raises(ImportError, match=r"libhdfs\.so .*JAVA_HOME.*CLASSPATH.*webhdfs://"):
         RollingFileSystem("hdfs", {"host": "localhost", "port": 1})
     assert "libhdfs.so" in failed("run", "hdfs://localhost:1/logs", "--once")
+
+
+def test_a_handle_and_a_stream_go_on_where_they_are_unpickled(tmp_path: Path) -> None:
+    fs = RollingFileSystem("file")
+    fs.create(f"{tmp_path}/a")
+    handle = fs.segment(f"{tmp_path}/a")
+    handle.append(b"one")
+    copy = pickle.loads(pickle.dumps(handle))
+    assert (copy.length, copy.append(b"two", expected_offset=3)) == (3, 3)
+    held = pickle.loads(pickle.dumps(handle.acquire("me")))
+    held.append(b"!")
+    with pytest.raises(rollingfs.FencedError):
+        fs.append(f"{tmp_path}/a", b"?")
+    held.release()
+    fs.rm(f"{tmp_path}/a")
+    fs.create(f"{tmp_path}/a")
+    with pytest.raises(FileNotFoundError):
+        copy.append(b"to another incarnation")
+    stream = pickle.loads(pickle.dumps(fs.stream(str(tmp_path), on_error="raise")))
+    assert (stream.path, stream.size()) == (str(tmp_path), 0)
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert rollingfs.__version__ == version("rollingfs")
+
+
+# -- share_commits -------------------------------------------------------------------------------------------
+
+
+def shares(fs: RollingFileSystem) -> bool:
+    return fs._client.commits.share is not None
+
+
+def test_it_is_off_unless_the_user_chooses_it() -> None:
+    assert not shares(RollingFileSystem("memory"))
+    assert shares(RollingFileSystem("memory", share_commits=True))
+
+
+def test_it_passes_through_urls_and_pickles() -> None:
+    fs, _ = fsspec.url_to_fs("rolling::memory://log", share_commits=True)
+    assert shares(fs)
+    assert shares(pickle.loads(pickle.dumps(fs)))
+    nested, _ = fsspec.url_to_fs("rolling::memory://log", rolling={"share_commits": True})
+    assert shares(nested)
+    assert shares(RollingFileSystem.from_json(fs.to_json()))
+
+
+def test_only_true_and_false_are_taken() -> None:
+    with pytest.raises((TypeError, ValueError), match="share_commits"):
+        RollingFileSystem("memory", share_commits="yes")
+
+
+def test_the_logging_handler_takes_it() -> None:
+    handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
+    assert shares(handler.fs)
+    handler.close()
+    with pytest.raises(ValueError, match="share_commits"):
+        RollingHandler("/log", fs=RollingFileSystem("memory"), share_commits=True)
+
+
+def test_a_disk_takes_it_and_does_nothing(tmp_path: Path) -> None:
+    """So does a filesystem of fsspec that only one may write."""
+    below = DirFileSystem(f"{tmp_path}/generic", LocalFileSystem(auto_mkdir=True))
+    generic = RollingFileSystem(fs=below, share_commits=True, single_writer=True)
+    for fs in (generic, RollingFileSystem("file", share_commits=True)):
+        path = "log" if fs is generic else f"{tmp_path}/log"
+        fs.create(path)
+        assert [fs.append(path, b"abc") for _ in range(3)] == [0, 3, 6]
+    headers = [file.read_bytes() for file in tmp_path.rglob("*$header")]
+    assert len(headers) == 2
+    assert not any(b"\nasks " in header for header in headers), "an ask is voided by any header without this line"
+    assert not list(tmp_path.rglob("tmp-*"))
