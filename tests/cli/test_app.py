@@ -44,18 +44,11 @@ def test_paths_that_name_no_store_are_wrong_usage(text):
 
 
 def test_options_are_json_or_text_and_stand_over_the_environment():
-    environ = {
-        "ROLLINGFS_OPTION_KEY": "a",
-        "ROLLINGFS_OPTION_CLIENT_KWARGS__VERIFY": "false",
-        "ROLLINGFS_REQUIRE": "all",
-    }
+    options = {"ROLLINGFS_OPTION_KEY": "a", "ROLLINGFS_OPTION_CLIENT_KWARGS__VERIFY": "false"}
+    environ = {**options, "ROLLINGFS_REQUIRE": "all"}
     texts = ["key=b=c", "client_kwargs.timeout=3", 'secret="7"', "name=0x"]
-    assert nest((one.names, one) for one in parse_options(texts, environ)) == {
-        "key": "b=c",
-        "client_kwargs": {"verify": False, "timeout": 3},
-        "secret": "7",
-        "name": "0x",
-    }
+    wanted = {"key": "b=c", "client_kwargs": {"verify": False, "timeout": 3}, "secret": "7", "name": "0x"}
+    assert nest((one.names, one) for one in parse_options(texts, environ)) == wanted
     for wrong in (["key"], ["=1"], ["a=1", "a.b=2"]):
         with pytest.raises(WrongUsage):
             nest((one.names, one) for one in parse_options(wrong, {}))
@@ -100,9 +93,8 @@ def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 1
-    assert capsys.readouterr().err == (
-        "rollingfs: the command line needs surely_not_installed: pip install 'rollingfs[cli]'\n"
-    )
+    said = "the command line needs surely_not_installed: pip install 'rollingfs[cli]'"
+    assert capsys.readouterr().err == f"rollingfs: {said}\n"
 
 
 def test_json_comes_as_one_value_a_line_from_every_command(stream):

@@ -33,11 +33,6 @@ def log(tmp_path: Path) -> str:
     return f"{tmp_path}/folder/log"
 
 
-@pytest.fixture
-def store():
-    return fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
-
-
 def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
     first = done("append", log, "--json", "--option", "max_bytes=100kB", stdin=RANDOM)
     assert first.json == {"name": log, "offset": 0, "size": 300_000}
@@ -49,10 +44,8 @@ def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
 
 def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing(log):
     missing = Run("append", log, "--no-create", stdin=b"x")
-    assert (missing.code, missing.err) == (
-        1,
-        f"rollingfs: {log}: No such segment or file, so nothing was written: leave out --no-create to make it\n",
-    )
+    said = "No such segment or file, so nothing was written: leave out --no-create to make it"
+    assert (missing.code, missing.err) == (1, f"rollingfs: {log}: {said}\n")
     done("append", log, "--expected-offset", 0, stdin=b"12345")
     late = Run("append", log, "--expected-offset", 4, stdin=b"x")
     assert late.code == 1
@@ -109,15 +102,7 @@ def test_a_reader_that_goes_away_ends_cat_quietly(log):
 
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["-n", 1],
-        pytest.param(["-n", 0], marks=pytest.mark.slow),
-        pytest.param(["-n", 1, "--json"], marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("words", [["-n", 1], *slowly(["-n", 0], ["-n", 1, "--json"])], ids=str)
 def test_following_an_idle_segment_ends_when_its_reader_goes_away(log, words):
     done("append", log, stdin=b"a\nb\n")
     command = [*COMMAND, "tail", "-f", *map(str, words), log]

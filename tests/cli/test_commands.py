@@ -63,9 +63,8 @@ def test_patterns_stand_for_what_matches_them(stream, store, command):
 
 
 def test_a_pattern_on_another_store_is_shown_with_its_scheme(stream):
-    assert done("seal", f"file://{stream}/[ab]").text.splitlines() == [
-        f"file://{stream}/{name}: sealed at length 2,050" for name in "ab"
-    ]
+    sealed = [f"file://{stream}/{name}: sealed at length 2,050" for name in "ab"]
+    assert done("seal", f"file://{stream}/[ab]").text.splitlines() == sealed
 
 
 def test_head_and_tail_take_a_number_alone(stream, store):
@@ -144,10 +143,8 @@ def test_the_map_shows_all_parts_of_a_segment(stream):
     assert "2 chunks, 1.5 KiB, age < 1 min" in shown
     assert "1 file, 300 B, that nobody refers to" in shown
     found = done("map", path, "--json").json
-    assert [(chunk["start"], chunk["end"], chunk["file_size"]) for chunk in found["chunks"]] == [
-        (500, 1000, 1000),
-        (1000, 2000, 1000),
-    ]
+    chunks = [(chunk["start"], chunk["end"], chunk["file_size"]) for chunk in found["chunks"]]
+    assert chunks == [(500, 1000, 1000), (1000, 2000, 1000)]
     assert found["inline"] == {"start": 2000, "end": 2050}
     assert found["garbage"] == {"files": 1, "bytes": 300}
 
@@ -303,14 +300,8 @@ def test_export_writes_one_plain_file_for_other_tools(tmp_path):
     assert "its own name" in failed("export", path, path)
     done("append", path, "--option", "inline_bytes=0", stdin=b"e")
     found = done("export", "--overwrite", "--json", path, target).json
-    assert found == {
-        "path": str(path),
-        "target": str(target),
-        "size": 251,
-        "joined_bytes": 251,
-        "copied_bytes": 0,
-        "length": 401,
-    }
+    sizes = {"size": 251, "joined_bytes": 251, "copied_bytes": 0, "length": 401}
+    assert found == {"path": str(path), "target": str(target), **sizes}
     assert target.read_bytes() == done("cat", path).out
     found = done("export", "--json", path, "memory://cli-export/file").json
     assert (found["target"], found["copied_bytes"]) == ("/cli-export/file", 251)

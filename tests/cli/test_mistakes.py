@@ -29,9 +29,8 @@ def refused(words: str, path: str, code: int = 1) -> str:
 
 @pytest.mark.parametrize("words", ON_SEGMENTS)
 def test_a_folder_is_named_as_one_where_a_segment_is_wanted(folder: str, words: str) -> None:
-    assert (
-        refused(words, folder) == f"rollingfs: {folder}: It is a folder, not a segment: this command takes segments\n"
-    )
+    said = "It is a folder, not a segment: this command takes segments"
+    assert refused(words, folder) == f"rollingfs: {folder}: {said}\n"
 
 
 @pytest.mark.parametrize("words", ["verify", "collect"])
@@ -107,10 +106,8 @@ DURATIONS = (
     *("policy {0}/log --max-age", "policy {0}/log --after-age", "policy {0} --lag"),
     *("top {0} --once --every", "top {0} --once --after-age"),
 )
-SIZES = (
-    *("policy {0} --max-bytes", "offload {0}/log --after-bytes", "offload --follow {0}/log --block"),
-    "top {0} --after-bytes",
-)
+SIZES = ("policy {0} --max-bytes", "offload {0}/log --after-bytes", "offload --follow {0}/log --block")
+SIZES += ("top {0} --after-bytes",)
 OTHERS = {
     "offload --follow {0}/log --max-delay soon": "--max-delay: 'soon' is not a duration",
     "offload --follow {0}/log --block 0": "--block is 0",

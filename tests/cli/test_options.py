@@ -111,9 +111,8 @@ def test_a_variable_that_names_no_store_is_given_only_to_one_that_has_it():
 
 
 def test_a_variable_that_two_stores_of_a_command_have_must_name_one():
-    stores = Stores(
-        parse_options([], {"ROLLINGFS_OPTION_AUTO_MKDIR": "true", "ROLLINGFS_OPTION_USE_LISTINGS_CACHE": "1"})
-    )
+    variables = {"ROLLINGFS_OPTION_AUTO_MKDIR": "true", "ROLLINGFS_OPTION_USE_LISTINGS_CACHE": "1"}
+    stores = Stores(parse_options([], variables))
     stores.open("memory")
     with pytest.raises(
         WrongUsage, match="ROLLINGFS_OPTION_USE_LISTINGS_CACHE may be meant for memory or file: write "

@@ -94,11 +94,8 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
     monkeypatch.setattr(stopping.Stop, "wait", wait)
     before = signal.getsignal(signal.SIGTERM)
     text = done("run", f"{tmp_path}/data", "--every", "1h", *option).text
-    assert [line.split(":")[0] for line in text.splitlines() if line.startswith("round")] == [
-        "round 1",
-        "round 2",
-        "round 3",
-    ]
+    rounds = [line.split(":")[0] for line in text.splitlines() if line.startswith("round")]
+    assert rounds == ["round 1", "round 2", "round 3"]
     assert all(3000 < seconds <= 3600 for seconds in waits)
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -106,9 +103,8 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, option, number):
-    process = subprocess.Popen(
-        [*COMMAND, "run", f"{tmp_path}/data", *option], env=environment(), stdout=subprocess.PIPE, text=True
-    )
+    command = [*COMMAND, "run", f"{tmp_path}/data", *option]
+    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
     killer = threading.Timer(120, process.kill)
     killer.start()
     with process:

@@ -277,18 +277,14 @@ def test_a_carrier_whose_answer_is_lost_repeats_the_very_same_bytes(world: World
     assert len(sent) == (2 if when == "before" else 1)
 
 
-def test_asks_that_cannot_be_read_are_left_out(world: World) -> None:
-    world.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
-    world.while_it_waits(world.carry, world.compete)
-    world.is_quiet = True
-    assert world.ask() == 12
-    assert world.content == b"...carrier'smine"
-
-
-@pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300])
-def test_a_file_that_is_no_ask_is_ignored(world: World, torn: bytes) -> None:
-    path = ask_path(PATH, world.asker.commits.slots.writer.id)
-    world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
+@pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300, None])
+def test_what_is_no_ask_or_cannot_be_read_is_left_out(world: World, torn: bytes | None) -> None:
+    if torn is None:
+        world.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
+        world.while_it_waits(world.carry, world.compete)
+    else:
+        path = ask_path(PATH, world.asker.commits.slots.writer.id)
+        world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
     world.is_quiet = True
     assert world.ask() == 12
     assert world.content == b"...carrier'smine"

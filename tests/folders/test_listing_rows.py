@@ -49,11 +49,22 @@ def fill(store, count=COUNT):
     return fs
 
 
+def listed(store, count=COUNT):
+    """A folder that another client has listed, so that it has rows."""
+    fs = fill(store, count)
+    client(store).ls(FOLDER)
+    return fs
+
+
 def truth(store):
     """What the headers say, each of them read."""
     fs = client(store)
     listings = Listings(fs._client)
     return fs._bridge.run(listings.infos_of(fs._bridge.run(listings.scan(FOLDER, REPORT))))
+
+
+def is_of_rows(path):
+    return "$listing" in path
 
 
 def shown(fs):
@@ -76,8 +87,7 @@ def test_a_new_client_lists_a_folder_by_its_rows_and_reads_no_other_header(store
 
 
 def test_only_headers_that_changed_since_are_read(store):
-    fs = fill(store)
-    client(store).ls(FOLDER)
+    fs = listed(store)
     fs.append(FILES[2], b"more")
     fs.rm(FILES[5])
     new = client(store)
@@ -86,8 +96,7 @@ def test_only_headers_that_changed_since_are_read(store):
 
 
 def test_find_glob_and_du_use_the_rows(store):
-    fill(store)
-    client(store).ls(FOLDER)
+    listed(store)
     for use in (
         lambda fs: fs.find("/"),
         lambda fs: fs.glob(f"{FOLDER}/s1*"),
@@ -132,9 +141,7 @@ def test_a_crash_at_any_call_of_the_writing_harms_nothing(store):
         fs, found = client(world), truth(world)
         # a write takes effect and its answer is lost, or it does not take place
         how = {"before" if nth % 2 else "after": raises(BrokenPipeError(32, "it broke"))}
-        plan = fs._backend.plan(
-            ("create", "replace", "write", "delete"), lambda path: "$listing" in path, skips=nth // 2, times=None, **how
-        )
+        plan = fs._backend.plan(("create", "replace", "write", "delete"), is_of_rows, skips=nth // 2, times=None, **how)
         fs._client.commits.timeout_s = 0.05
         assert shown(fs) == found
         assert shown(client(world)) == found
@@ -156,12 +163,9 @@ def test_who_loses_the_race_leaves_the_rows_of_the_winner(store):
 
 
 def test_rows_that_are_replaced_while_they_are_read_do_not_count(store):
-    fill(store)
-    client(store).ls(FOLDER)
+    listed(store)
     fs = client(store)
-    fs._backend.plan(
-        "read_range", lambda path: "$listing" in path, before=raises(FileNotFoundError(2, "gone")), times=None
-    )
+    fs._backend.plan("read_range", is_of_rows, before=raises(FileNotFoundError(2, "gone")), times=None)
     fs._backend.plan("read", f"{ROWS}$header", after=lambda: client(store).rm(ROWS))
     assert shown(fs) == truth(store)
 
@@ -170,9 +174,7 @@ def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, ca
     fill(store)
     fs = client(store)
     refuse = raises(PermissionError(13, "you may not"))
-    fs._backend.plan(
-        ("create", "replace", "write"), lambda path: "$listing" in path, before=refuse, times=None, probes=True
-    )
+    fs._backend.plan(("create", "replace", "write"), is_of_rows, before=refuse, times=None, probes=True)
     assert shown(fs) == truth(store)
     fs.invalidate_cache()
     fs._client.headers.forget()
@@ -182,8 +184,7 @@ def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, ca
 
 
 def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(store, caplog):
-    fs = fill(store)
-    client(store).ls(FOLDER)
+    fs = listed(store)
     fs._bridge.run(fs._client.segments.overwrite(ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
     new = client(store)
     assert shown(new) == truth(store)
@@ -195,8 +196,7 @@ def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(sto
 
 
 def test_a_row_with_a_number_out_of_range_fails_no_listing(store, caplog):
-    fs = fill(store)
-    client(store).ls(FOLDER)
+    fs = listed(store)
     rows = json.loads(zlib.decompress(fs.cat_file(ROWS)))
     rows["rows"][3][-1] = 10**400
     data = zlib.compress(json.dumps(rows).encode())
@@ -206,8 +206,7 @@ def test_a_row_with_a_number_out_of_range_fails_no_listing(store, caplog):
 
 
 def test_a_damaged_header_of_the_rows_fails_no_listing(store, caplog):
-    fill(store)
-    client(store).ls(FOLDER)
+    listed(store)
     store.fs.pipe_file(f"{ROWS}$header", b"rollingfs 1\nnonsense\n")
     assert shown(client(store)) == truth(store)
     assert set(FILES) == set(client(store).find(FOLDER))
@@ -257,8 +256,7 @@ def test_nothing_shows_the_rows(store):
 
 
 def test_a_folder_with_nothing_but_rows_does_not_exist_and_collection_deletes_them(store):
-    fs = fill(store, 12)
-    client(store).ls(FOLDER)
+    fs = listed(store, 12)
     for path in FILES[:12]:
         fs.rm(path)
     assert not client(store, has_folders=False).exists(FOLDER)
@@ -269,8 +267,7 @@ def test_a_folder_with_nothing_but_rows_does_not_exist_and_collection_deletes_th
 
 
 def test_rm_of_the_folder_takes_the_rows_along(store):
-    fs = fill(store)
-    client(store).ls(FOLDER)
+    fs = listed(store)
     fs.rm(FOLDER, recursive=True)
     assert not fs.exists(FOLDER)
     assert not fs._bridge.run(fs._client.headers.load(ROWS)).live
@@ -278,8 +275,7 @@ def test_rm_of_the_folder_takes_the_rows_along(store):
 
 
 def test_a_folder_that_moves_leaves_its_rows_behind(store):
-    fs = fill(store)
-    client(store).ls(FOLDER)
+    fs = listed(store)
     before = {name: info["size"] for name, info in truth(store).items()}
     fs.mv(FOLDER, "/new")
     assert not fs._bridge.run(fs._client.headers.load(ROWS)).live
@@ -312,8 +308,7 @@ def test_users_may_make_nothing_of_this_name(store, make):
 
 
 def test_few_headers_are_read_without_the_rows(store):
-    fill(store, 12)
-    client(store).ls(FOLDER)
+    listed(store, 12)
     fs = client(store)
     for path in FILES[:10]:
         fs.info(path)

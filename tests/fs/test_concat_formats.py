@@ -21,9 +21,15 @@ import pyarrow.parquet as pq
 
 from rollingfs.parquet import append
 
-PACKED = io.BytesIO()
-pq.write_table(pa.table({"a": [1, 2, 3]}), PACKED)
-PARQUET = PACKED.getvalue()
+
+def packed(table: pa.Table, **options: Any) -> bytes:
+    """The bytes of a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(table, file, **options)
+    return file.getvalue()
+
+
+PARQUET = packed(pa.table({"a": [1, 2, 3]}))
 TEXT = b"line\n"
 
 
@@ -72,9 +78,8 @@ def test_the_command_refuses_and_leaves_no_target(folder: Any) -> None:
 
 
 def parquet(fs: RollingFileSystem, path: str, numbers: list[int], **options: Any) -> str:
-    file = io.BytesIO()
-    pq.write_table(pa.table({"a": numbers, "s": [str(nth) for nth in numbers]}), file, **options)
-    fs.append(path, file.getvalue()) if fs.exists(path) else fs.pipe_file(path, file.getvalue())
+    data = packed(pa.table({"a": numbers, "s": [str(nth) for nth in numbers]}), **options)
+    fs.append(path, data) if fs.exists(path) else fs.pipe_file(path, data)
     return path
 
 
@@ -115,19 +120,13 @@ def test_one_parquet_file_joined_to_nothing_needs_no_other_footer(folder: Any) -
     [
         ("text", None, "does not end as a Parquet file does; nothing was joined"),
         ("other", pa.table({"a": ["x", "y"]}), "their columns are not those of the file.*; nothing was joined"),
-        (
-            "odd",
-            PARQUET[:-40] + b"\xff" * 32 + PARQUET[-8:],
-            "the footer has a value of the unknown type 15; nothing was joined",
-        ),
+        ("odd", PARQUET[:-40] + b"\xff" * 32 + PARQUET[-8:], "a value of the unknown type 15; nothing was joined"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, name: str, data: Any, message: str):
     fs, root = folder
     if data is not None:
-        file = io.BytesIO()
-        pq.write_table(data, file) if isinstance(data, pa.Table) else file.write(data)
-        fs.pipe_file(f"{root}/{name}", file.getvalue())
+        fs.pipe_file(f"{root}/{name}", packed(data) if isinstance(data, pa.Table) else data)
         fs.seal(f"{root}/{name}")
     with pytest.raises(MalformedFooterError, match=f"^{root}/{name}: it cannot be joined as Parquet: .*{message}"):
         fs.concat(f"{root}/all", [f"{root}/a", f"{root}/{name}"], as_format="parquet")
@@ -169,9 +168,7 @@ def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit(folde
 
 
 def sealed(fs: RollingFileSystem, path: str, table: pa.Table, **options: Any) -> str:
-    packed = io.BytesIO()
-    pq.write_table(table, packed, **options)
-    fs.pipe_file(path, packed.getvalue())
+    fs.pipe_file(path, packed(table, **options))
     fs.seal(path)
     return path
 
@@ -179,21 +176,15 @@ def sealed(fs: RollingFileSystem, path: str, table: pa.Table, **options: Any) ->
 def test_page_indexes_of_joined_files_are_left_out_because_their_offsets_are_of_the_old_files() -> None:
     fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
     tables = [pa.table({"n": list(range(part * 5000, part * 5000 + 5000))}) for part in range(3)]
-    sources = [
-        sealed(fs, f"{root}/{nth}", table, write_page_index=True, data_page_size=1024, use_dictionary=False)
-        for nth, table in enumerate(tables)
-    ]
+    paged = {"write_page_index": True, "data_page_size": 1024, "use_dictionary": False}
+    sources = [sealed(fs, f"{root}/{nth}", table, **paged) for nth, table in enumerate(tables)]
     assert pq.read_metadata(io.BytesIO(fs.cat_file(sources[0]))).row_group(0).column(0).has_offset_index
     fs.create(f"{root}/all")
     fs.concat(f"{root}/all", sources, as_format="parquet")
     data = io.BytesIO(fs.cat_file(f"{root}/all"))
     metadata = pq.read_metadata(data)
-    indexed = [metadata.row_group(nth).column(0) for nth in range(3)]
-    assert [(one.has_offset_index, one.has_column_index) for one in indexed] == [
-        (True, True),
-        (False, False),
-        (False, False),
-    ]
+    columns = [metadata.row_group(nth).column(0) for nth in range(3)]
+    assert [(one.has_offset_index, one.has_column_index) for one in columns] == [(True, True), *[(False, False)] * 2]
     assert pq.read_table(data).equals(pa.concat_tables(tables))
     for low in (100, 7000, 14995):
         found = pq.read_table(data, filters=[("n", ">=", low), ("n", "<", low + 5)])

@@ -13,7 +13,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 import rollingfs
-from rollingfs import RollingFileSystem, RollingPolicy, Segment, Stream
+from rollingfs import RollingFileSystem, Segment, Stream
 from rollingfs.fs.tail import Tail
 from rollingfs.show.notebook import segment_html
 from rollingfs.show.prices import S3_STANDARD
@@ -31,9 +31,7 @@ def backend() -> Counting:
 
 @pytest.fixture
 def fs(backend: Counting) -> RollingFileSystem:
-    return RollingFileSystem(
-        backend=backend, policy=RollingPolicy(max_bytes=10, inline_bytes=4), skip_instance_cache=True
-    )
+    return RollingFileSystem(backend=backend, max_bytes=10, inline_bytes=4, skip_instance_cache=True)
 
 
 def filled(fs: RollingFileSystem, path: str, size: int = 35) -> Segment:
@@ -242,16 +240,8 @@ def test_put_get_export_consolidate_verify_and_collect_tell_fsspecs_callback(
     segment.verify(callback=told["verify"])
     fs.collect("/a", grace=0, callback=told["collect"])
     fs.collect("", grace=0, recursive=True, callback=told["tree"])
-    found = {verb: (one.value, one.size) for verb, one in told.items()}
-    assert found == {
-        "put": (1, 1),
-        "get": (1, 1),
-        "export": (70, 70),
-        "consolidate": (70, 70),
-        "verify": (70, 70),
-        "collect": (1, 1),
-        "tree": (2, 2),
-    }
+    sizes = {"put": 1, "get": 1, "export": 70, "consolidate": 70, "verify": 70, "collect": 1, "tree": 2}
+    assert {verb: (one.value, one.size) for verb, one in told.items()} == {v: (n, n) for v, n in sizes.items()}
     assert [(one.value, one.size) for one in [*told["put"].children, *told["get"].children]] == [(70, 70), (70, 70)]
 
 

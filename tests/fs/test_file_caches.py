@@ -75,11 +75,14 @@ def test_a_cache_may_be_chained_before(path, tmp_path, cache, scheme):
         assert file.closed
 
 
+def block_cache(folder: Path) -> fsspec.AbstractFileSystem:
+    below = {"target_protocol": "rolling", "target_options": {"target_protocol": "file"}}
+    return fsspec.filesystem("blockcache", cache_storage=str(folder), **below)
+
+
 @maps_files
 def test_a_block_cache_asks_for_the_blocks_that_it_lacks(path, tmp_path, monkeypatch):
-    fs = fsspec.filesystem(
-        "blockcache", target_protocol="rolling", target_options={"target_protocol": "file"}, cache_storage=str(tmp_path)
-    )
+    fs = block_cache(tmp_path)
     with fs.open(path, block_size=1000) as file:
         assert read(file, 5500, 5600) == DATA[5500:5600]
         assert sorted(file.cache.blocks) == [5]
@@ -91,15 +94,7 @@ def test_a_block_cache_asks_for_the_blocks_that_it_lacks(path, tmp_path, monkeyp
 
 @maps_files
 def test_a_block_cache_of_an_open_file_is_of_what_was_opened(tmp_path):
-    plain, fs = (
-        tmp_path / "plain",
-        fsspec.filesystem(
-            "blockcache",
-            target_protocol="rolling",
-            target_options={"target_protocol": "file"},
-            cache_storage=f"{tmp_path}/c",
-        ),
-    )
+    plain, fs = tmp_path / "plain", block_cache(tmp_path / "c")
     plain.write_bytes(DATA)
     with fs.open(str(plain), block_size=1000) as file:
         assert read(file, 0, 10) == DATA[:10]

@@ -17,6 +17,7 @@ FEW = (
     *("fs.write_file", "parquet", "show", "stream", "write.concat", "write.delete", "write.parquet_footers"),
 )
 """What only some users need."""
+APPEND = "fs.create('/logs/a'); fs.append('/logs/a', b'x')"
 
 
 def _loaded(action: str = "") -> list[str]:
@@ -40,16 +41,11 @@ def test_a_new_filesystem_has_imported_few_modules_and_none_that_only_some_users
 
 
 def test_an_append_and_a_read_import_no_maintenance() -> None:
-    loaded = _loaded(
-        "fs.create('/logs/a'); fs.append('/logs/a', b'x')\n"
-        "assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'"
-    )
+    loaded = _loaded(f"{APPEND}; assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'")
     assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
     assert not _below(loaded, "write.concat", "stream")
 
 
 def test_a_verb_imports_what_it_needs() -> None:
-    loaded = _loaded(
-        "fs.create('/logs/a'); fs.append('/logs/a', b'x'); fs.mv('/logs/a', '/logs/b'); fs.collect('/logs/b')"
-    )
+    loaded = _loaded(f"{APPEND}; fs.mv('/logs/a', '/logs/b'); fs.collect('/logs/b')")
     assert {"rollingfs.write.concat", "rollingfs.maintenance.collect"} <= set(loaded)

@@ -52,9 +52,7 @@ class World(Site):
     """A client, what its backend sees, and another client that changes things behind its back."""
 
     def __init__(self, inner: Any, root: str, is_async: bool = False, **options: Any) -> None:
-        super().__init__(
-            Scripted(inner, suspends=is_async), root, RollingPolicy(max_bytes=100, inline_bytes=50), **options
-        )
+        super().__init__(Scripted(inner, suspends=is_async), root, RollingPolicy(100, None, 50), **options)
         self.behind = self.other()
 
     def ranges(self) -> list[tuple[int, int]]:
@@ -209,14 +207,7 @@ def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world)
     view = world.view()
     requests = [(view, 119, 130), (view, -1, 5), (view, 400, 501), (view, 300, 200), (view, 120, 121), (view, 500, 500)]
     found = world.bridge.run(world.client.fetcher.read_many(requests))
-    assert [type(result) for result in found] == [
-        SegmentTruncatedError,
-        ValueError,
-        ValueError,
-        ValueError,
-        bytes,
-        bytes,
-    ]
+    assert [type(result) for result in found] == [SegmentTruncatedError, *[ValueError] * 3, bytes, bytes]
     assert "120 to 500" in str(found[0])
     assert found[4:] == [letters(500)[120:121], b""]
 

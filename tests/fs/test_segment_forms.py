@@ -15,7 +15,6 @@ from rollingfs import (
     Erased,
     OffloadPolicy,
     RollingFileSystem,
-    RollingPolicy,
     Segment,
     SegmentNotSealedError,
     SegmentSealedError,
@@ -31,10 +30,8 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def fs() -> RollingFileSystem:
-    policy = RollingPolicy(max_bytes=10, inline_bytes=4)
-    fs = RollingFileSystem(
-        backend=private_memory(), policy=policy, tiers={"cold": "/cold"}, clock=lambda: 1e9, skip_instance_cache=True
-    )
+    options = {"max_bytes": 10, "inline_bytes": 4, "tiers": {"cold": "/cold"}, "clock": lambda: 1e9}
+    fs = RollingFileSystem(backend=private_memory(), skip_instance_cache=True, **options)
     fs.create("/log")
     fs.append("/log", bytes(range(25)), attrs={"batch": "1"})
     return fs

@@ -13,17 +13,9 @@ from tests.support.life import Turned
 
 @pytest.fixture(params=["memory", "file"])
 def fs(request, tmp_path):
-    options = {"sync": False} if request.param == "file" else {}
-    clock = Turned()
-    fs = fsspec.filesystem(
-        "rolling",
-        target_protocol=request.param,
-        max_bytes=100,
-        inline_bytes=0,
-        clock=clock,
-        skip_instance_cache=True,
-        **options,
-    )
+    options = {"max_bytes": 100, "inline_bytes": 0, "clock": Turned(), "skip_instance_cache": True}
+    options |= {"sync": False} if request.param == "file" else {}
+    fs = fsspec.filesystem("rolling", target_protocol=request.param, **options)
     fs.target = fsspec.filesystem(request.param)
     fs.home = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
     return fs

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -48,12 +49,8 @@ def test_without_follow_it_ends_where_the_segment_ends(world):
 
 def test_it_goes_on_with_what_is_appended_and_ends_at_the_seal(world, naps):
     other = World(world.backend.inner, POLICY)
-    naps.todo += [
-        lambda: other.append(LOG, b"small"),
-        lambda: None,
-        lambda: other.append(LOG, b"large" * 30),
-        lambda: (other.append(LOG, b"last"), other.seal(LOG)),
-    ]
+    naps.todo += [partial(other.append, LOG, b"small"), lambda: None, partial(other.append, LOG, b"large" * 30)]
+    naps.todo.append(lambda: (other.append(LOG, b"last"), other.seal(LOG)))
     assert b"".join(tail(world)) == b"0123456789" * 10 + b"small" + b"large" * 30 + b"last"
     assert naps.todo == []
 

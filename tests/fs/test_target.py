@@ -132,15 +132,11 @@ def test_an_unknown_option_says_which_and_what_there_is_and_keeps_its_value_secr
     assert "hush-hush" not in str(caught.value)
 
 
+ANOM = {"anom": True}
+
+
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"target_options": {"anom": True}},
-        {"s3": {"anom": True}},
-        {"anom": True},
-        {"s3": {"client_kwargs": {"verfy": 1}}},
-    ],
-    ids=["as target_options", "under its name", "by itself", "deeper"],
+    "options", [{"target_options": ANOM}, {"s3": ANOM}, ANOM, {"s3": {"client_kwargs": {"verfy": 1}}}], ids=str
 )
 def test_an_option_that_the_store_does_not_have_is_an_error_before_any_request(options):
     _needs_s3fs()
@@ -231,17 +227,16 @@ def test_the_policy_comes_whole_or_in_parts():
         RollingFileSystem("memory", policy=policy, max_bytes=100)
 
 
-@pytest.mark.parametrize(
-    ("fs", "kind"),
-    [
-        (LocalFileSystem(), LocalBackend),
-        (MemoryFileSystem(), MemoryBackend),
-        (DirFileSystem("/below", fs=MemoryFileSystem()), GenericBackend),
-    ],
-    ids=["local", "memory", "other"],
-)
-def test_the_filesystem_below_chooses_the_adapter(fs, kind):
-    assert type(RollingFileSystem(fs=fs)._backend) is kind
+def _in_memory():
+    return DirFileSystem("/below", fs=MemoryFileSystem())
+
+
+ADAPTERS = {LocalFileSystem: LocalBackend, MemoryFileSystem: MemoryBackend, _in_memory: GenericBackend}
+
+
+@pytest.mark.parametrize(("below", "kind"), ADAPTERS.items())
+def test_the_filesystem_below_chooses_the_adapter(below, kind):
+    assert type(RollingFileSystem(fs=below())._backend) is kind
 
 
 def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_single_writer():

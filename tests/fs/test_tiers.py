@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -27,15 +28,9 @@ def write(fs: RollingFileSystem, path: str) -> None:
     fs.append(path, b"tail")
 
 
-def filesystem(name: str, **options: object) -> RollingFileSystem:
-    return RollingFileSystem(
-        "memory",
-        max_bytes=100,
-        inline_bytes=10,
-        tiers={"cold": f"/archive-{name}"},
-        skip_instance_cache=True,
-        **options,
-    )
+def filesystem(name: str, **options: Any) -> RollingFileSystem:
+    options = {"max_bytes": 100, "inline_bytes": 10, "tiers": {"cold": f"/archive-{name}"}, **options}
+    return RollingFileSystem("memory", skip_instance_cache=True, **options)
 
 
 def test_readers_of_every_kind_see_no_tiers(name):
@@ -53,14 +48,8 @@ def test_readers_of_every_kind_see_no_tiers(name):
     assert fs.du(path) == fs.size(path) == 604
     assert fs.ls(f"/{name}", detail=False) == [path]
     after = fs.info(path)
-    assert {key for key in after if after[key] != before[key]} <= {
-        "version",
-        "mtime",
-        "modified",
-        "ETag",
-        "ukey",
-        "chunks",
-    }
+    may_change = {"version", "mtime", "modified", "ETag", "ukey", "chunks"}
+    assert {key for key in after if after[key] != before[key]} <= may_change
     with fs.open(path, "ab") as file:
         file.write(b"more")
     assert pickle.loads(pickle.dumps(fs)).cat_file(path) == DATA + b"tailmore"
@@ -89,13 +78,7 @@ def test_a_plain_file_is_adopted_and_moved(name):
 
 
 def test_a_tier_on_another_kind_of_store(name, tmp_path):
-    fs = RollingFileSystem(
-        "memory",
-        max_bytes=100,
-        inline_bytes=10,
-        tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}},
-        skip_instance_cache=True,
-    )
+    fs = filesystem(name, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
     path = f"/{name}/s"
     write(fs, path)
     moved = fs.offload(path)
@@ -152,9 +135,8 @@ def test_a_tier_that_cannot_be_meant_is_refused_with_its_name(tiers, error, said
 
 def test_the_command_line_takes_tiers_as_options(tmp_path):
     hot, cold = tmp_path / "hot", tmp_path / "cold"
-    fs = RollingFileSystem(
-        "file", tiers={"cold": str(cold)}, max_bytes=100, inline_bytes=10, sync=False, skip_instance_cache=True
-    )
+    options = {"max_bytes": 100, "inline_bytes": 10, "sync": False, "skip_instance_cache": True}
+    fs = RollingFileSystem("file", tiers={"cold": str(cold)}, **options)
     write(fs, f"{hot}/s")
     option = ["--option", f"tiers.cold.root={cold}"]
     did = done("offload", f"{hot}/s", "--after-bytes", "304", *option)

@@ -16,10 +16,8 @@ from tests.support.backends import Scripted, private_memory
 @pytest.fixture(params=["sync", "async"])
 def fs(request: pytest.FixtureRequest) -> Any:
     """A filesystem with three files in a folder, over a backend of either kind."""
-    memory = private_memory()
-    found = RollingFileSystem(
-        backend=Scripted(memory, suspends=True) if request.param == "async" else memory, skip_instance_cache=True
-    )
+    backend = Scripted(private_memory(), suspends=True) if request.param == "async" else private_memory()
+    found = RollingFileSystem(backend=backend, skip_instance_cache=True)
     for name in ("a", "b", "c"):
         found.pipe_file(f"/from/{name}", name.encode())
     return found

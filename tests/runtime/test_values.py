@@ -123,13 +123,7 @@ def test_signatures_and_annotations_are_the_same(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "args", "kwargs"),
-    [
-        ("Plain", (), {}),
-        ("Plain", (1,), {"x": 1}),
-        ("Plain", (1,), {"a": 2}),
-        ("Empty", (1,), {}),
-        ("Checked", (-1,), {}),
-    ],
+    [("Plain", (), {}), *[("Plain", (1,), {n: 1}) for n in "xa"], ("Empty", (1,), {}), ("Checked", (-1,), {})],
 )
 def test_wrong_arguments_get_the_same_message(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     messages = []

@@ -299,13 +299,9 @@ def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
     receipt = site.run(site.client.segments.stage(site.path, b"gone"))
     drive(site.backend.inner.delete([receipt.chunks[0].path]))
     expired = type(receipt)(receipt.path, tuple(_aged(chunk) for chunk in receipt.chunks), receipt.id)
-    outcomes = gathered(
-        site,
-        partial(site.append, b"a"),
-        partial(site.append, b"b", guard=Guard(expected_offset=0)),
-        partial(site.append, [expired]),
-        partial(site.append, b"c"),
-    )
+    late = partial(site.append, b"b", guard=Guard(expected_offset=0))
+    calls = partial(site.append, b"a"), late, partial(site.append, [expired]), partial(site.append, b"c")
+    outcomes = gathered(site, *calls)
     assert isinstance(outcomes[1], BadOffsetError)
     assert isinstance(outcomes[2], StagedExpiredError)
     assert {outcomes[0], outcomes[3]} == {6, 7}

@@ -29,12 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
-APPENDING = (
-    "rollingfs/write/gather.py",
-    "rollingfs/write/group.py",
-    "rollingfs/write/grow.py",
-    *(f"rollingfs/commit/{name}.py" for name in COMMIT),
-)
+MODULES = (*(f"write/{name}" for name in ("gather", "group", "grow")), *(f"commit/{name}" for name in COMMIT))
+APPENDING = tuple(f"rollingfs/{module}.py" for module in MODULES)
 WAIT_S = 20.0
 BLOCKED_S = 0.01
 """A thread that has not ended within it, while another pauses, waits for that one."""

@@ -67,9 +67,7 @@ class Site:
     def content(self, path=TARGET):
         client = Client(self.store)
         view = drive(client.lookup.view(path, fresh=True))
-        chunks = drive(client.pages.unfold(path, view.header.entries))
-        files = [(names.resolve(path, chunk.file), chunk.offset, chunk.offset + chunk.length) for chunk in chunks]
-        return b"".join(drive(self.store.read_range(*file)) for file in files) + view.header.tail
+        return drive(client.fetcher.read(view, view.start, view.length))
 
     def pins(self):
         return [pin for source in SOURCES for pin in self.listing(source) if "/pin-" in pin]

@@ -160,9 +160,7 @@ def headers(tmp_path) -> list[tuple[str, str]]:
 def at_each_look(monkeypatch, do: Callable[[str], None]) -> None:
     """Call `do` with each chunk folder into which a call looks under the segment's lock."""
     look = removing.holds_only_lock
-    monkeypatch.setattr(
-        "rollingfs.backend.local.removing.holds_only_lock", lambda folder: (do(folder), look(folder))[1]
-    )
+    monkeypatch.setattr(removing, "holds_only_lock", lambda folder: (do(folder), look(folder))[1])
 
 
 def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
@@ -270,10 +268,9 @@ def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_
             raise PermissionError(errno.EACCES, "refused", folder)
         return holds_only_lock(folder)
 
-    monkeypatch.setattr("rollingfs.backend.local.removing.holds_only_lock", refuse)
-    call = (
-        partial(fs.rm, f"{tmp_path}/a") if verb == "remove_whole" else partial(fs.mv, f"{tmp_path}/a", f"{tmp_path}/b")
-    )
+    monkeypatch.setattr(removing, "holds_only_lock", refuse)
+    a, b = f"{tmp_path}/a", f"{tmp_path}/b"
+    call = partial(fs.rm, a) if verb == "remove_whole" else partial(fs.mv, a, b)
     with pytest.raises(PermissionError):
         call(recursive=True)
     monkeypatch.undo()
