@@ -93,7 +93,7 @@ def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(st
     check_erased(store, 30, WHOLE[30:])
 
 
-def test_a_second_erase_commits_nothing_new_of_its_own(store, world):
+def test_a_second_erase_commits_nothing_new_of_its_own(world):
     erase(world, 30)
     before = world.header(A).entries
     assert erase(world, 30) == Erased(30, versions={"": False})

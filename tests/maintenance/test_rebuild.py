@@ -14,7 +14,7 @@ from rollingfs.format.labels import parse_label
 from rollingfs.maintenance import swaps
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
 from rollingfs.maintenance.rebuild_evidence import MISSING, AmbiguousRebuildError, Gap
-from rollingfs.maintenance.rebuild_plan import SAME
+from rollingfs.maintenance.rebuild_plan import OTHER, SAME
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -174,7 +174,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
         assert client(store).content(NEW) == DATA[20:]
 
 
-def test_chunks_in_a_tier_return(monkeypatch):
+def test_chunks_in_a_tier_return():
     store = TieredStore()
     world = small(store)
     world.offload(A)
@@ -358,6 +358,7 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     with pytest.raises(AmbiguousRebuildError, match="2 incarnations"):
         rebuild(client(store))
     did = rebuild(client(store), incarnations=[gone])
+    assert OTHER in {one.reason for one in did.left}
     assert (did.by_later, did.by_label, did.by_name) == (80, 20, 0)
     assert [piece.by for piece in did.pieces] == ["later"] * 4 + ["label"]
     assert client(store).content(NEW) == DATA

@@ -29,7 +29,7 @@ from rollingfs.maintenance.rebuild_evidence import (
     ListedPage,
     gather,
 )
-from rollingfs.maintenance.rebuild_plan import BEFORE, BEYOND, INSIDE, OTHER, SAME, plan
+from rollingfs.maintenance.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
 from tests.support.examples import examples
 
 S = "/stream/a"
@@ -138,15 +138,6 @@ def test_a_gap_ends_the_plan_and_what_lies_behind_before_and_inside_is_listed():
 
 def test_nothing_at_the_start_is_an_empty_plan():
     assert plan(Evidence([piece(5, b"x")]), 0).pieces == ()
-
-
-def test_several_incarnations_are_refused_unless_one_is_named():
-    one, two = (FileRange(start, 1, File(f"{start}", 1, 0, 0), By.LABEL, 0, who) for start, who in ((0, X), (1, Y)))
-    with pytest.raises(AmbiguousRebuildError, match=f"{X}, {Y}"):
-        plan(Evidence([one, two]), 0)
-    found = plan(Evidence([one, two]), 0, [X])
-    assert found.pieces == (one,)
-    assert found.left == (Left("1", OTHER, 1),)
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------

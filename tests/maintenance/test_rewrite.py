@@ -173,7 +173,7 @@ def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces(store, worl
         drive(world_of(store).client.fetcher.read(view, 410, 430))
 
 
-def test_what_comes_back_and_goes_again_is_the_same_bytes(store, world):
+def test_what_comes_back_and_goes_again_is_the_same_bytes(world):
     for _ in range(3):
         offload(world, upto=340)
         world.consolidate(A)

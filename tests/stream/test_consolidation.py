@@ -11,18 +11,15 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
-from rollingfs.policy import READERS_GRACE_S
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.segment_upkeep import CONSOLIDATE
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import COMMAND, environment
 from tests.support.faults import Faulty
-from tests.support.life import Turned, World, pieces_of
+from tests.support.life import World, pieces_of
 
 POLICY = RollingPolicy(max_bytes=6400, inline_bytes=25)
 """As the default one, with 100 bytes for each MiB: 64, a quarter of one, ratio 256."""
@@ -107,27 +104,6 @@ def test_only_the_step_itself_joins_and_one_without_work_reads_one_header():
     drive(keeper.keep(folder))
     trace = faulty.backend.trace  # type: ignore[attr-defined]
     assert [path for _, path in trace if "$stream" not in path] == [names.header_path(LONE)]
-
-
-def test_a_reader_of_an_old_snapshot_goes_on_within_the_grace_and_after_it():
-    clock = Turned()
-    world = World(policy=POLICY, clock=clock)
-    world.create(GROWN)
-    grow(world, GROWN, DATA)
-    reader = World(world.backend, POLICY, clock)
-    loaded = drive(reader.client.headers.load(GROWN))
-    assert loaded.header is not None
-    view = Snapshot(GROWN, loaded.header, loaded.token)
-    for lapse_s in (0, READERS_GRACE_S - 1, 2, GRACE_S):
-        clock.now_s += lapse_s
-        upkeep(world, grace_s=0)
-        grow(world, GROWN, REST)
-        assert drive(reader.client.fetcher.read(view, 0, view.length)) == DATA
-    clock.now_s += READERS_GRACE_S + 1
-    world.append(GROWN, b"x" * 26)
-    upkeep(world, grace_s=0, readers_grace_s=0)
-    left = {name for name in world.files(GROWN) if name[0].isdigit()}
-    assert len(left) == len(sizes(world, GROWN))
 
 
 # -- real threads and processes ------------------------------------------------------------------------------

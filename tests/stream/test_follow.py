@@ -131,7 +131,7 @@ def test_a_damaged_block_is_said_no_more_once_a_truncation_takes_it(damaged):
     assert settle(one).cold_end == world.header(A).length
 
 
-def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(store, world):
+def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(world):
     one = followed(world)
     assert step(one).pause_s == 0
     assert chunks_of(world) == [("cold", 40), ("", 20)]
@@ -235,7 +235,7 @@ def test_a_plain_file_is_not_followed_because_others_may_write_it(store):
     assert client(store).content(A) == b"a plain file no more"
 
 
-def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers(store, world):
+def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers(world):
     world.stream().retention = RetentionPolicy.by_time("1h")
     one = followed(world, lag_s=7200.0)
     step(one)

@@ -208,26 +208,6 @@ def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no
     assert stream.size() == 60
 
 
-def test_a_cut_of_an_earlier_incarnation_or_of_none_says_nothing_about_what_is_there():
-    policy = RetentionPolicy.by_size(0)
-
-    def chosen(kept, read, *incarnations):
-        cuts = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [kept]]
-        readers = [StreamCut({"a": offset}, 5.0, 0, said) for offset, said in [read]] if read else []
-        extents = {"a": Holding(0, 20, incarnations)}
-        return choose(policy, Kept.of(cuts, extents, 9.0), readers, extents)["a"]
-
-    assert chosen((10, {"a": "old"}), None, "old") == 10
-    assert chosen((10, {"a": "old"}), None, "new") == 0
-    assert chosen((10, None), None, "new") == 0
-    assert chosen((10, {"a": "plain"}), None, "new", "plain") == 10  # it was adopted since
-    assert chosen((10, {"a": "old"}), None) == 0  # the store tells no token of a plain file
-    assert chosen((10, None), None) == 0
-    assert chosen((20, {"a": "new"}), (15, {"a": "new"}), "new") == 15
-    assert chosen((20, {"a": "new"}), (15, {"a": "old"}), "new") == 0
-    assert chosen((20, {"a": "new"}), (15, None), "new") == 0
-
-
 def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():
     extents = {"a": Holding(10, 10, ("1",), sealed=True), "b": Holding(0, 50, ("1",))}
     for offset, expected in ((20, {"a"}), (21, set())):

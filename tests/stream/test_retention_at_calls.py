@@ -1,4 +1,4 @@
-"""A run of retention, with something else at each of its calls: another policy, a move, a new subscriber."""
+"""A run of retention, with something else at each of its calls: another policy, a dead move, a new subscriber."""
 
 from __future__ import annotations
 
@@ -51,31 +51,6 @@ def test_a_policy_that_changes_before_the_commit_of_a_run_counts(policy: Retenti
         with contextlib.suppress(ValueError):  # there is none any more
             assert world.stream().retain().bytes == 0, index
         assert other.stream().size() == 100
-
-
-@pytest.mark.exhaustive
-def test_a_move_at_any_call_of_a_run_makes_it_drop_no_more() -> None:
-    """The source is read before the move, and the target after it: the bytes are still counted once."""
-    world = due(Store())
-    world.stream().retain()
-    for index in some(range(len(world.backend.trace))):
-        store = Store()
-        world = World(Faulty(store), SMALL, CLOCK.time)
-        for name in (NAMES[1], NAMES[0]):
-            world.create(name, [b"0123456789"] * 4)
-        world.seal(NAMES[0])
-        world.stream().retention = RetentionPolicy.by_size(60, every=0)
-        world.stream().retain()
-        world.append(NAMES[1], b"9876543210")
-        mover = World(Faulty(store), SMALL, CLOCK.time)
-
-        def meanwhile(mover: World = mover) -> None:
-            with contextlib.suppress(FileNotFoundError):
-                drive(mover.client.concats.concat(NAMES[1], [NAMES[0]]))
-
-        world.backend.prepare(between={index: meanwhile})
-        world.stream().retain()
-        assert mover.stream().size() >= 60, index
 
 
 @pytest.mark.parametrize("crash", [CRASHES[0], *slowly(*CRASHES[1:])])

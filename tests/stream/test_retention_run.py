@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from rollingfs import RollingPolicy
+from rollingfs import RollingPolicy, Stream
 from rollingfs.errors import FencedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Holding, RetentionPolicy, following, is_due, prune
+from rollingfs.stream.retention import Holding, RetentionPolicy, prune
 from rollingfs.stream.trim import Trimmer
 from rollingfs.write.chunk_writer import ChunkWriter
 from tests.support.backends import Scripted, raises
@@ -34,11 +34,15 @@ def world() -> World:
     return world
 
 
+@pytest.fixture
+def stream(world: World) -> Stream:
+    return world.stream()
+
+
 # -- clocks --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_by_a_clock_that_is_ahead_stops_nothing(world: World) -> None:
-    stream = world.stream()
+def test_a_run_by_a_clock_that_is_ahead_stops_nothing(stream: Stream, world: World) -> None:
     stream.retention = RetentionPolicy.by_time("1d", every="1h")
     beside(world, 365 * DAY_S).stream().retain()
     assert stream.cuts()[-1].at > NOON_S + 364 * DAY_S
@@ -51,8 +55,7 @@ def test_a_run_by_a_clock_that_is_ahead_stops_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("skew_s", [-NOON_S, -7 * DAY_S])
-def test_a_cut_by_a_clock_that_is_behind_drops_nothing_young(world: World, skew_s: float) -> None:
-    stream = world.stream()
+def test_a_cut_by_a_clock_that_is_behind_drops_nothing_young(stream: Stream, world: World, skew_s: float) -> None:
     stream.retention = RetentionPolicy.by_time("1h")
     beside(world, skew_s).stream().retain()
     world.clock.now_s += 1
@@ -129,15 +132,6 @@ def test_where_the_store_has_a_clock_those_of_the_clients_do_not_count(world: Wo
         store.now_s += 2
 
 
-def test_no_older_cut_is_of_a_later_time() -> None:
-    cuts = [StreamCut({"a": 1}, at, 0, {"a": "1"}) for at in (5.0, 900.0, 7.0)]
-    assert [cut.at for cut in following(cuts, StreamCut({"a": 2}, 100.0, 0))] == [5.0, 100.0, 7.0, 100.0]
-    assert not is_due(cuts[:1], 10.0, 14.0)
-    assert is_due(cuts[:1], 10.0, 15.0)
-    assert not is_due(cuts[1:2], 10.0, 850.0)
-    assert is_due(cuts[1:2], 10.0, 800.0)
-
-
 # -- several runners -----------------------------------------------------------------------------------------
 
 
@@ -197,8 +191,7 @@ def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world
         world.append(A, b"x")
 
 
-def test_a_dry_run_counts_a_recorded_trim(world: World) -> None:
-    stream = world.stream()
+def test_a_dry_run_counts_a_recorded_trim(stream: Stream) -> None:
     with pytest.MonkeyPatch.context() as patch:
 
         async def failing(self: object, path: str, goal: object) -> None:
@@ -230,8 +223,7 @@ def test_what_could_not_be_trimmed_is_not_among_the_trimmed(world: World, monkey
     assert (report.bytes, report.size, list(report.failed)) == (100, 100, [A])
 
 
-def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(world: World) -> None:
-    stream = world.stream()
+def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Stream, world: World) -> None:
     stream.subscribe("reader")
     stream.retention = RetentionPolicy.by_size(0, every=0)
     assert stream.retain().bytes == 0
@@ -249,8 +241,9 @@ def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(world: World)
 # -- what is there -------------------------------------------------------------------------------------------
 
 
-def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(world: World) -> None:
-    stream = world.stream()
+def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(
+    stream: Stream, world: World
+) -> None:
     stream.retention = RetentionPolicy.by_time("1d", every="1h")
     stream.retain()
     world.clock.now_s += 2 * DAY_S
@@ -261,22 +254,7 @@ def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_fol
     assert stream.retain().deleted == ("/stream/empty",)
 
 
-def test_a_segment_that_is_emptied_and_sealed_later_is_deleted_in_its_time(world: World) -> None:
-    stream = world.stream()
-    stream.retention = RetentionPolicy.by_time("1d", every="1h")
-    for _ in range(60):
-        stream.retain()
-        world.clock.now_s += 3600
-    assert (stream.size(), len(stream.segments())) == (0, 2)
-    world.seal(A)
-    for _ in range(26):
-        stream.retain()
-        world.clock.now_s += 3600
-    assert stream.segments() == [B]
-
-
-def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(world: World) -> None:
-    stream = world.stream()
+def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(stream: Stream, world: World) -> None:
     stream.retention = RetentionPolicy.by_time("30d", every="1d")
     for day in range(20):
         world.append(A, b"%03d\n" % day)

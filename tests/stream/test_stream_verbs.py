@@ -22,6 +22,11 @@ def world():
     return world
 
 
+@pytest.fixture
+def stream(world):
+    return world.stream()
+
+
 def test_segments_infos_and_size_are_those_of_the_folder(world):
     world.create("/stream/deeper/x", [b"no"])
     stream = world.stream()
@@ -32,8 +37,7 @@ def test_segments_infos_and_size_are_those_of_the_folder(world):
     assert asyncio.run(stream._size()) == stream.size() == 150
 
 
-def test_a_deleted_stream_has_no_segments_and_remembers_nothing(world):
-    stream = world.stream()
+def test_a_deleted_stream_has_no_segments_and_remembers_nothing(stream):
     stream.retention = RetentionPolicy.by_size(1)
     stream.delete()
     assert stream.segments() == []
@@ -41,8 +45,7 @@ def test_a_deleted_stream_has_no_segments_and_remembers_nothing(world):
     stream.delete()
 
 
-def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(world):
-    stream = world.stream()
+def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(stream, world):
     world.seal(A)
     world.seal(B)
     cut = cut_of(stream, {A: 50, B: 30, C: 50})
@@ -56,8 +59,7 @@ def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(world):
     assert stream.trim(cut).deleted == (C,)
 
 
-def test_trim_that_goes_backwards_is_refused_and_changes_nothing(world):
-    stream = world.stream()
+def test_trim_that_goes_backwards_is_refused_and_changes_nothing(stream, world):
     stream.trim(cut_of(stream, {A: 20, B: 20}))
     with pytest.raises(BadOffsetError, match=r"trimmed to .* already"):
         stream.trim(cut_of(stream, {A: 10, B: 40}))
@@ -67,8 +69,7 @@ def test_trim_that_goes_backwards_is_refused_and_changes_nothing(world):
         stream.trim(cut_of(stream, {B: 19}))
 
 
-def test_trim_beyond_an_end_or_of_another_stream_is_refused(world):
-    stream = world.stream()
+def test_trim_beyond_an_end_or_of_another_stream_is_refused(stream, world):
     with pytest.raises(BadOffsetError, match="cannot trim to 51"):
         stream.trim(cut_of(stream, {A: 10, B: 51}))
     with pytest.raises(ValueError, match="not a segment of the stream"):
@@ -77,8 +78,7 @@ def test_trim_beyond_an_end_or_of_another_stream_is_refused(world):
     assert stream.trim(cut_of(stream, {"/stream/gone": 1})).bytes == 0
 
 
-def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(world):
-    stream = world.stream()
+def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(stream, world):
     stream.trim(cut_of(stream, {A: 40}))
     drive(world.client.segments.overwrite(A, b"n" * 60))
     stream.trim(cut_of(stream, {B: 10}))
@@ -87,8 +87,7 @@ def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(world):
     assert world.content(A) == b"n" * 55
 
 
-def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(world):
-    stream = world.stream()
+def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(stream, world):
     policy = RetentionPolicy.by_time("1h", "7d", every="10min", align=b"\r\n\xff")
     cut = stream.cut()
     stream.retention = policy

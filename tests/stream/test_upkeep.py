@@ -17,7 +17,6 @@ from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
@@ -284,32 +283,6 @@ def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
     calls(world).clear()
     assert kept_again(upkeep).is_idle
     assert len(calls(world)) <= CALLS
-
-
-def test_folders_below_inherit_retention_and_offload_field_by_field():
-    """The upper folder has the limits, the lower one the pause between cuts; the lowest has nothing."""
-    world = World(Faulty(TieredStore()), SMALL, CLOCK.time)
-    low = "/root/stream/deep"
-    paths = [world.create(f"{folder}/s", pieces_of(DATA, [20] * 10)) for folder in ("/root", "/root/stream", low)]
-    drive(verbs(world, "/root").set_retention(RetentionPolicy.by_size(50, every="1d")))
-    drive(verbs(world, "/root").set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
-    drive(verbs(world).set_retention(RetentionPolicy(every=0)))
-    drive(verbs(world).set_offload_policy(OffloadPolicy(after_bytes=20)))
-    moved = []
-    for _ in range(3):
-        results = keep(world)
-        moved.append({one.path: one.offloaded.bytes for one in results})
-        assert not total(results).failed
-        assert {one.path for one in results if one.is_stream} == {"/root", "/root/stream", low}
-        for path in paths:
-            world.append(path, bytes(60))
-    starts = [world.header(path).start for path in paths]
-    assert starts == [200, 260, 260], "the pause of a day lets the first take one cut alone"
-    assert moved[0] == {"/root": 160, "/root/stream": 180, low: 180}
-    resolved = drive(Ledgers(world.client).resolved(low))
-    assert resolved.retention == RetentionPolicy.by_size(50, every=0)
-    assert resolved.offload == OffloadPolicy("cold", after_bytes=20, deletion_lag=0)
-    assert drive(Ledgers(world.client).load(low)).retention is None
 
 
 @pytest.mark.parametrize("is_own", [False, True])

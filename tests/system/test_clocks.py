@@ -50,6 +50,11 @@ def on_machine(monkeypatch):
     return make
 
 
+@pytest.fixture
+def path(tmp_path):
+    return f"{tmp_path}/log"
+
+
 def collect(world, path, **options):
     return drive(world.client.collector.collect(path, **options))
 
@@ -66,8 +71,7 @@ def commit(world, path, receipt):
 # -- a disk that machines share ---------------------------------------------------------------------------------
 
 
-def test_a_collector_whose_clock_is_a_day_ahead_spares_a_fresh_upload(on_machine, tmp_path):
-    path = f"{tmp_path}/log"
+def test_a_collector_whose_clock_is_a_day_ahead_spares_a_fresh_upload(path, on_machine):
     on_machine().create(path)
     receipt = stage(on_machine(), path)
     collected = collect(on_machine(25 * HOUR_S), path)
@@ -77,15 +81,13 @@ def test_a_collector_whose_clock_is_a_day_ahead_spares_a_fresh_upload(on_machine
     assert world.content(path) == b"staged"
 
 
-def test_a_collector_whose_clock_is_years_behind_collects(on_machine, tmp_path):
-    path = f"{tmp_path}/log"
+def test_a_collector_whose_clock_is_years_behind_collects(path, on_machine):
     on_machine().create(path)
     (chunk,) = stage(on_machine(), path).chunks
     assert collect(on_machine(-1000 * DAY_S), path, grace_s=0.0).files == (chunk.path,)
 
 
-def test_a_receipt_is_as_old_as_the_disk_says_whatever_the_machines_say(on_machine, tmp_path):
-    path = f"{tmp_path}/log"
+def test_a_receipt_is_as_old_as_the_disk_says_whatever_the_machines_say(path, on_machine):
     on_machine().create(path)
     receipt = stage(on_machine(-10 * DAY_S), path)
     assert commit(on_machine(10 * DAY_S), path, receipt) == [chunk.path for chunk in receipt.chunks]
@@ -114,8 +116,7 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
     assert abs(drive(backend.now(f"{tmp_path}/log")) - real_time.time() - 25 * HOUR_S) < HOUR_S
 
 
-def test_reading_and_listing_write_nothing_on_the_disk(on_machine, tmp_path, monkeypatch):
-    path = f"{tmp_path}/log"
+def test_reading_and_listing_write_nothing_on_the_disk(path, on_machine, tmp_path, monkeypatch):
     on_machine().create(path, [b"some bytes"])
     world = on_machine()
     monkeypatch.setattr(LocalBackend, "now", None)
@@ -127,8 +128,7 @@ def test_reading_and_listing_write_nothing_on_the_disk(on_machine, tmp_path, mon
 # -- dates from the future --------------------------------------------------------------------------------------
 
 
-def test_a_file_from_the_future_is_not_collected_but_by_who_says_that_nobody_writes(on_machine, tmp_path):
-    path = f"{tmp_path}/log"
+def test_a_file_from_the_future_is_not_collected_but_by_who_says_that_nobody_writes(path, on_machine):
     world = on_machine()
     world.create(path)
     (chunk,) = stage(world, path).chunks

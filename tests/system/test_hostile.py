@@ -84,6 +84,11 @@ class Store:
         return {path: self.backend.fs.cat_file(path) for path in found if not path.startswith(f"{self.mallory}/")}
 
 
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
 def mark(target: str, incarnation: str = OTHER) -> Callable[[Store], None]:
     """A source that says it is on its way into a target."""
     merge = Merge(TXN, target, incarnation, Phase.OPEN, NO_DATE_MS)
@@ -191,16 +196,14 @@ def work(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_hostile_file_changes_nothing_outside_of_its_folder(kind: str) -> None:
-    store = Store()
+def test_a_hostile_file_changes_nothing_outside_of_its_folder(store: Store, kind: str) -> None:
     FILES[kind](store)
     work(store)
     assert store.bytes_of_others() == store.before
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(kind: str) -> None:
-    store = Store()
+def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(store: Store, kind: str) -> None:
     FILES[kind](store)
     fs, good = store.fs, f"{store.mallory}/zoe/log"
     fs.pipe_file(good, b"z")
@@ -213,9 +216,8 @@ def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(kind: str) ->
     assert not store.backend.fs.exists(f"{chunks}/00000000000000000001-5f3a9c21e0b4")
 
 
-def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there() -> None:
+def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there(store: Store) -> None:
     """The counterpart: a real mover's mark, whose move another client takes back."""
-    store = Store()
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     mark("../victim/new")(store)
     folder = names.chunks_folder(target)
@@ -225,8 +227,7 @@ def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there() ->
     assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
 
 
-def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source() -> None:
-    store = Store()
+def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source(store: Store) -> None:
     source, merge = f"{store.victim}/leaving", Merge(TXN, "../mallory/s", OTHER, Phase.OPEN, NO_DATE_MS)
     store.put(f"{source}$header", format_header(Header(VICTIM, 3, phase=Phase.MERGING, merge=merge)))
     lines("../victim/leaving", aborted=False)(store)
@@ -235,8 +236,7 @@ def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source
     assert store.fs.cat_file(source) == b"still here"
 
 
-def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above_it() -> None:
-    store = Store()
+def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above_it(store: Store) -> None:
     lines("../" * 9 + "x", aborted=False)(store)
     path = f"{store.mallory}/s"
     store.fs.append(path, b"0123456789")
@@ -249,8 +249,7 @@ def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above
     assert not store.fs.exists(f"{store.mallory}/t")
 
 
-def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_taken_back() -> None:
-    store = Store()
+def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_taken_back(store: Store) -> None:
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     store.fs.pipe_file(source, b"mine")
     moves = store.fs._client.concats.moves
@@ -268,8 +267,7 @@ def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_
         drive(moves.frozen(drive(store.fs._client.headers.load(target)), Marked([move], [], None, Moment.now(), OTHER)))
 
 
-def test_a_move_between_folders_leaves_no_evidence_behind() -> None:
-    store = Store()
+def test_a_move_between_folders_leaves_no_evidence_behind(store: Store) -> None:
     store.fs.pipe_file(f"{store.mallory}/s", b"mine")
     store.fs.mv(f"{store.mallory}/s", f"{store.victim}/new")
     assert not [path for path in store.bytes_of_others() if "pin-" in path]
@@ -292,8 +290,9 @@ def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path
     assert len(blob.data) == HEADER_BYTES_MAX + 1
 
 
-def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store()
+def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
     store.put(f"{store.mallory}/\x1b[2J$header", b"nonsense")
     store.fs.collect(store.mallory, recursive=True)
     assert "\\x1b[2J" in caplog.text

@@ -296,11 +296,9 @@ def attempt(verb, top):
     return True
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
-    begin, verb, done, otherwise = CASES[case]
+def failing(new_disk, case, for_ever):
+    """A disk after an operation of which a flush failed, each in turn; which one, and whether it is acknowledged."""
+    begin, verb, *_ = CASES[case]
     for first in some(range(FLUSHES_MAX)):
         store = new_disk()
         begin(client(), store.top)
@@ -310,8 +308,7 @@ def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new
         acknowledged = attempt(verb, store.top)
         was_reached = store.count > first
         store.fails = range(0)
-        store.lose_power()
-        assert (done if acknowledged else otherwise)(store.top), first
+        yield store, first, acknowledged
         if not was_reached:
             assert acknowledged
             return
@@ -319,22 +316,21 @@ def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
+    *_, done, otherwise = CASES[case]
+    for store, first, acknowledged in failing(new_disk, case, for_ever):
+        store.lose_power()
+        assert (done if acknowledged else otherwise)(store.top), first
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_acknowledged_upon_what_another_did_not_flush_survives_a_loss_of_power(new_disk, case):
-    begin, verb, done, _ = CASES[case]
-    for first in some(range(FLUSHES_MAX)):
-        store = new_disk()
-        begin(client(), store.top)
-        store.keep_all()
-        store.count = 0
-        store.fails = range(first, FLUSHES_MAX**2)
-        attempt(verb, store.top)
-        was_reached = store.count > first
-        store.fails = range(0)
+    _, verb, done, _ = CASES[case]
+    for store, first, _ in failing(new_disk, case, for_ever=True):
         with contextlib.suppress(*DONE_BEFORE):
             verb(client(), store.top)  # again, by another process
         store.lose_power()
         assert done(store.top), first
-        if not was_reached:
-            return
-    raise AssertionError("it never ends")

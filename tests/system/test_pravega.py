@@ -9,6 +9,7 @@ the others:
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
 - 11, 14, 15, 30: handles of what is gone, offsets outside, what is truncated, epochs: `fs/test_segment_handle`.
 - 12: seals: `fs/test_segment_forms`.
+- 13: truncations: `fs/test_segment_handle`, `maintenance/test_collect`, `system/test_traces`.
 - 16, 19, 20, 24: missing, unsealed, empty, plain sources; calls that fail: `simulation`, `system/test_crashes`.
 - 17, 18: what is small shares a chunk, and no chunk is copied: `maintenance/test_erase`, `system/test_traces`.
 - 21, 22: truncated sources, concats of concats in every order: `simulation`.
@@ -26,13 +27,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from rollingfs import CorruptHeaderError, RollingPolicy, SegmentTruncatedError
+from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format.tokens import seal_text
 from tests.support.backends import Scripted
-from tests.support.examples import slowly
-from tests.support.servers import new_bucket
 
 TINY = RollingPolicy(max_bytes=1, inline_bytes=0)
 SMALL = RollingPolicy(max_bytes=7, inline_bytes=3)
@@ -43,24 +42,17 @@ class Place:
     """Where a test's segments lie."""
 
     protocol: str
-    options: dict[str, Any]
     root: str
 
     def open(self, **options: Any) -> Any:
         """A new filesystem: another writer with its own caches."""
-        return fsspec.filesystem(
-            "rolling",
-            target_protocol=self.protocol,
-            target_options=self.options,
-            skip_instance_cache=True,
-            sync=False,
-            **{"max_bytes": 100, **options},
-        )
+        options = {"max_bytes": 100, **options}
+        return RollingFileSystem(self.protocol, skip_instance_cache=True, sync=False, **options)
 
     @property
     def below(self) -> Any:
         """The filesystem below, to look around rollingfs."""
-        return fsspec.filesystem(self.protocol, **self.options)
+        return fsspec.filesystem(self.protocol)
 
     def path(self, name: str = "segment") -> str:
         return f"{self.root}/{name}"
@@ -74,10 +66,7 @@ class Place:
 
 @pytest.fixture(params=["memory", "file"])
 def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
-    if request.param != "s3":
-        return Place(request.param, {}, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
-    options = request.getfixturevalue("seaweed")
-    return Place("s3", options, new_bucket(options))
+    return Place(request.param, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
 
 
 def make(fs: Any, path: str, data: bytes, *, piece: int = 0, sealed: bool = True, policy: Any = None) -> str:
@@ -133,7 +122,7 @@ def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Plac
 
     backend.plan("delete", instead=keep_first, times=None)
     with pytest.raises(PermissionError, match="refused"):
-        fsspec.filesystem("rolling", backend=backend, skip_instance_cache=True).rm(place.path())
+        RollingFileSystem(backend=backend, skip_instance_cache=True).rm(place.path())
     fs = place.open()
     assert not fs.exists(place.path())
     place.below.rm_file(f"{place.path()}$chunks/{first}")
@@ -141,30 +130,6 @@ def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Plac
     assert place.files() == []
     with pytest.raises(FileNotFoundError):
         fs.rm(place.path())
-
-
-# -- truncate ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("place", ["memory", "file", *slowly("s3")], indirect=True)
-@pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
-def test_13_a_truncation_keeps_the_bytes_from_it_on_and_deletes_chunks_before_it(place: Place, sealed: bool) -> None:
-    fs = place.open(inline_bytes=0)
-    data = pattern(430)
-    path = make(fs, place.path(), data, piece=43, sealed=sealed)
-    reader = place.open().segment(path)
-    ends = {chunk.file: chunk.end for chunk in reader.chunks}
-    for offset in [*range(0, 430, 50), 430]:
-        assert fs.truncate(path, offset) == 0
-        assert reader.read(offset, 430) == data[offset:]
-        assert set(place.files()) == {file for file, end in ends.items() if end > offset}
-        assert all(chunk.end > offset for chunk in place.open().segment(path).chunks)
-        if offset:
-            with pytest.raises(SegmentTruncatedError, match=rf"\b{offset}\b.*\b430\b"):
-                fs.segment(path).read(offset - 1, 430)
-    if not sealed:
-        assert fs.append(path, b"more") == 430
-        assert whole(fs, path) == b"more"
 
 
 # -- reading -------------------------------------------------------------------------------------------------
