@@ -106,12 +106,9 @@ def test_paths_and_urls_become_paths(backend: LocalBackend, given: str, path: st
     assert backend.strip(given) == path
 
 
-@pytest.mark.parametrize("given", ["a/b", "./a/b", "file://a/b", "local://a/b"])
-def test_relative_paths_become_absolute(
-    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert backend.strip(given) == f"{tmp_path}/a/b"
+def test_relative_paths_become_absolute(backend: LocalBackend) -> None:
+    urls = ["a/b", "./a/b", "file://a/b", "local://a/b"]
+    assert [backend.strip(given) for given in urls] == [f"{os.getcwd()}/a/b"] * 4
 
 
 def test_a_root_is_the_disk_of_the_nearest_folder_that_exists(backend: LocalBackend, tmp_path: Path) -> None:

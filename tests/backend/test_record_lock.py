@@ -130,14 +130,7 @@ def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend: Lo
 
 def acquire(lock: str, wait_s: float) -> None:
     """Take a lock that nobody holds any more, in another thread."""
-    acquired = threading.Event()
-
-    def work() -> None:
-        with record_lock.record_lock(lock):
-            acquired.set()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    thread, acquired = _lock_in_thread(lock)
     assert acquired.wait(wait_s)
     thread.join()
 

@@ -368,11 +368,13 @@ def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatc
 # -- large files, copies, joins ------------------------------------------------------------------------------
 
 
-def _upload(backend: ObjectBackend, path: str, pieces: Iterable[Any], look: Callable[[Any], object] = id) -> list[Any]:
+def _upload(
+    backend: ObjectBackend, path: str, pieces: Iterable[Any], look: Callable[[Any], object] = id, metadata: Any = None
+) -> list[Any]:
     """Write a file piece by piece; what a look at the upload finds after each of them."""
 
     async def upload() -> list[Any]:
-        upload, found = await backend.open_write(path), []
+        upload, found = await backend.open_write(path, None, metadata), []
         try:
             for piece in pieces:
                 await upload.write(piece)
@@ -581,13 +583,8 @@ def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(
         run(backend, backend.write(f"{bucket}/small", [b"x"], given))
     assert counts == {"PutObject": 1}
 
-    async def upload(path: str, size: int) -> None:
-        upload = await backend.open_write(path, None, given)
-        await upload.write(bytes(size))
-        await upload.finish()
-
-    run(backend, upload(f"{bucket}/one", 10))
-    run(backend, upload(f"{bucket}/parts", PART_BYTES + 1))
+    _upload(backend, f"{bucket}/one", [bytes(10)], metadata=given)
+    _upload(backend, f"{bucket}/parts", [bytes(PART_BYTES + 1)], metadata=given)
     run(backend, backend.copy(f"{bucket}/small", f"{bucket}/copy"))
     for name in ("small", "one", "parts", "copy"):
         found = run(backend, backend.metadata(f"{bucket}/{name}"))

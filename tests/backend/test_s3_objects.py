@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import logging
 import multiprocessing
@@ -192,16 +191,6 @@ def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy):
         assert {seen.headers.get(name) for seen in moto_proxy.of("GET")} == {None}
     assert {seen.headers.get("x-amz-request-payer") for seen in moto_proxy.seen} == {"requester"}
     assert {seen.headers.get("x-amz-security-token") for seen in moto_proxy.seen} == {"session"}
-
-
-def test_anonymous_requests_are_not_signed(store, seaweed, proxy):
-    store.do("write", store.path, [b"data"])
-    nobody = Store(seaweed, proxy, anon=True, key=None, secret=None)
-    proxy.seen.clear()
-    with contextlib.suppress(PermissionError):  # as the store wants it
-        assert nobody.do("read", store.path).data == b"data"
-    assert nobody.way == "ObstoreObjects"
-    assert [seen.headers.get("authorization") for seen in proxy.of("GET")] == [None]
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])

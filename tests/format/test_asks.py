@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.format import asks, codec, merging, transitions
+from rollingfs.format import asks, codec, transitions
 from rollingfs.format.asks import Ask
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import (
@@ -19,13 +19,9 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Header,
-    Merge,
     MergeOutcome,
-    Phase,
 )
 from rollingfs.format.transitions import stamp
-from rollingfs.format.verdict import Verdict, judge
-from rollingfs.policy import RollingPolicy
 from tests.support import strategies
 
 SEGMENT, OTHER = str(uuid.UUID(int=7)), str(uuid.UUID(int=8))
@@ -169,14 +165,6 @@ def test_a_text_that_would_be_too_long_loses_the_oldest_lines_of_carried_asks():
 # -- stamping: who writes the lines, and who voids ---------------------------------------------------------------
 
 
-def test_a_plain_append_keeps_the_floor_and_moves_it_at_most_64_versions_behind():
-    header = plain(BASE, "b", 1)
-    assert (header.floor, header.asks) == (4, 4)
-    for number in range(2, 80):
-        header = plain(header, "b", number)
-    assert header.floor == header.version - asks.WINDOW_VERSIONS
-
-
 def test_a_carried_ask_gets_a_line_that_says_where_its_data_begins():
     header = plain(BASE, "b", 1, [MINE], b"own")
     assert header.tail == b"ownmine"
@@ -187,61 +175,3 @@ def test_a_carried_ask_gets_a_line_that_says_where_its_data_begins():
     assert again.commit_of(ME) == Commit(ME, NUMBER + 1, 13)
     assert again.carried == ()
     assert [parse_header(format_header(one), "file") for one in (header, later, again)] == [header, later, again]
-
-
-def test_an_ask_that_is_carried_takes_the_place_of_its_writers_own_line():
-    header = plain(dataclasses.replace(BASE, commits=(Commit(ME, 1, 9),)), "b", 1, [MINE])
-    assert [line.writer for line in header.commits] == ["b", ME]
-
-
-def every_other_commit():
-    """Each transition that is no plain append, over the header given."""
-    txn = str(uuid.UUID(int=9))
-    merge = Merge(txn, "t", OTHER, Phase.OPEN, NOW_MS)
-    yield "guarded append", lambda header: transitions.extend(header, (), b"x", NOW_MS)
-    yield "seal", transitions.seal
-    yield "truncate", lambda header: transitions.truncate(header, header.length, NOW_MS, {}, "s")
-    yield "acquire", lambda header: transitions.acquire(header, "o")
-    yield "release", lambda header: transitions.release(header)
-    yield "delete", transitions.tombstone
-    yield "overwrite", lambda header: transitions.create(header, OTHER, RollingPolicy(), NOW_MS)
-    yield "mark", lambda header: dataclasses.replace(header, phase=Phase.MERGING, merge=merge)
-    yield "unmark", lambda header: merging.unmark(dataclasses.replace(header, phase=Phase.MERGING, merge=merge))
-    yield "attributes", lambda header: transitions.with_attrs(header, {"a": "b"})
-    yield "collection's", lambda header: header
-
-
-@pytest.mark.parametrize(("kind", "change"), list(every_other_commit()), ids=[kind for kind, _ in every_other_commit()])
-def test_every_other_commit_voids_all_asks_of_before(kind, change):
-    header = plain(BASE, "b", 1)
-    assert asks.admits(header, dataclasses.replace(MINE, base=11), "c")
-    made = stamp(change(header), header, "c", 1, NOW_MS)
-    assert made.asks is None
-    assert made.floor == made.version
-    assert asks.is_void(dataclasses.replace(MINE, base=11), made)
-    kept = parse_header(format_header(made), "file")
-    assert asks.is_void(dataclasses.replace(MINE, base=11), kept)
-    assert b"\nasks " not in format_header(made)
-
-
-def test_a_tombstone_and_a_new_incarnation_keep_the_lines():
-    header = plain(BASE, "b", 1, [MINE])
-    grave = stamp(transitions.tombstone(header), header, "c", 1, NOW_MS)
-    made = stamp(transitions.create(grave, OTHER, RollingPolicy(), NOW_MS), grave, "c", 2, NOW_MS)
-    for one in (grave, made):
-        assert one.commit_of(ME) == Commit(ME, NUMBER, 11, 1)
-        assert parse_header(format_header(one), "file") == one
-    seen = dataclasses.replace(BASE, commits=header.commits, version=header.version)
-    assert judge(seen, False, made, ME, NUMBER + 1, asked=True) is Verdict.NOT_MINE
-
-
-def test_in_another_incarnation_only_the_line_of_before_says_that_an_ask_was_not_carried():
-    base = plain(BASE, ME, NUMBER - 1)
-    kept = stamp(transitions.create(base, OTHER, RollingPolicy(), NOW_MS), base, "c", 2, NOW_MS)
-    assert judge(base, False, kept, ME, NUMBER, asked=True) is Verdict.NOT_MINE
-    of_another_segment = dataclasses.replace(kept, commits=(Commit(ME, NUMBER - 2, 3),))
-    made_from_nothing = dataclasses.replace(kept, commits=(Commit("c", 2, 12),))
-    for found in (of_another_segment, made_from_nothing):
-        assert judge(base, False, found, ME, NUMBER, asked=True) is Verdict.UNKNOWN
-        assert judge(base, False, found, ME, NUMBER) is Verdict.NOT_MINE, "an own attempt is judged by its request"
-    assert judge(BASE, False, kept, ME, NUMBER, asked=True) is Verdict.UNKNOWN, "the base had no line"

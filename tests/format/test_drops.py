@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rollingfs.format.codec import format_text
 from rollingfs.format.drops import (
-    clear_drops,
     drop_line,
     dropped_chunks,
     drops_of,
@@ -59,14 +58,6 @@ def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
         assert shed.drops == header.drops[: len(shed.drops)]
 
 
-def test_drops_that_are_done_are_cleared_and_the_others_stay():
-    first, second = Drop("f", 1), Drop("g", 1)
-    header = dataclasses.replace(EMPTY, drops=(first, second))
-    assert clear_drops(header, [first]).drops == (second,)
-    assert shed_drops(header, 1).drops == (first,)
-    assert shed_drops(header, 10**6).drops == ()
-
-
 @pytest.mark.parametrize(
     ("file", "is_deleted"),
     [("own", True), ("stage-own", False), ("x$chunks/foreign", False), ("../y/x$chunks/far", False)],
@@ -81,14 +72,6 @@ def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted)
     assert dropped_chunks("s", page, [chunk]) == [f"s$chunks/{file}"] * is_deleted
 
 
-def test_of_a_page_those_chunks_are_dropped_that_end_within_the_range():
-    listed = [Chunk(start, 5, f"at-{start}", None, NOW_MS) for start in range(0, 20, 5)]
-    assert dropped_chunks("s", Drop("index-1", NOW_MS, 3, 15), listed) == [f"s$chunks/at-{at}" for at in (0, 5, 10)]
-    assert dropped_chunks("s", Drop("index-1", NOW_MS, 5, 14), listed) == ["s$chunks/at-5"]
-    gone = Drop("index-1", NOW_MS, 0, 20, whole=True)
-    assert dropped_chunks("s", gone) == [], "the page is gone, and so are its chunks"
-
-
 def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunks():
     files = ("own", "../b/x$chunks/far", "../b/x$chunks/later")
     listed = tuple(Chunk(5 * nth, 5, file, None, NOW_MS) for nth, file in enumerate(files))
@@ -100,13 +83,6 @@ def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunk
     assert drop_line(listed[1], NOW_MS) == Drop("../b/x$chunks/", NOW_MS, size=5)
 
 
-def test_a_drop_is_due_in_the_own_folder_once_readers_have_had_their_time():
-    assert is_due(Drop("own", NOW_MS), NOW_MS)
-    assert not is_due(Drop("own", NOW_MS, after_ms=NOW_MS + 1), NOW_MS)
-    assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5), NOW_MS)
-    assert not is_due(Drop("x$chunks/", NOW_MS, size=5), NOW_MS)
-
-
 def test_a_line_that_protects_a_file_of_another_folder_has_done_its_service_when_its_time_has_come():
     protecting = Drop("x$chunks/chunk", NOW_MS, after_ms=NOW_MS + 5)
     assert not is_due(protecting, NOW_MS + 4)
@@ -114,8 +90,3 @@ def test_a_line_that_protects_a_file_of_another_folder_has_done_its_service_when
     assert dropped_chunks("s", protecting) == [], "the collection of its own folder deletes it"
     assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5, after_ms=NOW_MS), NOW_MS)
     assert not is_due(Drop("x$chunks/", NOW_MS, size=5, after_ms=NOW_MS), NOW_MS)
-
-
-def test_a_drop_in_a_tier_is_deleted_in_the_tier():
-    drop = drop_line(Chunk(0, 5, "tier-0-1-2", 7, NOW_MS, tier="cold"), NOW_MS)
-    assert dropped_chunks("a/s", drop) == ["tier:cold/a/s$chunks/tier-0-1-2"]

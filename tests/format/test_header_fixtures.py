@@ -1,15 +1,15 @@
 """Headers and index pages of format 1: every release from 0.2.0 on must read them.
 
 The files under ``fixtures/headers/v1`` were written for 0.2.0. NEVER regenerate or change one: a release that no longer
-reads them is wrong, not they. A new kind of line gets new files. What each file says is described below by hand,
-and read twice: by the package, and by the reader that ``docs/protocol.md`` gives to other implementations.
+reads them is wrong, not they. A new kind of line gets a new description, and a file that `format_header` makes of it.
+What each file says is described below by hand, and read twice: by the package, and by the reader that
+``docs/protocol.md`` gives to other implementations.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,25 +261,6 @@ FLAWED = {
     "outside": "refers outside",
     "mark-with-a-line-break": "line break",  # a name that no segment can have
 }
-
-
-def write_missing_fixtures() -> None:
-    """Write the files of descriptions that have none yet. This made the files; it changes no existing file."""
-    for name, header in HEADERS.items():
-        _write_once(FOLDER / f"{name}.header", format_header(header))
-    for name in RECORDED:
-        _write_once(FOLDER / f"{name}.header", recorded(name)[0])
-    for name, before, version in (("record-of-another-version", "tail", 4), ("record-behind-a-seal", "sealed", 0)):
-        base = HEADERS[before]
-        record = replace(RECORDS[0], version=version or base.version + 1)
-        _write_once(FOLDER / f"{name}.flawed", format_header(base) + record.encode(base.segment))
-    for name, chunks in PAGES.items():
-        _write_once(FOLDER / f"{name}.page", format_page(chunks))
-
-
-def _write_once(path: Path, data: bytes) -> None:
-    if not path.exists():
-        path.write_bytes(data)
 
 
 def test_every_file_has_its_description_and_every_description_its_file():

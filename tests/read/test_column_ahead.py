@@ -411,15 +411,3 @@ def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(sto
     for options in ({"verify": True}, {"tuning": Tuning(prefetch=False)}):
         with store.open(**options) as file:
             assert file._buffer._ahead is None
-
-
-def test_closing_the_file_cancels_what_is_under_way(store) -> None:
-    file = store.open()
-    pending: concurrent.futures.Future[bytes] = concurrent.futures.Future()
-    file._buffer._ahead._columns._ahead[5, 6] = pending
-    file.close()
-    assert pending.cancelled()
-
-
-def test_a_pattern_of_no_chunks_reads_nothing() -> None:
-    assert not ColumnPattern([], 1).read(4, 8)

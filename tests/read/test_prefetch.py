@@ -166,15 +166,6 @@ def test_a_seek_far_away_gives_everything_up_and_a_failed_range_too():
     assert file.held == 0
 
 
-def test_closing_cancels_what_is_on_its_way():
-    file = File()
-    file.prefetch._begin = lambda start, end: file.futures.append(concurrent.futures.Future()) or file.futures[-1]
-    file.read(0, 500)
-    file.prefetch.close()
-    assert file.futures
-    assert all(future.cancelled() for future in file.futures)
-
-
 def test_a_long_read_has_as_many_ranges_under_way_as_its_memory_allows(monkeypatch):
     monkeypatch.undo()
     zeros = memoryview(bytes(4 * MIB))
