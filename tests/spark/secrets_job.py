@@ -17,17 +17,16 @@ from pyspark.sql import SparkSession
 
 from rollingfs.spark import configure, storage_options
 from rollingfs.spark.source import RollingDataSource
+from tests.support.spark import LOOPBACK
 
 FOLDER = Path(sys.argv[1])
 BUCKET = sys.argv[2]
 STORAGE: dict[str, Any] = json.loads((FOLDER / "storage.json").read_text())
 SETTINGS = {
-    "spark.ui.enabled": "false",
+    **LOOPBACK,
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
     "spark.eventLog.dir": f"file://{FOLDER}/events",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ from tests.support import spark as world
 pytestmark = pytest.mark.slow
 
 PROGRAMS = ("changes.py", "to_parquet.py", "run.py")
-PROGRAM_S_MAX = 240
-DEFAULTS = "spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.driver.bindAddress 127.0.0.1\n"
 
 
 def test_changes_become_parquet_and_the_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
@@ -24,17 +20,7 @@ def test_changes_become_parquet_and_the_second_run_reads_only_what_is_new(tmp_pa
     blocks = page_blocks("docs/recipes/change_data.md")
     code = "".join(block.code for name in PROGRAMS for block in blocks if f"not-run: {name}," in block.info)
     assert len(re.findall("not-run", "".join(block.info for block in blocks))) == len(PROGRAMS)
-    top = world.installed(tmp_path / "top")
-    (top / "spark-defaults.conf").write_text(DEFAULTS)
     folder = tmp_path / "empty"
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=world.environment(top, SPARK_CONF_DIR=str(top)),
-        capture_output=True,
-        text=True,
-        timeout=PROGRAM_S_MAX,
-    )
-    assert done.returncode == 0, done.stderr
+    done = world.run_python("-c", code, env=world.as_installed(tmp_path), cwd=folder)
     assert done.stdout.splitlines() == PROMISE.findall(code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from tests.support import spark as world
 from tests.support.servers import require_module
 
 JOB = Path(__file__).parent / "connect_job.py"
-JOB_S_MAX = 200
 SEGMENTS = 12
 READY_S_MAX = 120
 READY_POLL_S = 0.2
@@ -81,15 +79,7 @@ def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: s
     cold.stream(f"{tmp_path}/stream").retention = RetentionPolicy.by_size(400, every=0)
     cold.set_policy(f"{tmp_path}/stream/x", OffloadPolicy("cold", after_bytes=200))
     fs.pipe_file(f"{tmp_path}/trimmed/x", b"0123456789")
-    done = subprocess.run(
-        [sys.executable, str(JOB), server, str(tmp_path)],
-        env=world.environment(),
-        capture_output=True,
-        text=True,
-        timeout=JOB_S_MAX,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(world.run_python(JOB, server, tmp_path).stdout.splitlines()[-1])
     expected = {row.path: row for row in maintain(None, f"{tmp_path}/in", ["verify", "info"])}
     assert {row["path"] for row in found["info"]} == expected.keys()
     for row in found["info"]:

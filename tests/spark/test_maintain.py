@@ -17,11 +17,6 @@ from rollingfs.spark.segment_operations import Row
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
 
 
-@pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", sync=False)
-
-
 def fill(fs: RollingFileSystem, folder: Path, count: int, lines: int = 20) -> list[str]:
     paths = [f"{folder}/in/s{nth}" for nth in range(count)]
     for path in paths:
@@ -325,14 +320,12 @@ def test_segments_are_offloaded_by_their_policies_or_as_asked_and_failures_are_r
 @pytest.mark.slow
 def test_a_spark_job_retains_and_offloads_as_threads_do(tmp_path, source: Any):
     fs, options = tiered(tmp_path)
-    for run in ("threads", "job"):
+
+    def found(spark: Any, run: str) -> list[Any]:
         fill(fs, tmp_path / run, 4)
         fs.set_policy(f"{tmp_path}/{run}/in", OffloadPolicy("cold", after_bytes=50))
         fs.stream(f"{tmp_path}/{run}/in").retention = RetentionPolicy.by_size(100, every=0)
-    Path(f"{tmp_path}/job/in/s1$header").write_text("rubbish")
-    Path(f"{tmp_path}/threads/in/s1$header").write_text("rubbish")
-
-    def found(spark: Any, run: str) -> list[Any]:
+        Path(f"{tmp_path}/{run}/in/s1$header").write_text("rubbish")
         frame = maintain(spark, f"{tmp_path}/{run}", ["retain", "offload"], storage_options=options)
         rows = frame if spark is None else [Row(**row.asDict()) for row in frame.collect()]
         told = [(row.path, row.operation, row.done, row.bytes, row.details, row.start, row.error) for row in rows]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from tests.support.servers import new_bucket, require
 pytestmark = [pytest.mark.slow, pytest.mark.s3]
 
 JOB = Path(__file__).with_name("secrets_job.py")
-JOB_S_MAX = 240
 LOG_ALL = """
 rootLogger.level = info
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
@@ -47,9 +44,7 @@ def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, m
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "log4j2.properties").write_text(LOG_ALL)
     known = world.environment(SPARK_CONF_DIR=str(tmp_path / "conf"))
-    command = [sys.executable, str(JOB), str(tmp_path), bucket]
-    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=JOB_S_MAX)
-    assert done.returncode == 0, done.stderr[-5000:]
+    done = world.run_python(JOB, tmp_path, bucket, env=known)
     (tmp_path / "storage.json").unlink()
     kept = {str(path): path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()}
     shown = {"stdout": done.stdout, "stderr": done.stderr, **kept}

@@ -24,17 +24,7 @@ from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.spark import parquet_file
-from tests.support.spark_source import (
-    ALL,
-    batch_reader,
-    blinded,
-    drained,
-    first_column,
-    given,
-    reader,
-    saved,
-    step,
-)
+from tests.support.spark_source import ALL, batch_reader, blinded, drained, first_column, given, reader, saved, step
 
 
 def put(fs: RollingFileSystem, path: str, data: bytes) -> None:

@@ -25,17 +25,7 @@ from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.positions import Position, parse_position
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import (
-    NUMBERS,
-    TEXT,
-    batch_reader,
-    blinded,
-    given,
-    read,
-    reader,
-    rows_of,
-    step,
-)
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, given, read, reader, rows_of, step
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollingfs.format import parquet_footer as footer
 from rollingfs.format import thrift
 from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import partitions
@@ -286,6 +285,11 @@ def test_a_range_that_ends_within_a_message_is_refused(cut):
         list(arrow_streams.batches(reader_of(data), Range(extent, extent.start, SHIFT + len(data[cut]))))
 
 
+def test_a_large_stream_is_cut_between_its_batches():
+    data = stream_of(*[list(range(1000))] * 20)
+    assert len(list(arrow_streams.cut(reader_of(data), extent_of(data), 20_000))) > 5
+
+
 def test_a_stream_with_dictionaries_stays_in_one_piece():
     column = pa.array(["a", "b"] * 1000).dictionary_encode()
     data = arrow_stream(*[pa.record_batch([column], ["s"])] * 5)
@@ -330,60 +334,26 @@ def test_rows_become_one_stream_and_none_become_nothing():
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def joined(whole: list[bytes]) -> bytes:
-    parts, shift = [], 0
-    for data in whole:
-        parts.append(footer.JoinedFile(files.footer_in(data), shift))
-        shift += len(data)
-    return b"".join(whole) + footer.ended(footer.join(parts))
-
-
-@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False, "row_group_size": 7}])
-def test_parquet_files_joined_by_a_new_footer_are_one_file_for_every_reader(options):
-    tables = [pa.table({"n": list(range(k, k + 50)), "s": [None, "x"] * 25}) for k in (0, 100, 200)]
-    data = joined([parquet_file(table, **options) for table in tables])
-    assert pq.read_table(io.BytesIO(data)) == pa.concat_tables(tables)
-    again = joined([data, parquet_file(tables[0], **options)])
-    assert pq.read_table(io.BytesIO(again)) == pa.concat_tables([*tables, tables[0]])
-    assert pq.read_table(io.BytesIO(again), filters=[("n", ">", 240)]).num_rows == 9
-
-
-def test_every_offset_of_a_row_group_moves_with_it():
-    data = parquet_file(pa.table({"n": list(range(50))}), write_page_index=True)
-    raw = files.footer_in(data)
-    shift = len(data)
-    table = thrift.Decoder(footer.join([footer.JoinedFile(raw, 0), footer.JoinedFile(raw, shift)])).struct()
-    one, two = (group[1][1][1][0] for group in table[4][1][1])  # their only column
-    assert {4, 6} <= one.keys()
-    assert {4, 5, 6, 7}.isdisjoint(two), "the offsets in a page index are those of the old file"
-    assert two[3][1][9][1] - one[3][1][9][1] == shift
-
-
-def test_a_footer_taken_apart_and_put_together_is_the_same():
-    data = parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True)
-    raw = files.footer_in(data)
-    assert thrift.Encoder().struct(thrift.Decoder(raw).struct()) == raw
-
-
-def test_parquet_of_other_columns_and_what_is_no_parquet_are_refused():
-    one, other = parquet_file(pa.table({"n": [1]})), parquet_file(pa.table({"m": [1]}))
-    with pytest.raises(footer.MalformedFooterError, match="columns"):
-        joined([one, other])
-    with pytest.raises(footer.MalformedFooterError, match="does not end"):
-        joined([one, one[:-1]])
-    raw = files.footer_in(one)
-    with pytest.raises(footer.MalformedFooterError, match="cut off"):
-        thrift.Decoder(raw[:-20]).struct()
-
-
 @given(st.integers(1, 4000))
 def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
-    table = pa.table({"n": list(range(100))})
-    data = joined([parquet_file(table, row_group_size=30), parquet_file(table, row_group_size=100)])
+    data = parquet_file(pa.table({"n": list(range(200))}), row_group_size=30)
     found = []
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
         found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
-    assert found == [*range(100), *range(100)]
+    assert found == [*range(200)]
+
+
+def test_a_footer_taken_apart_and_put_together_is_the_same():
+    raw = files.footer_in(parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True))
+    assert thrift.Encoder().struct(thrift.Decoder(raw).struct()) == raw
+
+
+def test_a_footer_that_is_cut_off_and_what_is_no_parquet_are_refused():
+    data = parquet_file(pa.table({"n": [1]}))
+    with pytest.raises(thrift.MalformedFooterError, match="does not end"):
+        files.footer_in(data[:-1])
+    with pytest.raises(thrift.MalformedFooterError, match="cut off"):
+        thrift.Decoder(files.footer_in(data)[:-20]).struct()
 
 
 def test_the_parquet_encoder_gives_a_file_and_its_footer():
@@ -410,11 +380,7 @@ def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
     }
     again = offsets.parse(json.loads(json.dumps(offsets.format_offset(end))))
     assert again == end
-    assert offsets.extents(start, again) == [
-        Extent("a", "i", 10, 30),
-        Extent("b", "j", 8, 9),
-        Extent("new", "l", 2, 4),
-    ]
+    assert offsets.extents(start, again) == [Extent("a", "i", 10, 30), Extent("b", "j", 8, 9), Extent("new", "l", 2, 4)]
 
 
 # -- memory ------------------------------------------------------------------------------------------------------

@@ -525,8 +525,7 @@ def test_an_overwrite_of_a_transaction_takes_effect_once(sink):
 
 @pytest.mark.parametrize("format_", ["text", "parquet"])
 @pytest.mark.parametrize(
-    ("overwriter", "attrs"),
-    [("write", {}), ("transaction", {"spark/job": "7"}), ("stream", {"spark/complete": "0"})],
+    ("overwriter", "attrs"), [("write", {}), ("transaction", {"spark/job": "7"}), ("stream", {"spark/complete": "0"})]
 )
 def test_a_batch_that_another_job_has_overwritten_does_not_come_again(store, monkeypatch, overwriter, attrs, format_):
     sink = Sink(monkeypatch, store, format=format_)

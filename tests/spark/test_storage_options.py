@@ -18,10 +18,8 @@ HADOOPS = "org.apache.hadoop.fs.s3a."
 SDKS = "software.amazon.awssdk.auth.credentials."
 KEYS = {"access.key": "me", "secret.key": "hush"}
 OF_KEYS = {"key": "me", "secret": "hush"}
-
-
-def made(**settings: str) -> dict[str, Any]:
-    return from_settings({key.replace("__", "."): value for key, value in settings.items()}.get)
+KMS = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k"}
+ENVIRONMENT_FIRST = f"{SDKS}EnvironmentVariableCredentialsProvider,{HADOOPS}SimpleAWSCredentialsProvider"
 
 
 def by(*providers: str, **settings: str) -> dict[str, Any]:
@@ -43,11 +41,7 @@ def by(*providers: str, **settings: str) -> dict[str, Any]:
             "client_kwargs": {"region_name": "eu-west-1"},
             "config_kwargs": {"s3": {"addressing_style": "path"}},
             "requester_pays": True,
-            "s3_additional_kwargs": {
-                "ServerSideEncryption": "aws:kms",
-                "SSEKMSKeyId": "k",
-                "StorageClass": "STANDARD_IA",
-            },
+            "s3_additional_kwargs": {**KMS, "StorageClass": "STANDARD_IA"},
         },
     ],
 )
@@ -58,7 +52,7 @@ def test_what_is_given_to_the_data_source_comes_back_from_the_settings_that_it_b
 
 
 def test_the_first_provider_that_has_credentials_gives_them():
-    assert made() == {}
+    assert from_settings({}.get) == {}
     assert from_settings(KEYS.get) == OF_KEYS
     assert from_settings({**KEYS, "session.token": "t"}.get) == {**OF_KEYS, "token": "t"}
     simple, temporary = f"{HADOOPS}SimpleAWSCredentialsProvider", f"{HADOOPS}TemporaryAWSCredentialsProvider"
@@ -69,19 +63,13 @@ def test_the_first_provider_that_has_credentials_gives_them():
     assert by(profile, simple, **KEYS, **{"auth.profile.name": "team"}) == {"profile": "team"}
 
 
-@pytest.mark.parametrize(
-    "provider",
-    [
-        "ContainerCredentialsProvider",
-        "DefaultCredentialsProvider",
-        "EC2ContainerCredentialsProviderWrapper",
-        "EnvironmentVariableCredentialsProvider",
-        "IAMInstanceCredentialsProvider",
-        "WebIdentityTokenFileCredentialsProvider",
-    ],
-)
-def test_a_role_or_web_identity_of_the_machine_needs_no_option(provider):
-    assert by(SDKS + provider) == {}
+OF_MACHINES = ("Container", "Default", "EC2Container", "EnvironmentVariable", "IAMInstance", "WebIdentityTokenFile")
+
+
+@pytest.mark.parametrize("kind", OF_MACHINES)
+def test_a_role_or_web_identity_of_the_machine_needs_no_option(kind):
+    wrapper = "Wrapper" if kind == "EC2Container" else ""
+    assert by(f"{SDKS}{kind}CredentialsProvider{wrapper}") == {}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +78,7 @@ def test_a_role_or_web_identity_of_the_machine_needs_no_option(provider):
         ({PROVIDER: f"{HADOOPS}auth.AssumedRoleCredentialProvider", "assumed.role.arn": "arn:x"}, "assumed.role.arn"),
         ({PROVIDER: "com.example.MyProvider"}, "MyProvider, which the data source does not know"),
         ({PROVIDER: f"{HADOOPS}SimpleAWSCredentialsProvider"}, "has no key"),
-        (
-            {PROVIDER: f"{SDKS}EnvironmentVariableCredentialsProvider,{HADOOPS}SimpleAWSCredentialsProvider"},
-            "only Hadoop can tell",
-        ),
+        ({PROVIDER: ENVIRONMENT_FIRST}, "only Hadoop can tell"),
         ({"encryption.algorithm": "SSE-C", "encryption.key": "hush"}, "algorithm is SSE-C"),
         ({"encryption.algorithm": "CSE-KMS", "encryption.key": "hush"}, "algorithm is CSE-KMS"),
         ({"endpoint.fips": "true"}, "fs.s3a.endpoint.fips"),
@@ -114,37 +99,25 @@ def test_what_has_no_counterpart_is_refused_in_a_sentence_that_names_it_and_no_s
         ({"endpoint": "minio:9000", "connection.ssl.enabled": "false"}, {"endpoint_url": "http://minio:9000"}),
         ({"endpoint": "s3.example.org"}, {"endpoint_url": "https://s3.example.org"}),
         ({"endpoint.region": "sdk"}, {}),
-        (
-            {"encryption.algorithm": "SSE-S3", "encryption.key": "ignored"},
-            {"s3_additional_kwargs": {"ServerSideEncryption": "AES256"}},
-        ),
-        (
-            {"server-side-encryption-algorithm": "DSSE-KMS"},
-            {"s3_additional_kwargs": {"ServerSideEncryption": "aws:kms:dsse"}},
-        ),
-        ({"create.storage.class": " glacier_ir "}, {"s3_additional_kwargs": {"StorageClass": "GLACIER_IR"}}),
+        ({"encryption.algorithm": "SSE-S3", "encryption.key": "ignored"}, {"ServerSideEncryption": "AES256"}),
+        ({"server-side-encryption-algorithm": "DSSE-KMS"}, {"ServerSideEncryption": "aws:kms:dsse"}),
+        ({"create.storage.class": " glacier_ir "}, {"StorageClass": "GLACIER_IR"}),
         ({"connection.maximum": "500", "fast.upload.buffer": "disk"}, {}),
     ],
 )
 def test_places_and_encryption_are_taken_and_what_only_tunes_hadoop_is_not(settings, wanted):
-    assert from_settings(settings.get) == wanted
-
-
-class Connect:
-    """What a session of Spark Connect tells."""
-
-    def __init__(self, **known: str) -> None:
-        settings = {key.replace("__", "."): value for key, value in known.items()}
-        self.conf = SimpleNamespace(get=lambda key, default: settings.get(key, default))
+    found = from_settings(settings.get)
+    assert found.pop("s3_additional_kwargs", {}) | found == wanted
 
 
 def test_the_settings_of_a_bucket_come_before_the_others_and_a_disk_needs_none():
-    spark = Connect(
-        spark__hadoop__fs__s3a__access__key="all",
-        spark__hadoop__fs__s3a__secret__key="hush",
-        spark__hadoop__fs__s3a__bucket__mine__access__key="mine",
-        fs__s3a__bucket__mine__secret__key="own",
-    )
+    settings = {
+        "spark.hadoop.fs.s3a.access.key": "all",
+        "spark.hadoop.fs.s3a.secret.key": "hush",
+        "spark.hadoop.fs.s3a.bucket.mine.access.key": "mine",
+        "fs.s3a.bucket.mine.secret.key": "own",
+    }
+    spark = SimpleNamespace(conf=settings)  # what a session of Spark Connect tells
     assert storage_options(spark, "rolling+s3://mine/events") == {"key": "mine", "secret": "own"}
     assert storage_options(spark, "s3a://other/events") == {"key": "all", "secret": "hush"}
     assert storage_options(spark, "/tmp/events") == {}

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 LOOPBACK = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 JVM_S_MAX = 120
 FETCH_S_MAX = 600
+PROGRAM_S_MAX = 900
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
 """Records straddle its chunks, and there is a tail."""
 
@@ -116,6 +117,23 @@ def environment(*folders: Path, **more: str) -> dict[str, str]:
     """The environment of a process that uses Spark: it finds the modules in some folders, and rollingfs."""
     path = os.pathsep.join(map(str, (*folders, ROOT)))
     return {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, **more}
+
+
+def run_python(*command: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program of Python, which must succeed."""
+    whole = [sys.executable, *map(str, command)]
+    how: dict[str, Any] = {"env": env or environment(), "capture_output": True, "text": True, "timeout": PROGRAM_S_MAX}
+    done = subprocess.run(whole, **how, **more)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done
+
+
+def as_installed(folder: Path) -> dict[str, str]:
+    """The environment of a program where rollingfs is installed from its wheel, with a session on loopback."""
+    top = installed(folder / "top")
+    settings = {**LOOPBACK, "spark.log.level": "ERROR"}
+    (top / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+    return environment(top, SPARK_CONF_DIR=str(top))
 
 
 def installed(folder: Path) -> Path:
