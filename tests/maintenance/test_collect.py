@@ -188,19 +188,6 @@ def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(client):
         collect(client, where)
 
 
-def test_an_adopted_plain_file_is_removed_unless_somebody_wrote_it_anew(client):
-    where, again = path(client, "plain"), path(client, "again")
-    for name in (where, again):
-        drive(client.backend.write(name, [b"plain"]))
-        drive(client.segments.append(name, [b"more"]))
-    drive(client.backend.delete([again]))
-    drive(client.backend.write(again, [b"written anew"]))
-    assert where in collect(client, where).files
-    assert again not in collect(client, again).files
-    assert drive(client.backend.read(again)).data == b"written anew"
-    assert content(client, where) == b"plainmore"
-
-
 def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_never_was(client):
     source, target = make(client, "source", b"s" * 40), path(client, "sub/target")
     folder = names.chunks_folder(target)

@@ -192,15 +192,6 @@ def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
     assert [row.state for row in world.rows(LOG)].count("ok") == 25
 
 
-def test_parts_too_small_for_the_store_are_read_and_written(world):
-    if not world.backend.can_join:
-        return
-    world.backend.join_part_bytes_min = 100
-    world.create(LOG, [b"a" * 400, b"b" * 400, b"c" * 700, b"d" * 90, b"e" * 200])
-    done = world.consolidate(LOG)
-    assert (done.joined_bytes, done.copied_bytes) == (1690, 100)
-
-
 def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
     world.create(LOG)
     for _ in range(10):

@@ -13,7 +13,6 @@ import fsspec
 import pytest
 
 from rollingfs import ConflictError, RollingFileSystem, RollingPolicy
-from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import upload as local_upload
 from rollingfs.backend.memory import MemoryBackend
@@ -86,30 +85,6 @@ def test_a_private_file_that_is_replaced_stays_private(fs: RollingFileSystem, tm
     target.chmod(0o600)
     fs.export(f"{tmp_path}/log", str(target), overwrite=True)
     assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (content, 0o600)
-
-
-def test_a_file_that_appears_before_the_move_is_not_deleted() -> None:
-    below = fsspec.filesystem("memory")
-
-    class Moving(type(below)):  # type: ignore[misc]
-        protocol = "moving"
-        cachable = False
-
-        def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
-            if self.exists(path2):
-                raise FileExistsError(path2)
-            super().mv(path1, path2)
-
-    target = GenericBackend(Moving())
-    target.check_absent = lambda path: below.pipe_file(path, FOREIGN)  # type: ignore[method-assign]
-    upload = drive(target.open_write("/out/moved", Over.NOTHING))
-    drive(upload.write(b"data"))
-    try:
-        with pytest.raises(FileExistsError):
-            drive(upload.finish())
-        assert below.cat_file("/out/moved") == FOREIGN
-    finally:
-        below.rm("/out", recursive=True)
 
 
 # -- another export to the same name ---------------------------------------------------------------------------

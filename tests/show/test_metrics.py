@@ -6,11 +6,10 @@ import json
 import os
 import pickle
 import uuid
-from collections import Counter
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, Metrics, RollingFileSystem
+from rollingfs import AppendOutcomeUnknown, RollingFileSystem
 from rollingfs.show.metrics import Calls, Timing
 from tests.support.backends import Counting, Scripted, fail, private_memory
 
@@ -34,43 +33,12 @@ def filesystem(below: Counting, **options: object) -> RollingFileSystem:
     return RollingFileSystem(backend=below, max_bytes=1000, inline_bytes=100, skip_instance_cache=True, **options)
 
 
-def requests(metrics: Metrics) -> dict[str, int]:
-    return {verb: calls.count for verb, calls in metrics.requests.items()}
-
-
 def test_a_new_filesystem_has_done_nothing(fs):
     metrics = fs.metrics()
     assert metrics.requests == {}
     assert metrics.append == metrics.overwrite == metrics.read == metrics.commits == Calls()
     assert (metrics.conflicts, metrics.carried, metrics.unknown) == (0, 0, 0)
     assert metrics.since <= metrics.at
-
-
-@pytest.mark.parametrize(
-    "suspends", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["blocking", "suspending"]
-)
-def test_every_request_is_counted_as_the_backend_below_sees_it(path, suspends):
-    below = Counting(private_memory(), suspends=suspends)
-    fs = filesystem(below)
-    fs.pipe_file(path, b"x" * 5000)
-    for size in (1, 50, 500, 5000, 1_200_000):
-        fs.append(path, b"y" * size)
-    fs.cat_ranges([path] * 3, [0, 100, 9000], [10, 4000, 9500])
-    with fs.open(path) as file:
-        file.read()
-    with fs.open(path, "ab") as file:
-        file.write(b"z" * 3000)
-    fs.truncate(path, 700)
-    fs.seal(path)
-    fs.create(f"{path}2")
-    fs.concat(f"{path}2", [path])
-    fs.ls(os.path.dirname(path))
-    fs.collect(f"{path}2", grace=0)
-    assert not fs.exists(path)
-    fs.rm(f"{path}2")
-    assert requests(fs.metrics()) == Counter(below.verbs)
-    assert fs.metrics().requests["write"].bytes == below.moved["write"]
-    assert fs.metrics().requests["upload.write"].bytes == below.moved["upload.write"]
 
 
 def test_bytes_and_calls_by_verb(fs, path):

@@ -224,17 +224,6 @@ def test_what_is_not_there_is_said_and_followed_once_it_is_there(store):
     assert one.status.cold_end == 0
 
 
-def test_a_plain_file_is_not_followed_because_others_may_write_it(store):
-    drive(store.write(A, [b"a plain file"]))
-    one = followed(client(store))
-    step(one)
-    assert "plain file" in str(one.status.last_error)
-    assert f"{A}$header" not in store.files()
-    client(store).append(A, b" no more")
-    assert settle(one).last_error is None
-    assert client(store).content(A) == b"a plain file no more"
-
-
 def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers(world):
     world.stream().retention = RetentionPolicy.by_time("1h")
     one = followed(world, lag_s=7200.0)

@@ -7,7 +7,6 @@ replaces a segment, then single cases. The simulation uses names again by chance
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import some
-from tests.support.faults import CLOCK, CRASHES, Crashed, Faulty, HashingStore
+from tests.support.faults import CLOCK, Faulty, HashingStore
 from tests.support.life import CHUNKS, World
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -140,30 +139,6 @@ def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(
         client(store).stream().trim(cut)
         if not gone:
             assert content(store) == expected, index
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("replace", REPLACING)
-@pytest.mark.parametrize("kind", [segment, plain, sealed])
-def test_what_replaces_a_segment_after_a_trim_died_is_not_trimmed_by_the_next_run(
-    kind: Callable[[HashingStore], None], replace: Callable[[World], None]
-) -> None:
-    expected = b"0123456789" if replace is put_the_same else NEW
-    for index, crash in some(itertools.product(calls_of_a_trim(kind), CRASHES)):
-        store, cut = setting(kind)
-        broken = client(store)
-        broken.backend.prepare({index: crash})
-        with contextlib.suppress(Crashed):
-            broken.stream().trim(cut)
-        store.lapse(20.0)
-        if content(store) is None:
-            continue  # it was sealed, and is gone
-        replace(client(store))
-        client(store).stream().retention = RetentionPolicy.by_size(100)
-        client(store).stream().retain()
-        client(store).stream().trim(cut)
-        assert content(store) == expected, (index, crash)
 
 
 # -- single cases --------------------------------------------------------------------------------------------

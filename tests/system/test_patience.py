@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -179,29 +176,3 @@ def test_an_error_that_no_repetition_mends_is_final_and_nothing_was_written(numb
         fs.append("/log", b"more")
     assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (number, False)
     assert fs.cat_file("/log") == b"bytes"
-
-
-LIMITED = """
-import resource, sys
-from rollingfs import RollingFileSystem
-fs = RollingFileSystem("file")
-fs.pipe_file(sys.argv[1], b"bytes")
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-for size in (30_000, 3_000_000):
-    try:
-        fs.append(sys.argv[1], bytes(size))
-    except OSError as error:
-        print(type(error).__name__, error.errno, error)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of a file's size")
-def test_a_limit_of_a_files_size_is_final_and_nothing_was_written(tmp_path: Path) -> None:
-    path = f"{tmp_path}/log"
-    done = subprocess.run([sys.executable, "-c", LIMITED, path], capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2, done.stdout
-    for line in lines:
-        assert line.startswith(f"OSError {errno.EFBIG} "), line
-        assert "nothing was" in line
-    assert RollingFileSystem("file").cat_file(path) == b"bytes"

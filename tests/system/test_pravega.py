@@ -3,9 +3,10 @@
 The numbers in the names are those of the list. Where rollingfs differs, the docstring says how. Tests of the rooms hold
 the others:
 
-- 1, 3, 4: writes roll, and full chunks begin no new one: `write/test_chunk_writer`, and 6 and 26 here.
+- 1, 3, 4: writes roll, and full chunks begin no new one: `write/test_chunk_writer`, and 26 here.
 - 2: those who opened before see what others wrote: `system/test_fresh_reads`, `fs/test_segment_handle`.
 - 5: a wrong expected offset: `write/test_gather`.
+- 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
 - 11, 14, 15, 30: handles of what is gone, offsets outside, what is truncated, epochs: `fs/test_segment_handle`.
 - 12: seals: `fs/test_segment_forms`.
@@ -34,7 +35,6 @@ from rollingfs.format.tokens import seal_text
 from tests.support.backends import Scripted
 
 TINY = RollingPolicy(max_bytes=1, inline_bytes=0)
-SMALL = RollingPolicy(max_bytes=7, inline_bytes=3)
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,7 @@ class Place:
 
     def open(self, **options: Any) -> Any:
         """A new filesystem: another writer with its own caches."""
-        options = {"max_bytes": 100, **options}
-        return RollingFileSystem(self.protocol, skip_instance_cache=True, sync=False, **options)
+        return RollingFileSystem(self.protocol, skip_instance_cache=True, sync=False, **{"max_bytes": 100, **options})
 
     @property
     def below(self) -> Any:
@@ -69,9 +68,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
     return Place(request.param, f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path))
 
 
-def make(fs: Any, path: str, data: bytes, *, piece: int = 0, sealed: bool = True, policy: Any = None) -> str:
+def make(fs: Any, path: str, data: bytes, *, piece: int = 0, sealed: bool = True) -> str:
     """A segment with `data`, appended in pieces."""
-    fs.create(path, policy)
+    fs.create(path)
     for start in range(0, len(data), piece or len(data) or 1):
         fs.append(path, data[start : start + (piece or len(data))])
     if sealed:
@@ -90,20 +89,6 @@ def whole(fs: Any, path: str) -> bytes:
     data: bytes = segment.read(segment.start, segment.length)
     assert fs.cat_file(path) == data
     return data
-
-
-# -- rolling and writing -------------------------------------------------------------------------------------
-
-
-def test_06_a_segment_keeps_its_policy_and_a_concat_the_targets(place: Place) -> None:
-    make(place.open(inline_bytes=0), place.path(), pattern(100), sealed=False)
-    other = place.open(policy=SMALL, max_bytes=None)
-    other.append(place.path(), pattern(250))
-    assert [chunk.length for chunk in other.segment(place.path()).chunks] == [100, 100, 100, 50]
-    make(other, place.path("source"), pattern(21))
-    other.concat(place.path(), [place.path("source")])
-    other.append(place.path(), pattern(200))
-    assert [chunk.length for chunk in other.segment(place.path()).chunks][-2:] == [100, 100]
 
 
 # -- create, delete, list ------------------------------------------------------------------------------------

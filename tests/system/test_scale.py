@@ -67,18 +67,6 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     assert segment.asked(client.segments.truncate(PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
 
 
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_segment_of_any_size_is_opened_read_and_appended_to_with_a_header_within_the_limits(count):
-    segment = Segment(count)
-    drive(segment.client.segments.append(PATH, b"y" * CHUNK_BYTES * 2))
-    header = drive(segment.client.headers.load(PATH)).header
-    assert header.length == (count + 2) * CHUNK_BYTES
-    assert header.loose_count <= LOOSE_CHUNKS_MAX
-    assert header.chunk_count == count + 1
-    blob = drive(segment.backend.read(names.header_path(PATH)))
-    assert len(blob.data) - len(header.tail) <= TEXT_BYTES_MAX
-
-
 @pytest.mark.slow
 def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_commit():
     backend = Scripted(private_memory())
