@@ -48,6 +48,10 @@ class GenericContract(BackendContract):
         self._fs.makedirs(self._fs._parent(path), exist_ok=True)
         self._fs.pipe_file(path, data)
 
+    @pytest.fixture
+    def folder(self) -> str:
+        return f"/{uuid.uuid4().hex}"
+
     def spawn_arguments(self) -> None:
         return None
 
@@ -55,10 +59,6 @@ class GenericContract(BackendContract):
 class TestGenericBackendInMemory(GenericContract):
     def make_fs(self) -> AbstractFileSystem:
         return _private_memory()
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return f"/{uuid.uuid4().hex}"
 
 
 class TestGenericBackendOnDisk(GenericContract):
@@ -86,10 +86,6 @@ class AsyncMemoryFileSystem(AsyncFileSystemWrapper):
 class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
     def make_fs(self) -> AbstractFileSystem:
         return AsyncMemoryFileSystem(_private_memory(), asynchronous=False)
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return f"/{uuid.uuid4().hex}"
 
 
 def test_without_a_single_writer_it_reads_and_does_not_write() -> None:

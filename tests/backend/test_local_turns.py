@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,34 +205,22 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
     assert sum(map(conflicts, files)) <= len(chunks) * (count - 1)
 
 
-def _sealed(fs: RollingFileSystem, log: str) -> None:
-    new_fs().seal(log)
-    with pytest.raises(SegmentSealedError):
-        fs.append(log, b"refused")
-
-
-def _wrong_offset(fs: RollingFileSystem, log: str) -> None:
-    with pytest.raises(ValueError, match="expected offset 7"):
-        fs.append(log, b"refused", expected_offset=7)
-
-
-def _gone(fs: RollingFileSystem, log: str) -> None:
-    new_fs().rm(log)
-    with pytest.raises(FileNotFoundError):
-        fs.append(log, b"refused")
-
-
-def _nothing_to_do(fs: RollingFileSystem, log: str) -> None:
-    fs.append(log, b"")
-
-
-@pytest.mark.parametrize("ends", [_sealed, _wrong_offset, _gone, _nothing_to_do])
-def test_a_commit_without_a_change_gives_its_turn_up(
-    log: str, racing: None, ends: Callable[[RollingFileSystem, str], None]
-) -> None:
+@pytest.mark.parametrize(
+    ("verb", "options", "ending"),
+    [
+        ("seal", {"data": b"refused"}, pytest.raises(SegmentSealedError)),
+        ("exists", {"data": b"refused", "expected_offset": 7}, pytest.raises(ValueError, match="expected offset 7")),
+        ("rm", {"data": b"refused"}, pytest.raises(FileNotFoundError)),
+        ("exists", {"data": b""}, contextlib.nullcontext()),
+    ],
+    ids=["sealed", "wrong offset", "gone", "nothing to do"],
+)
+def test_a_commit_without_a_change_gives_its_turn_up(log, racing, verb, options, ending) -> None:
     fs = new_fs()
     fs.append(log, b"first")
-    ends(fs, log)
+    getattr(new_fs(), verb)(log)  # by another client
+    with ending:
+        fs.append(log, **options)
     assert not locked(header_path(log))
     new_fs().touch(log)
     assert is_free(log)

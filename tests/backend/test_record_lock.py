@@ -212,6 +212,17 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return begun
 
 
+@pytest.fixture
+def waiter(tmp_path: Path, waiting: threading.Event) -> Any:
+    """A lock that is held, and a thread that waits for it."""
+    lock = record_lock.record_lock(f"{tmp_path}/lock")
+    lock.acquire()
+    thread, acquired = _lock_in_thread(lock.path)
+    assert waiting.wait(WAIT_S)
+    yield lock, acquired
+    thread.join()
+
+
 def _lock_in_thread(path: str) -> tuple[threading.Thread, threading.Event]:
     acquired = threading.Event()
 
@@ -225,21 +236,16 @@ def _lock_in_thread(path: str) -> tuple[threading.Thread, threading.Event]:
 
 
 @pytest.mark.parametrize("ending", ["release", "remove", "rename"])
-def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiting: threading.Event, ending: str) -> None:
-    path = f"{tmp_path}/lock"
-    lock = record_lock.record_lock(path)
-    lock.acquire()
-    thread, acquired = _lock_in_thread(path)
-    assert waiting.wait(WAIT_S)
+def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiter: Any, ending: str) -> None:
+    lock, acquired = waiter
     assert not acquired.is_set()
     if ending == "rename":
-        os.rename(path, f"{tmp_path}/elsewhere")
+        os.rename(lock.path, f"{tmp_path}/elsewhere")
     else:
         if ending == "remove":
             lock.remove_file()
         lock.release()
     assert acquired.wait(WAIT_S), "it waits for the end of its pause"
-    thread.join()
     lock.release()
 
 
@@ -273,12 +279,8 @@ def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path: Path, waiting
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_takes_no_notes_of_its_parents_bells(tmp_path: Path, waiting: threading.Event) -> None:
-    path = f"{tmp_path}/lock"
-    lock = record_lock.record_lock(path)
-    lock.acquire()
-    thread, acquired = _lock_in_thread(path)
-    assert waiting.wait(WAIT_S)
+def test_a_child_takes_no_notes_of_its_parents_bells(waiter: Any) -> None:
+    lock, acquired = waiter
     child = os.fork()
     if child == 0:
         files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
@@ -287,7 +289,6 @@ def test_a_child_takes_no_notes_of_its_parents_bells(tmp_path: Path, waiting: th
     assert os.waitpid(child, 0)[1] == 0
     lock.release()
     assert acquired.wait(WAIT_S)
-    thread.join()
 
 
 def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

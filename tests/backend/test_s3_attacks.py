@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,31 +130,25 @@ class Endless(Handler):
         self.wfile.write(data)
 
 
-@pytest.mark.parametrize("token", ["", "<NextContinuationToken/>", "<NextContinuationToken>t</NextContinuationToken>"])
-def test_a_listing_that_would_never_end_is_an_error(moto, token):
-    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"token": token})) as proxy:
-        backend = _backend(moto, proxy)
-        with pytest.raises(OSError, match="at no other place"):
-            _do(backend, "list", "bucket")
-
-
-@pytest.mark.parametrize("token", ["", "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>"])
-def test_a_listing_of_uploads_that_would_never_end_is_an_error(moto, token):
-    handler = type("Endless", (Endless,), {"name": "ListMultipartUploadsResult", "token": token})
-    with serving(moto["endpoint_url"], handler) as proxy:
-        backend = _backend(moto, proxy)
-        with pytest.raises(OSError, match="at no other place"):
-            _do(backend, "list_uploads", "bucket/folder")
+FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
 
 
 @pytest.mark.parametrize(
-    "part", ["<Contents/>", "<CommonPrefixes/>", "<Contents><Key>a</Key><Size>1</Size></Contents>"]
+    ("name", "token", "message"),
+    [
+        *((FILES, token, "at no other place") for token in ("", "<NextContinuationToken/>")),
+        (FILES, "<NextContinuationToken>t</NextContinuationToken>", "at no other place"),
+        (UPLOADS, "", "at no other place"),
+        (UPLOADS, "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>", "at no other place"),
+        *((FILES, part, "without '") for part in ("<Contents/>", "<CommonPrefixes/>")),
+        (FILES, "<Contents><Key>a</Key><Size>1</Size></Contents>", "without '"),
+    ],
 )
-def test_a_listing_of_a_file_of_which_something_is_missing_is_an_error(moto, part):
-    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"token": part})) as proxy:
+def test_a_listing_that_would_never_end_or_lacks_something_is_an_error(moto, name, token, message):
+    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"name": name, "token": token})) as proxy:
         backend = _backend(moto, proxy)
-        with pytest.raises(OSError, match="without '"):
-            _do(backend, "list", "bucket")
+        with pytest.raises(OSError, match=message):
+            _do(backend, "list" if name == FILES else "list_uploads", "bucket/folder")
 
 
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
@@ -260,6 +255,14 @@ def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_on
 # -- what is wrong on this machine ---------------------------------------------------------------------------
 
 
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which AWS's tools are configured, and no other."""
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    return tmp_path / "config"
+
+
 @pytest.mark.parametrize("use_obstore", [True, False])
 @pytest.mark.parametrize(
     "lines",
@@ -270,14 +273,12 @@ def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_on
     ],
 )
 def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
-    moto, tmp_path, monkeypatch, lines, use_obstore
+    moto, config, monkeypatch, lines, use_obstore
 ):
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     path = f"{new_bucket(moto)}/log"
     RollingFileSystem("s3", moto).pipe_file(path, DATA)
-    (tmp_path / "config").write_text(f"[default]\n{lines}\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    config.write_text(f"[default]\n{lines}\n")
     options = {"endpoint_url": moto["endpoint_url"]} | (moto if "ca_bundle" in lines else {})
     if "ca_bundle" in lines:
         options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
@@ -295,14 +296,12 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
 @pytest.mark.parametrize("use_obstore", [True, False])
 @pytest.mark.parametrize("printed", ["", "no JSON", r"\377"])
 def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_sentence(
-    moto, tmp_path, monkeypatch, printed, use_obstore
+    moto, tmp_path, config, printed, use_obstore
 ):
     program = tmp_path / "credentials"
     program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
     program.chmod(0o700)
-    (tmp_path / "config").write_text(f"[default]\ncredential_process = {program}\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    config.write_text(f"[default]\ncredential_process = {program}\n")
     plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
     fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
     for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):

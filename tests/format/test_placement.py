@@ -100,15 +100,6 @@ def test_overlapping_finds_what_a_search_of_all_entries_finds(entries, start, en
     assert list(placement.overlapping(entries, start, end)) == expected
 
 
-@given(maps(), st.data())
-def test_a_clipped_entry_holds_exactly_the_bytes_of_the_range(entries, data):
-    entry = data.draw(st.sampled_from(entries))
-    start = data.draw(st.integers(0, entry.end - 1))
-    end = data.draw(st.integers(max(start, entry.start) + 1, entry.end + 5))
-    expected = {at: byte for at, byte in bytes_of([entry]).items() if start <= at < end}
-    assert bytes_of([placement.clip(entry, start, end)]) == expected
-
-
 @given(maps(), st.integers(0, 1000))
 def test_placed_entries_follow_each_other_and_keep_their_bytes(entries, start):
     placed = placement.place(entries, start)

@@ -172,22 +172,17 @@ def test_a_scan_in_any_order_fetches_each_chunk_once(order) -> None:
     assert set(fetched) == {spans(group, column) for group in range(GROUPS) for column in (1, 4)}
 
 
-def test_a_reader_that_looks_chunks_up_is_soon_left_alone() -> None:
+@pytest.mark.parametrize("reads_footer", [False, True], ids=["chunks alone", "the footer again"])
+def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_footer) -> None:
     file, chance = File(), random.Random(1)
     file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
     for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
         file.read(start, start + 10)
+        if reads_footer:
+            file.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
     assert not file.ahead._ahead
-    assert len(file.began) <= 2 * MISSES_MAX
-
-
-def test_a_reader_that_was_left_alone_and_reads_the_footer_again_is_left_alone() -> None:
-    file, chance = File(), random.Random(1)
-    file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
-    for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
-        file.read(start, start + 10)
-        file.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
     began = len(file.began)
+    assert began <= 2 * MISSES_MAX
     for start in range(SHIFT, SHIFT + 100 * 10 * COLUMNS, 10 * COLUMNS):
         file.read(start, start + 10)
     assert len(file.began) == began

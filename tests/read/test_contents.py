@@ -94,6 +94,7 @@ VERBS = {
     "pipe": lambda fs, path, other: fs.pipe(path, b"x"),
     "pipe_file create": lambda fs, path, other: fs.pipe_file(path, b"x", mode="create"),
     "transaction": lambda fs, path, other: _transaction(fs, path),
+    "put_file": lambda fs, path, other: fs.put_file(__file__, path),
     "touch": lambda fs, path, other: fs.touch(path),
     "touch only": lambda fs, path, other: fs.touch(path, truncate=False),
     "stage and append": _stage_and("append"),
@@ -126,15 +127,6 @@ def test_no_verb_makes_a_segment_over_a_folder_that_holds_something(place, verb)
     assert fs.isdir(place.folder)
     assert fs.cat_file(other) == b"other"
     assert fs._client.headers.seen(other).header.merge is None, "the source is marked"
-
-
-def test_a_local_file_is_not_put_over_a_folder(place, tmp_path_factory):
-    source = tmp_path_factory.mktemp("source") / "file"
-    source.write_bytes(b"x")
-    place.fill()
-    with pytest.raises(IsADirectoryError):
-        place.fs.put_file(str(source), place.folder)
-    assert place.holds_all()
 
 
 def test_of_many_things_in_the_folder_a_few_are_named(place):
