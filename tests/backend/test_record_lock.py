@@ -1,13 +1,11 @@
-"""The record lock of the local backend: against threads, processes, forks and Java."""
+"""The record lock of the local backend: against threads, processes and forks."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -21,7 +19,6 @@ from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.testing import run
 from tests.support.descriptors import opened_below
-from tests.support.servers import require
 
 WAIT_S = 60
 
@@ -71,42 +68,6 @@ def test_a_posix_lock_of_another_process_is_waited_for(
     assert done.wait(WAIT_S)
     thread.join()
     process.join()
-    assert run(backend, backend.read(header)).data == b"new"
-
-
-JAVA_HOLDER = """
-import java.io.RandomAccessFile;
-public class Holder {
-    public static void main(String[] args) throws Exception {
-        try (var file = new RandomAccessFile(args[0], "rw"); var lock = file.getChannel().lock()) {
-            System.out.println("locked");
-            System.in.read();
-        }
-    }
-}
-"""
-
-
-@pytest.mark.slow
-def test_javas_lock_is_waited_for(backend: LocalBackend, header: str, tmp_path: Path) -> None:
-    java = shutil.which("java")
-    if java is None:
-        require("java is not installed")
-    assert java is not None
-    (tmp_path / "Holder.java").write_text(JAVA_HOLDER)
-    token = run(backend, backend.create(header, b"x"))
-    token = run(backend, backend.replace(header, b"old", token))
-    command = [java, str(tmp_path / "Holder.java"), names.lock_path(header)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == b"locked"
-        thread, done = _replace_in_thread(backend, header, token)
-        assert not done.wait(0.3)
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-        assert done.wait(WAIT_S)
-        thread.join()
     assert run(backend, backend.read(header)).data == b"new"
 
 
