@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rollingfs import OffloadPolicy
 from tests.soak.check import Told, broken, growth
 from tests.soak.plan import Place
 from tests.support import clouds, seaweed, servers
@@ -30,6 +31,8 @@ SAFE = 1
 BETWEEN_SIGNALS_S = 0.4
 STOPPED_S = (0.05, 0.3, 1.0, 7.0)
 """How long SIGSTOP lasts; the longest is more than the age at which others take a merge over."""
+OFFLOAD, TAIL_S_MAX = OffloadPolicy("cold", after_bytes="256KiB"), 60.0
+"""What a round of upkeep finds to do in the logs."""
 END_S_MAX = 180
 SHOWN_MAX = 20
 
@@ -40,6 +43,7 @@ def soak(place: Place, seconds: float, seed: int) -> Counter[str]:
     fs = place.open()
     for path in (*place.logs, place.merged):
         fs.create(path)
+    fs.set_policy(place.folder, OFFLOAD, max_age=TAIL_S_MAX, consolidate=True)
     workers: list[subprocess.Popen[bytes]] = []
     try:
         while started < WORKERS:

@@ -65,15 +65,13 @@ def broken(place: Place) -> Iterator[str]:
     """Each promise that was broken, as a sentence."""
     told, fs = Told(place), place.open()
     yield from told.faults
+    _settle(place, fs)
     found: Counter[Name] = Counter()
     starts: dict[str, int] = {}
     for path in fs.find(place.root):
         if path.startswith(f"{place.root}/scratch/"):
             continue  # what a killed process left there was never meant to stay
-        try:
-            segment = fs.segment(path)
-        except FileNotFoundError:  # the look has finished a merge that was broken off
-            continue
+        segment = fs.segment(path)
         starts[path] = segment.start
         named = [(writer, number, segment.start + at) for at, writer, number in records(fs.cat_file(path))]
         found.update((writer, number) for writer, number, _ in named)
@@ -91,6 +89,19 @@ def broken(place: Place) -> Iterator[str]:
             yield f"{name} is lost: it was acknowledged in {path} at {offset}"
     yield from _disordered(place, told)
     yield from _left(place, fs)
+
+
+def _later(fs: Any) -> Client:
+    """A client for which all that processes left half done is old."""
+    return Client(Shifted(fs._backend, LATER_S), clock=lambda: time.time() + LATER_S)
+
+
+def _settle(place: Place, fs: Any) -> None:
+    """Finish merges that were broken off: for some seconds, their bytes are shown in the source and in the target."""
+    client = _later(fs)
+    for path in fs.find(place.root):
+        fs._bridge.run(client.collector.settle(path))
+    fs.invalidate_cache()
 
 
 def _disordered(place: Place, told: Told) -> Iterator[str]:
@@ -114,9 +125,8 @@ def _misplaced(path: str, named: list[tuple[str, int, int]], told: Told) -> Iter
 
 def _left(place: Place, fs: Any) -> Iterator[str]:
     """Once all that was dropped is old, a collection leaves no file that no segment names."""
-    run, backend = fs._bridge.run, Shifted(fs._backend, LATER_S)
-    client = Client(backend, clock=lambda: time.time() + LATER_S)
-    paths = [path for path in fs.find(place.root) if fs.exists(path)]
+    run, client = fs._bridge.run, _later(fs)
+    backend, paths = client.backend, fs.find(place.root)
     for path in (*paths, *paths):  # the first round may free what the files of others kept
         run(client.collector.collect(path))
     for path in paths:

@@ -45,9 +45,14 @@ class Place:
         )
 
     @property
+    def folder(self) -> str:
+        """Where the logs are: a stream, with policies for upkeep."""
+        return f"{self.root}/logs"
+
+    @property
     def logs(self) -> list[str]:
         """Segments that all append to, and truncate."""
-        return [f"{self.root}/logs/log-{index}" for index in range(LOGS)]
+        return [f"{self.folder}/log-{index}" for index in range(LOGS)]
 
     @property
     def merged(self) -> str:

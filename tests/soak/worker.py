@@ -23,15 +23,20 @@ from rollingfs import (
     AppendOutcomeUnknown,
     CorruptChunkError,
     CorruptHeaderError,
+    RetentionPolicy,
     RollingError,
     Segment,
+    StreamCut,
+    core,
 )
+from rollingfs.stream.upkeep import Upkeep
 from tests.soak.plan import Notes, Place
-from tests.support.records import record
+from tests.support.records import record, records
 
 PART_RECORDS_MAX = 12
 GUARDED_SHARE = 0.2
 READ_BYTES = 1024 * 1024
+READERS = 4
 HEALTH_EVERY_S = 5.0
 OTHERS = (FileNotFoundError, FileExistsError)
 """What other processes may have done to a segment meanwhile."""
@@ -48,6 +53,9 @@ class Worker:
         self.count = 0
         self.own: list[tuple[str, int, int]] = []
         """Path, offset and number of own appends to logs."""
+        self.stream = self.fs.stream(place.folder)
+        self.past: StreamCut | None = None
+        self.kept = Upkeep(core(self.fs).client)
 
     def run(self) -> None:
         verbs, weights = [tolerant(verb) for verb in VERBS], list(VERBS.values())
@@ -108,11 +116,27 @@ class Worker:
 
     def merge(self) -> None:
         """A part of some records that is sealed, perhaps renamed, and joined to a segment of all."""
-        self.count += 1
-        path = f"{self.place.root}/parts/{self.name}-{self.count}"
+        path = self._new("parts")
         self.fs.create(path)
         for _ in range(self.random.randint(1, PART_RECORDS_MAX)):
             self._append(path)
+        self._join(path)
+
+    def adopt(self) -> None:
+        """A plain file of another program becomes a segment by its first append, and is joined."""
+        path, below = self._new("parts"), core(self.fs)
+        self.notes.write(path=path, number=self.count, at=time.monotonic_ns())
+        below.run(below.backend.put(path, record(self.name, self.count)))
+        self.notes.write(number=self.count, offset=0, at=time.monotonic_ns())
+        self._append(path)
+        self._join(path)
+
+    def _new(self, folder: str) -> str:
+        """A path that no other worker has, in one of the folders."""
+        self.count += 1
+        return f"{self.place.root}/{folder}/{self.name}-{self.count}"
+
+    def _join(self, path: str) -> None:
         if self.random.random() < 0.5:
             self.notes.write(moved=path, to=f"{path}-moved")
             self.fs.mv(path, f"{path}-moved")
@@ -123,8 +147,7 @@ class Worker:
 
     def scratch(self) -> None:
         """A segment that lives for a moment, and leaves nothing."""
-        self.count += 1
-        path = f"{self.place.root}/scratch/{self.name}-{self.count}"
+        path = self._new("scratch")
         data = record(self.name, self.count)
         self.fs.pipe_file(path, data)
         assert self.fs.cat_file(path) == data
@@ -132,6 +155,21 @@ class Worker:
         self.fs.truncate(path, len(data), erase=self.random.random() < 0.5)
         self.fs.rm(path)
         assert not self.fs.exists(path)
+
+    def retain(self) -> None:
+        """A stream of its own, of which retention leaves the newest bytes."""
+        folder = self._new("scratch")
+        whole = {f"{folder}/{name}": b"".join(record(self.name, at) for at in range(3)) for name in "ab"}
+        for path, data in whole.items():
+            self.fs.pipe_file(path, data)
+        stream = self.fs.stream(folder)
+        stream.retention = RetentionPolicy(keep_bytes=1)
+        stream.retain()
+        for path, data in whole.items():
+            self.fs.append(path, data)
+            assert (data + data).endswith(self.fs.cat_file(path)), path
+        self.fs.rm(folder, recursive=True)
+        assert not self.fs.exists(folder)
 
     # -- what reads -------------------------------------------------------------------------------------------
 
@@ -160,6 +198,23 @@ class Worker:
         with self.fs.open(path, "rb") as file:
             file.read(READ_BYTES)
 
+    def tail(self) -> None:
+        """A reader that follows finds an own record, or the truncation that took it."""
+        if self.own:
+            path, offset, number = self.random.choice(self.own)
+            data, found = record(self.name, number), b""
+            for piece in self.fs.segment(path).tail(offset, follow=False):
+                found += piece
+                if len(found) >= len(data):
+                    break
+            assert found.startswith(data), f"{path}: the tail from {offset} does not begin by {self.name} {number}"
+
+    def export(self) -> None:
+        target = self._new("scratch")
+        self.fs.export(self.random.choice([*self.place.logs, self.place.merged]), target)
+        list(records(self.fs.cat_file(target)))  # a torn one fails
+        self.fs.rm(target)
+
     def verify(self) -> None:
         path = self.random.choice([*self.place.logs, self.place.merged])
         bad = [row for row in self.fs.segment(path).verify() if not row.ok]
@@ -176,6 +231,27 @@ class Worker:
             if self.fs.segment(path).start < offset:
                 self.notes.write(truncates=path, offset=offset)
                 self.fs.truncate(path, offset)
+
+    def cut(self) -> None:
+        """Publish a position in all logs, for a trim later."""
+        self.past = self.stream.cut()
+        self.stream.publish(f"reader {self.random.randrange(READERS)}", self.past)
+        self.stream.subscribers()
+
+    def trim(self) -> None:
+        if self.past is not None:
+            for path, offset in self.past.items():
+                self.notes.write(truncates=path, offset=offset)
+            self.stream.trim(self.past)
+
+    def upkeep(self) -> None:
+        """A round of ``rollingfs run``; what it could not do is noted."""
+        unlisted: dict[str, OSError] = {}
+        for folder in core(self.fs).run(self.kept.folders(self.place.root, unlisted)):
+            for did in core(self.fs).run(self.kept.keep(folder)):
+                for what, why in did.failed.items():
+                    self.notes.write(refused=f"upkeep: {what.partition(' ')[0]}", error=why)
+                    assert "checksum" not in why, (what, why)
 
     def consolidate(self) -> None:
         self.fs.segment(self.random.choice([*self.place.logs, self.place.merged])).consolidate()
@@ -204,7 +280,14 @@ VERBS: dict[Callable[[Worker], None], int] = {
     Worker.read: 20,
     Worker.hold: 2,
     Worker.merge: 4,
+    Worker.adopt: 1,
     Worker.scratch: 2,
+    Worker.retain: 1,
+    Worker.cut: 2,
+    Worker.trim: 1,
+    Worker.upkeep: 1,
+    Worker.tail: 4,
+    Worker.export: 1,
     Worker.look: 4,
     Worker.verify: 1,
     Worker.truncate: 3,
