@@ -255,9 +255,15 @@ def test_a_bucket_of_unknown_region_is_left_to_s3fs(store, proxy, told):
     assert len(proxy.of("PUT")) == 2
 
 
+def test_where_a_store_says_that_a_file_is_gone_it_is_not_replaced_and_is_deleted(store, proxy):
+    """As MinIO and S3 say it; SeaweedFS says that the condition does not hold."""
+    proxy.fault = lambda seen: (404, "NoSuchKey") if seen.method in ("PUT", "DELETE") else None
+    with pytest.raises(ConflictError):
+        store.do("replace", store.path, b"two", '"token"')
+    assert store.do("delete_if", store.path, '"token"') is True
+
+
 # -- ranges, bodies, connections -----------------------------------------------------------------------------
-
-
 def test_a_store_that_answers_a_range_with_the_whole_is_understood(store, proxy):
     store.do("write", store.path, [DATA])
     proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
