@@ -91,10 +91,13 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
 def disks(jvm: Jvm, tmp_path: Path) -> Iterator[Place]:
     """Folder after folder."""
     jvm.tell("new")  # of the bucket before
-    client = Client(LocalBackend(sync=False))
-    return (
-        Place(None, client, f"{tmp_path}/{index}", f"rolling+file://{tmp_path}/{index}") for index in itertools.count()
-    )
+    return placed(Client(LocalBackend(sync=False)), str(tmp_path), "rolling+file")
+
+
+def placed(client: Client, root: str, scheme: str) -> Iterator[Place]:
+    """Place after place below a folder or in a bucket."""
+    for index in itertools.count():
+        yield Place(None, client, f"{root}/{index}", f"{scheme}://{root}/{index}")
 
 
 @pytest.fixture(scope="module")
@@ -114,11 +117,7 @@ def prefixes(jvm: Jvm, connected: tuple[Client, str]) -> Iterator[Place]:
     """Prefix after prefix in the bucket."""
     client, bucket = connected
     jvm.tell("new")  # of the disk before
-    run = uuid.uuid4().hex[:8]
-    return (
-        Place(None, client, f"{bucket}/{run}/{index}", f"rolling+faulty://{bucket}/{run}/{index}")
-        for index in itertools.count()
-    )
+    return placed(client, f"{bucket}/{uuid.uuid4().hex[:8]}", "rolling+faulty")
 
 
 @pytest.fixture(params=["disks", pytest.param("prefixes", marks=pytest.mark.s3)])
@@ -179,18 +178,18 @@ def test_what_is_refused_touches_nothing_whatever_fails(jvm, places, words, mode
 PLAIN: dict[tuple[str, ...], Callable[[dict[str, bytes]], dict[str, bytes]]] = {
     ("overwrite", "/plain", "new"): lambda old: {**old, "plain": b"new"},
     ("overwrite", "/in/deep/log", "new"): lambda old: {**old, "in/deep/log": b"new"},
-    ("rename", "/plain", "/new"): lambda old: {**without(old, "plain"), "new": b"plain"},
-    ("delete", "/plain"): lambda old: without(old, "plain"),
-    ("delete", "/in"): lambda old: {name: data for name, data in old.items() if not name.startswith("in/")},
-    ("rename", "/in", "/new"): lambda old: {
-        f"new{name[2:]}" if name.startswith("in/") else name: data for name, data in old.items()
-    },
+    ("rename", "/plain", "/new"): lambda old: moved(old, "plain", "new"),
+    ("delete", "/plain"): lambda old: moved(old, "plain"),
+    ("delete", "/in"): lambda old: moved(old, "in/"),
+    ("rename", "/in", "/new"): lambda old: moved(old, "in/", "new/"),
 }
 """Operations on plain files, and the files after each."""
 
 
-def without(old: dict[str, bytes], name: str) -> dict[str, bytes]:
-    return {other: data for other, data in old.items() if other != name}
+def moved(old: dict[str, bytes], begin: str, to: str | None = None) -> dict[str, bytes]:
+    """The files where those whose names begin so have another beginning, or are gone."""
+    named = {name: name if not name.startswith(begin) else to and to + name[len(begin) :] for name in old}
+    return {new: old[name] for name, new in named.items() if new}
 
 
 def plain_files(place: Place) -> dict[str, bytes]:
@@ -228,33 +227,34 @@ def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_s
         answer = jvm.ask("WAITS", at, "delete", f"{place.url}/log")
         if answer.outcome != "waits":
             break
+        adopted = True
         try:
             place.run(place.client.segments.append(f"{place.path}/log", b"+"))
-            adopted = True
         except FileNotFoundError:
             adopted = False
         jvm.tell("go on")
         answer = jvm.answer("delete")
         outcomes[answer.outcome] += 1
+        assert answer.outcome == ("failed" if adopted else "done")
         if adopted:
-            assert answer.outcome == "failed"
             assert "rollingfs rm" in answer.said
             assert place.content("log") == OLD + b"+"
         else:
-            assert answer.outcome == "done"
             with pytest.raises(FileNotFoundError):
                 place.content("log")
     assert set(outcomes) == {"done", "failed"}
 
 
-@pytest.mark.parametrize("operation", ["read", "list"])
-def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, disks, operation):
+@pytest.mark.parametrize(
+    ("operation", "path", "expected"),
+    [("read", "/in/log", LONG.decode()), ("list", "/in", f"log:{len(LONG)} plain:5 tail:4")],
+    ids=["read", "list"],
+)
+def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, disks, operation, path, expected):
     place = next(disks)
     place.segment("in/log", LONG, PAGED)
     place.segment("in/tail", b"tail")
     place.plain("in/plain", b"plain")
-    wanted = {"read": ("/in/log", LONG.decode()), "list": ("/in", f"log:{len(LONG)} plain:5 tail:4")}
-    path, expected = wanted[operation]
     outcomes: Counter[str] = Counter()
     for at in itertools.count(1):
         answer = jvm.ask("BEFORE", at, operation, f"{place.url}{path}")
@@ -262,5 +262,4 @@ def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, disks, op
         assert answer.outcome == "failed" or (answer.outcome, answer.said) == ("done", expected)
         if answer.hit == "-":
             break
-    assert outcomes["failed"]
-    assert outcomes["done"]
+    assert outcomes.keys() >= {"failed", "done"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +16,33 @@ from pyspark import TaskContext
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
+from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
-def started(call: Callable[[], Any]) -> tuple[threading.Event, threading.Thread]:
-    done = threading.Event()
-
-    def run() -> None:
-        call()
-        done.set()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    return done, thread
+@contextlib.contextmanager
+def beside(call: Callable[[], object]) -> Iterator[Iterator[bool]]:
+    """Call in a thread; gives turns as long as it runs. It must end well."""
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(call)
+        yield iter(ending.done, True)
+        ending.result()
 
 
 def test_java_looks_at_a_segment_while_python_replaces_its_header(place):
     place.segment("log", b"")
-    path, count = f"{place.path}/log", 60
+    count, sizes = 60, []
 
     def write() -> None:
         for _ in range(count):
-            place.run(place.client.segments.append(path, b"0123456789"))
+            place.run(place.client.segments.append(f"{place.path}/log", b"0123456789"))
 
-    done, thread = started(write)
-    sizes = []
-    while not done.is_set() and thread.is_alive():
-        sizes.append(place.fs.getFileStatus(place.hadoop_path("log")).getLen())
-        assert set(place.read("log")[::10]) <= {ord("0")}
-        sizes.append(place.listed()["log"])
-    assert done.is_set()
+    with beside(write) as turns:
+        for _ in turns:
+            sizes.append(place.fs.getFileStatus(place.hadoop_path("log")).getLen())
+            assert set(place.read("log")[::10]) <= {ord("0")}
+            sizes.append(place.listed()["log"])
     assert sizes == sorted(sizes)
     assert all(size % 10 == 0 for size in sizes)
     assert place.read("log") == b"0123456789" * count
@@ -54,20 +51,18 @@ def test_java_looks_at_a_segment_while_python_replaces_its_header(place):
 def test_a_list_that_meets_renames_and_deletes_shows_each_segment_once(place):
     for index in range(6):
         place.segment(f"in/{index}", b"x" * 70)
-    count = 12
 
     def write() -> None:
-        for index in range(count):
-            segments = place.client.concats
-            place.run(segments.rename(f"{place.path}/in/{index % 6}", f"{place.path}/in/moved"))
-            place.run(segments.rename(f"{place.path}/in/moved", f"{place.path}/in/{index % 6}"))
+        for index in range(12):
+            own, other = f"{place.path}/in/{index % 6}", f"{place.path}/in/moved"
+            for names_ in ((own, other), (other, own)):
+                place.run(place.client.concats.rename(*names_))
 
-    done, thread = started(write)
-    while not done.is_set() and thread.is_alive():
-        listed = place.listed("in")
-        assert set(listed) <= {*map(str, range(6)), "moved"}
-        assert set(listed.values()) == {70}
-    assert done.is_set()
+    with beside(write) as turns:
+        for _ in turns:
+            listed = place.listed("in")
+            assert set(listed) <= {*map(str, range(6)), "moved"}
+            assert set(listed.values()) == {70}
     assert place.listed("in") == {str(index): 70 for index in range(6)}
 
 
@@ -130,41 +125,38 @@ def test_a_query_fails_if_a_segment_is_replaced_or_loses_its_head_while_it_is_re
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
 
+def planned(disk: Place, name: str, status: Any) -> bytes:
+    """What a task reads that was told the status of a plan."""
+    stream = disk.fs.openFile(disk.hadoop_path(name)).withFileStatus(status).build().get()
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
 def test_an_open_with_the_status_of_a_plan_refuses_another_segment(disk):
-    path, name = f"{disk.path}/log", disk.hadoop_path("log")
-
-    def planned(status: Any) -> bytes:
-        stream = disk.fs.openFile(name).withFileStatus(status).build().get()
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
-
-    fs = RollingFileSystem("file")
+    path, fs = f"{disk.path}/log", RollingFileSystem("file")
     fs.overwrite(path, b"old\n")
-    status = disk.fs.getFileStatus(name)
+    status = disk.fs.getFileStatus(disk.hadoop_path("log"))
     fs.append(path, b"more\n")
-    assert planned(status) == b"old\nmore\n"
+    assert planned(disk, "log", status) == b"old\nmore\n"
     fs.truncate(path, 6)
     with pytest.raises(Exception, match=r"says that there are 4 bytes, but there are 3 now"):
-        planned(status)
+        planned(disk, "log", status)
     fs.rm(path)
     wait_for_later(status.getModificationTime())
     fs.overwrite(path, b"another one\n")
     with pytest.raises(Exception, match="another segment has this name now than when this query was planned"):
-        planned(status)
-    assert planned(disk.fs.getFileStatus(name)) == b"another one\n"
+        planned(disk, "log", status)
+    assert planned(disk, "log", disk.fs.getFileStatus(disk.hadoop_path("log"))) == b"another one\n"
 
 
 def test_an_open_with_the_status_of_a_plain_file_reads_the_segment_that_it_became(disk):
-    name = disk.hadoop_path("file")
     disk.plain("file", b"plain\n")
-    status = disk.fs.getFileStatus(name)
+    status = disk.fs.getFileStatus(disk.hadoop_path("file"))
     wait_for_later(status.getModificationTime())
     RollingFileSystem("file").append(f"{disk.path}/file", b"more\n")
-    stream = disk.fs.openFile(name).withFileStatus(status).build().get()
-    assert bytes(stream.readAllBytes()) == b"plain\nmore\n"
-    stream.close()
+    assert planned(disk, "file", status) == b"plain\nmore\n"
 
 
 def wait_for_later(than_ms: int) -> None:

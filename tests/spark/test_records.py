@@ -89,28 +89,19 @@ CASES = {
     "another name for the malformed": json(
         *BAD_JSON, schema="bad string, n long", options={"columnNameOfCorruptRecord": "bad"}
     ),
-    "big numbers": json(
-        b'{"n":9223372036854775807}', b'{"n":9223372036854775808}', b'{"n":1e3}', b'{"n":-0}', b'{"n":1.0}'
-    ),
-    "floats": json(
+    "values of all types": json(
+        b'{"n":9223372036854775807}', b'{"n":9223372036854775808}', b'{"n":1e3}', b'{"n":-0}', b'{"n":1.0}',
         b'{"d":1e400}', b'{"d":NaN}', b'{"d":"NaN"}', b'{"d":-Infinity}', b'{"d":"-INF"}', b'{"d":.5}', b'{"d":-0.0}',
-        schema="d double, _corrupt_record string",
+        b'{"p":1.555}', b'{"p":"1.5"}', b'{"p":123456789.5}', b'{"p":12345678901}', b'{"p":1e3}', b'{"b":"aGk="}',
+        b'{"m":{"a":1,"b":null}}', b'{"m":{}}', b'{"m":{"a":"x"}}', b'{"m":null}', b'{"t":true}', b'{"t":"true"}',
+        b'{"s":1}', b'{"s":true}', b'{"s":{"b": 1}}', b'{"s":[1, 2]}', b'{"s":1.50}', b'{"b":"x"}', b'{"t":0}',
+        rb'{"s":"\u00e9\ud83d\ude00\n\"\\\/"}', rb'{"s":"\ud800"}', rb'{"s":"\x"}', rb'{"\u006e":5}',
+        schema=f"{CORRUPT}, d double, p decimal(10,2), b binary, m map<string,long>, t boolean",
     ),
-    "decimals": json(
-        b'{"d":1.555}', b'{"d":"1.5"}', b'{"d":123456789.5}', b'{"d":12345678901}', b'{"d":1e3}',
-        schema="d decimal(10,2), _corrupt_record string",
-    ),
-    "text of other values": json(b'{"s":1}', b'{"s":true}', b'{"s":{"b": 1}}', b'{"s":[1, 2]}', b'{"s":1.50}'),
-    "escapes": json(rb'{"s":"\u00e9\ud83d\ude00\n\"\\\/"}', rb'{"s":"\ud800"}', rb'{"s":"\x"}', rb'{"\u006e":5}'),
     "single quotes and comments": json(
         b"{'n':1}", b'{"n":2 /* c */}', b"{n:3}", options={"allowComments": "true", "allowUnquotedFieldNames": "true"}
     ),
     "names that differ in case": json(b'{"N":1,"S":"a"}', b'{"n":2,"s":"b"}'),
-    "maps": json(
-        b'{"m":{"a":1,"b":null}}', b'{"m":{}}', b'{"m":{"a":"x"}}', b'{"m":null}', schema="m map<string,long>"
-    ),
-    "bytes": json(b'{"b":"aGk="}', b'{"b":"x"}', schema="b binary, _corrupt_record string"),
-    "truths": json(b'{"t":true}', b'{"t":"true"}', b'{"t":0}', schema="t boolean, _corrupt_record string"),
     "times in Paris": json(
         *(b'{"at":"%s","day":"%s"}' % (one, one) for one in TIMES), schema=AT, zone=PARIS
     ),

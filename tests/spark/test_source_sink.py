@@ -92,7 +92,6 @@ def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch,
 
 def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch):
     sink = Sink(monkeypatch, store)
-    sink.pickled = lambda one: one
     tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
     for batch in range(5):
         store.clear()
