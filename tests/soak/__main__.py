@@ -22,7 +22,7 @@ from typing import Any
 
 from rollingfs import OffloadPolicy
 from tests.soak.check import Told, broken, growth
-from tests.soak.plan import Place
+from tests.soak.plan import Place, read_notes
 from tests.support import clouds, seaweed, servers
 
 WORKERS = 8
@@ -33,7 +33,7 @@ STOPPED_S = (0.05, 0.3, 1.0, 7.0)
 """How long SIGSTOP lasts; the longest is more than the age at which others take a merge over."""
 OFFLOAD, TAIL_S_MAX = OffloadPolicy("cold", after_bytes="256KiB"), 60.0
 """What a round of upkeep finds to do in the logs."""
-END_S_MAX = 180
+START_S_MAX = END_S_MAX = 180
 SHOWN_MAX = 20
 
 
@@ -49,6 +49,7 @@ def soak(place: Place, seconds: float, seed: int) -> Counter[str]:
         while started < WORKERS:
             workers.append(_start(place, seed, started))
             started += 1
+        _wait_for_first_notes(place)
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             time.sleep(chance.random() * 2 * BETWEEN_SIGNALS_S)
@@ -73,6 +74,14 @@ def _start(place: Place, seed: int, number: int) -> subprocess.Popen[bytes]:
     with Path(place.notes, f"{name}.log").open("wb") as log:
         command = [sys.executable, "-m", "tests.soak.worker", place.dump(), name]
         return subprocess.Popen(command, stdout=log, stderr=log)
+
+
+def _wait_for_first_notes(place: Place) -> None:
+    """Wait until all workers are at work, however long a loaded machine takes to start them."""
+    until_s = time.monotonic() + START_S_MAX
+    while len({writer for writer, _ in read_notes(place)}) < WORKERS:
+        assert time.monotonic() < until_s, "some workers have not begun"
+        time.sleep(0.1)
 
 
 def _meet(worker: subprocess.Popen[bytes], kind: signal.Signals, chance: random.Random) -> bool:

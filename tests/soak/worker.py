@@ -59,7 +59,7 @@ class Worker:
 
     def run(self) -> None:
         verbs, weights = [tolerant(verb) for verb in VERBS], list(VERBS.values())
-        told_s = 0.0
+        told_s = -HEALTH_EVERY_S
         while not self.place.stop.exists():
             try:
                 self.random.choices(verbs, weights)[0](self)
