@@ -1,7 +1,5 @@
 """`RollingHandler`: what it writes, when, what it loses and says, in threads, children and ends of processes."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

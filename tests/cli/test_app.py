@@ -1,7 +1,5 @@
 """What all commands have in common: paths, options, errors, JSON, completion, what they import."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -211,8 +211,7 @@ def test_the_life_of_segments(stream, store):
     assert done("seal", a, b, "--json").lines == [{"name": a, "length": 2050}, {"name": b, "length": 2050}]
     assert "sealed" in failed("append", a)
     assert done("concat", year, a, b, "--create", "--json").json == {"name": year, "offset": 0, "sources": 2}
-    assert store.ls(stream, detail=False) == [year]
-    assert store.info(year)["size"] == 1050 + 2050
+    assert (store.ls(stream, detail=False), store.info(year)["size"]) == ([year], 1050 + 2050)
     done("mv", year, f"{stream}/deep/decade")
     assert done("ls", f"{stream}/deep").text == "decade\n"
     assert "give -r" in failed("rm", f"{stream}/deep")
@@ -338,8 +337,7 @@ def test_verify_ends_with_3_where_it_finds_damage(stream):
     chunk.write_bytes(chunk.read_bytes()[:-1])
     Path(f"{stream}/b$header").write_bytes(b"rubbish")
     found = Run("verify", "-r", stream)
-    assert found.code == 3
-    assert found.err == ""
+    assert (found.code, found.err) == (3, "")
     assert f"{chunk} is too short: 999 bytes rather than 1,000" in found.text
     assert f"{stream}/b" in found.text
     rows = Run("verify", f"{stream}/a", "--json")

@@ -1,7 +1,5 @@
 """The command line in a real terminal: progress, the map, following, and Ctrl-C."""
 
-from __future__ import annotations
-
 import fsspec
 import pytest
 

@@ -39,10 +39,10 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in lines[titles + 1 :]]
 
 
-@pytest.mark.parametrize(
-    ("sort", "expected"),
-    [("name", "abc"), ("size", "cba"), ("cold", "bac"), ("hot", "cba"), ("lag", "cba"), ("drops", "bac")],
-)
+SORTED = {"name": "abc", "size": "cba", "cold": "bac", "hot": "cba", "lag": "cba", "drops": "bac"}
+
+
+@pytest.mark.parametrize(("sort", "expected"), SORTED.items())
 def test_on_a_pipe_it_shows_each_segment_once_sorted_as_asked(root, sort, expected):
     found = done("top", root, "--sort", sort, "--after-bytes", "0")
     assert "".join(row[0] for row in rows(found.text)) == expected
@@ -52,8 +52,7 @@ def test_the_summary_adds_the_segments_up_and_says_what_the_look_cost(root):
     found = done("top", root, "--once", "--after-bytes", "0")
     assert found.text.splitlines()[0] == f"{root}: 3 segments, 650 B hot, 100 B cold, 650 B to offload, 1 request"
     [b] = [row for row in rows(found.text) if row[0] == "b"]
-    assert b[1:4] == ["open", "0", "250"]
-    assert b[4:9] == ["150", "B", "100", "B", "100"]
+    assert (b[1:4], b[4:9]) == (["open", "0", "250"], ["150", "B", "100", "B", "100"])
 
 
 def test_it_shows_sizes_and_what_upkeep_does_next_which_is_what_a_round_then_does(root, tmp_path):
@@ -120,10 +119,10 @@ def test_more_rows_than_fit_are_counted():
     assert "7 more" in str(list(table.columns[0].cells)[-1])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-5, "0 s"), (0.4, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90000, "1 d 1 h")],
-)
+AGES = {-5: "0 s", 0.4: "0 s", 59: "59 s", 61: "1 min 1 s", 7260: "2 h 1 min", 90000: "1 d 1 h"}
+
+
+@pytest.mark.parametrize(("seconds", "text"), AGES.items())
 def test_ages_are_told_in_their_two_greatest_units(seconds, text):
     assert top.age_text(seconds) == text
 

@@ -60,18 +60,25 @@ class AppendingHandler(logging.Handler):
             self.errors.append(error)
 
 
+@contextlib.contextmanager
+def logging_to(handler: logging.Handler, name: str = "rollingfs") -> Iterator[logging.Logger]:
+    """A logger with one handler more, for records of all levels."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield logger
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 @pytest.fixture
 def handler(site: Site) -> Iterator[AppendingHandler]:
     handler = AppendingHandler(site)
-    loggers = [logging.getLogger(name) for name in ("rollingfs", "library")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
-    yield handler
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+    with logging_to(handler, "rollingfs"), logging_to(handler, "library"):
+        yield handler
 
 
 def in_time(call: Callable[[], object]) -> None:
@@ -113,14 +120,10 @@ def test_handlers_of_two_threads_that_append_never_wait_for_each_other(site: Sit
             logged.set()
             site.append(b"log")
 
-    logger, waiting = logging.getLogger("rollingfs"), Waiting()
-    logger.addHandler(waiting)
-    try:
+    with logging_to(Waiting()) as logger:
         in_time(lambda: logger.warning("of the second thread"))
         first.join(10)
         assert not first.is_alive()
-    finally:
-        logger.removeHandler(waiting)
     assert site.content() == b".mine" + b"log" * 2
 
 
@@ -181,12 +184,8 @@ def test_a_handler_that_appends_is_never_called_within_itself(site: Site) -> Non
         for number in range(100):
             logger.warning("%02d", number)
 
-    logger, appending = logging.getLogger("rollingfs"), Appending()
-    logger.addHandler(appending)
-    try:
+    with logging_to(appending := Appending()) as logger:
         drive(site.client.commits.slots.of(site.path).lock.run(tell))
-    finally:
-        logger.removeHandler(appending)
     assert appending.depth_max == 1
     assert log.content() == b"".join(b"%02d" % number for number in range(100))
 

@@ -14,7 +14,6 @@ from rollingfs.commit import header_cache as headers_module
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
-from rollingfs.format.names import header_path
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
@@ -187,20 +186,3 @@ def test_an_own_commit_whose_answer_comes_late_hides_nothing_newer(found: Header
     headers.keep(PATH, Loaded(header(5, NEW), "own"), began, is_own=True)
     seen = headers.seen(PATH)
     assert (seen.token if seen else None) == stays
-
-
-def test_a_segment_made_again_after_its_tombstone_was_collected_is_seen() -> None:
-    site = Site(Scripted(private_memory()), "", header_cache_s=CACHE_S)
-    site.create()
-    for _ in range(5):
-        site.append(b"old")
-
-    def collected_and_made_again() -> None:
-        drive(site.backend.inner.delete([header_path(site.path)]))  # type: ignore[attr-defined]
-        site.client.headers.forget()
-        site.create()
-        site.append(b"new")
-
-    meanwhile(site, collected_and_made_again)
-    load(site)
-    assert seen_length(site) == 3

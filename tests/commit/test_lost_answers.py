@@ -185,14 +185,11 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
     lose_race(site)
     offset = site.append(b"mine")
     assert len(pauses) == 1
-    assert site.content()[offset:] == b"mine"
-    assert site.content().count(b"mine") == 1
+    assert (site.content()[offset:], site.content().count(b"mine")) == (b"mine", 1)
 
 
 @pytest.mark.parametrize("is_crowded", [True, False])
-def test_what_was_seen_long_ago_of_many_writers_is_not_attempted_upon(
-    site: Site, monkeypatch: pytest.MonkeyPatch, is_crowded: bool
-) -> None:
+def test_what_was_seen_long_ago_of_many_is_not_attempted_upon(site: Site, monkeypatch: Any, is_crowded: bool) -> None:
     meet_others(site)
     if not is_crowded:
         for _ in range(COMMITS_MAX):

@@ -87,7 +87,7 @@ def test_segments_do_not_wait_for_each_other(site: Site, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
-def test_a_commit_whose_time_is_up_before_the_interval_is_tried_at_once(
+def test_a_commit_without_time_for_the_interval_does_not_wait(
     site: Site, clock: Clock, left_s: float, pause_s: float
 ) -> None:
     site.append(b"1")

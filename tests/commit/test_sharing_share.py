@@ -21,7 +21,7 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, fail, private_memory
+from tests.support.backends import Scripted, fail, private_memory, raises
 
 PATH = "/logs/clicks"
 HEADER = "$header"
@@ -33,12 +33,7 @@ class DiedError(BaseException):
     """The process ends here."""
 
 
-def die() -> None:
-    raise DiedError
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
+die, interrupt = raises(DiedError()), raises(KeyboardInterrupt())
 
 
 class World:
@@ -118,8 +113,7 @@ def test_the_bytes_of_an_ask_are_carried_behind_those_of_the_carrier(world: Worl
     world.asking.clear()
     world.while_it_waits(world.carry)
     assert world.ask() == len(b"...carrier's")
-    assert world.content == b"...carrier'smine"
-    assert world.asking.verbs == ["put", "read_if_changed"]
+    assert (world.content, world.asking.verbs) == (b"...carrier'smine", ["put", "read_if_changed"])
     assert world.asking.count("replace") == 0
 
 
@@ -137,8 +131,7 @@ def test_lost_races_are_answered_with_an_ask(world: World) -> None:
     world.asking.plan("replace", HEADER, before=world.carry)
     world.asking.clear()
     assert world.ask() == len(b"...carrier's")
-    assert world.asking.verbs.count("put") == 1
-    assert world.asking.verbs.count("replace") == 2
+    assert (world.asking.verbs.count("put"), world.asking.verbs.count("replace")) == (1, 2)
 
 
 def test_who_is_passed_by_competes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,8 +365,7 @@ def test_an_append_that_was_carried_and_overwritten_has_its_offset(world: World)
     before = world.header.segment
     world.while_it_waits(world.carry, lambda: drive(world.other.segments.overwrite(PATH, b"new")))
     written = drive(world.asker.segments.extend(PATH, b"mine"))
-    assert written.offset == len(b"...carrier's")
-    assert written.header.segment == before
+    assert (written.offset, written.header.segment) == (len(b"...carrier's"), before)
     assert world.content == b"new"
 
 
@@ -456,8 +448,7 @@ def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None
     world.asking.clear()
     large = b"x" * (ASK_BYTES_MAX + 1)
     drive(world.asker.segments.append(PATH, large))
-    assert world.asking.count("put") == 0
-    assert world.header.length == 3 + len(large)
+    assert (world.asking.count("put"), world.header.length) == (0, 3 + len(large))
 
 
 # -- a listing of asks beside a commit ---------------------------------------------------------------------------------
@@ -470,9 +461,7 @@ def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def test_a_slow_listing_beside_a_commit_does_not_count_as_the_time_of_the_commit(
-    listing: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_listing_beside_a_commit_is_not_counted_as_its_time(listing: World, monkeypatch: Any) -> None:
     """Else pauses, which are multiples of that time, would grow with each listing."""
     now_s, turns = [1000.0], listing.carrier.commits.slots.of(PATH).turns
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
@@ -554,10 +543,10 @@ def _answer_is_lost(world: World) -> None:
     world.carrying.plan("replace", HEADER, after=fail)
 
 
-@pytest.mark.parametrize(
-    ("plan", "content"),
-    [(_fails, b"...carrier's"), (_loses, b"...other'scarrier's"), (_answer_is_lost, b"...carrier's")],
-)
+OUTCOMES = {_fails: b"...carrier's", _loses: b"...other'scarrier's", _answer_is_lost: b"...carrier's"}
+
+
+@pytest.mark.parametrize(("plan", "content"), OUTCOMES.items())
 def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], None], content: bytes) -> None:
     plan(beside)
     assert beside.carry() == len(content.removesuffix(b"carrier's"))

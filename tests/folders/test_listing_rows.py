@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from functools import partial
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -12,6 +11,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.folders import collect_tree, listing
 from rollingfs.folders.listing import REPORT, Listings
 from tests.support.backends import Scripted, private_memory, raises
+from tests.support.schedules import in_threads
 
 COUNT = 40
 FOLDER = "/d"
@@ -319,14 +319,6 @@ def test_few_headers_are_read_without_the_rows(store):
 
 
 def test_listings_at_the_same_time_by_many_threads_show_all(store):
-    from concurrent.futures import ThreadPoolExecutor
-
     fill(store)
     found = truth(store)
-    with ThreadPoolExecutor(8) as pool:
-        for one in pool.map(partial(_listed, store), range(16)):
-            assert one == found
-
-
-def _listed(store, _):
-    return shown(client(store))
+    assert in_threads(*[lambda: shown(client(store))] * 16) == [found] * 16

@@ -145,8 +145,7 @@ def test_to_read_it_raises_its_error_and_to_read_the_others_does_not(place):
 
 
 def test_du_counts_it_as_nothing_and_says_so(place, caplog):
-    assert place.fs.du(place.root) == 8
-    assert place.fs.du(place.root, total=False)[place.bad] == 0
+    assert (place.fs.du(place.root), place.fs.du(place.root, total=False)[place.bad]) == (8, 0)
     said = {record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
     assert len(said) == 1
     assert said.pop().startswith(f"{place.bad} counts as 0 bytes")
@@ -307,8 +306,7 @@ def test_a_stream_names_it_and_does_everything_to_the_others(place, caplog):
     infos = stream.infos()
     assert place.said in infos[bad]["error"]
     assert infos[a]["size"] == 3
-    assert stream.infos([bad, c]) == {bad: infos[bad], c: infos[c]}
-    assert stream.size() == 4
+    assert (stream.infos([bad, c]), stream.size()) == ({bad: infos[bad], c: infos[c]}, 4)
     cut = stream.cut()
     assert dict(cut) == {a: 3, c: 1}
     assert any(bad.rpartition("/")[2] in record.getMessage() for record in caplog.records)
@@ -376,8 +374,7 @@ def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
     stream.retention = RetentionPolicy.by_size(0, every=0, align=b"a")  # which takes looking at what the page lists
     did = stream.retain()
     assert list(did.failed) == [paged]
-    assert fs.info(f"{corrupt.root}/a")["start_offset"] == 3
-    assert fs.info(paged)["size"] == 200
+    assert (fs.info(f"{corrupt.root}/a")["start_offset"], fs.info(paged)["size"]) == (3, 200)
 
 
 # -- collection ----------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Files that commit while they are written: when they do, and what readers see."""
 
-from __future__ import annotations
-
 import os
 import threading
 from functools import partial
@@ -12,6 +10,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from tests.support.backends import Scripted, private_memory
+from tests.support.schedules import held_elsewhere
 
 PATH = "logs/app"
 HEADER = "$header"
@@ -222,25 +221,14 @@ def test_text_that_is_let_go_commits_nothing_although_its_wrapper_flushes(fs):
 def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_is_not_there(fs):
     file = fs.open(PATH, "ab", commit_on="1h")
     file.write(b"one")
-    held, done = threading.Event(), threading.Event()
-
-    def hold():
-        with file._due.lock:
-            held.set()
-            done.wait(SOON_S)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(SOON_S)
-    child = os.fork()
-    if child == 0:
-        try:
-            file.write(b"two")
-        except ValueError:
-            os._exit(7)
-        os._exit(1)
-    done.set()
-    thread.join()
+    with held_elsewhere(file._due.lock):
+        child = os.fork()
+        if child == 0:
+            try:
+                file.write(b"two")
+            except ValueError:
+                os._exit(7)
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     file.close()
     assert seen(fs) == b"one"

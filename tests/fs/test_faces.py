@@ -128,9 +128,7 @@ def text_of(html: str) -> str:
     return " ".join(parsed(html).itertext())
 
 
-def test_a_segment_shows_its_map_start_length_and_seal_and_asks_nothing(
-    fs: RollingFileSystem, backend: Counting
-) -> None:
+def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileSystem, backend: Counting) -> None:
     segment = filled(fs, "/a")
     segment.truncate(7)
     segment.seal()
@@ -227,9 +225,7 @@ class Kept(Callback):  # type: ignore[misc]
         return self.children[-1]
 
 
-def test_put_get_export_consolidate_verify_and_collect_tell_fsspecs_callback(
-    fs: RollingFileSystem, tmp_path: Path
-) -> None:
+def test_verbs_that_move_bytes_tell_fsspecs_callback(fs: RollingFileSystem, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(70))
     told = {verb: Kept() for verb in ("put", "get", "export", "consolidate", "verify", "collect", "tree")}
     fs.put(f"{tmp_path}/source", "/put", callback=told["put"])

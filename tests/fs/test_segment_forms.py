@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import (
-    AttributeMismatchError,
-    BadOffsetError,
-    Erased,
-    OffloadPolicy,
-    RollingFileSystem,
-    Segment,
-    SegmentNotSealedError,
-    SegmentSealedError,
-    UnknownTierError,
-)
+from rollingfs import Erased, OffloadPolicy, RollingFileSystem, Segment, errors
 from rollingfs.fs.segment_forms import Form, Forms
 from tests.support.backends import private_memory
 
@@ -65,11 +55,10 @@ def test_both_faces_have_each_verb_with_one_docstring_and_parameters_that_differ
 def test_append(call: Call, fs: RollingFileSystem) -> None:
     assert call("append", b"more", expected_offset=25, expected_attrs={"batch": "1"}, attrs={"batch": "2"}) == 25
     assert call("append", [fs.stage("/log", b"staged")]) == 29
-    assert fs.cat_file("/log", 25) == b"morestaged"
-    assert fs.segment("/log").attrs == {"batch": "2"}
-    with pytest.raises(BadOffsetError):
+    assert (fs.cat_file("/log", 25), fs.segment("/log").attrs) == (b"morestaged", {"batch": "2"})
+    with pytest.raises(errors.BadOffsetError):
         call("append", b"x", expected_offset=25)
-    with pytest.raises(AttributeMismatchError):
+    with pytest.raises(errors.AttributeMismatchError):
         call("append", b"x", expected_attrs={"batch": "1"})
     with pytest.raises(TypeError, match="the value of 'batch' in attrs must be str"):
         call("append", b"x", attrs={"batch": 3})
@@ -89,7 +78,7 @@ def test_seal(call: Call, fs: RollingFileSystem) -> None:
     fs.seal("/a")
     assert call("seal") == call("seal") == 25
     for verb, given in (("append", b"x"), ("append", b""), ("concat", ["/a"])):
-        with pytest.raises(SegmentSealedError):
+        with pytest.raises(errors.SegmentSealedError):
             call(verb, given)
     assert call("truncate", 20) == 0
     assert fs.cat_file("/log") == bytes(range(20, 25))
@@ -99,7 +88,7 @@ def test_truncate(call: Call, fs: RollingFileSystem) -> None:
     assert call("truncate", 12) == 0
     assert isinstance(call("truncate", 15, erase=True), Erased)
     assert fs.info("/log")["start_offset"] == 15
-    with pytest.raises(BadOffsetError):
+    with pytest.raises(errors.BadOffsetError):
         call("truncate", 26)
     with pytest.raises(TypeError, match="offset is 'x'"):
         call("truncate", "x")
@@ -111,7 +100,7 @@ def test_concat_takes_paths_and_handles(call: Call, fs: RollingFileSystem) -> No
     for name in "abc":
         fs.create(f"/{name}")
         fs.append(f"/{name}", name.encode())
-    with pytest.raises(SegmentNotSealedError):
+    with pytest.raises(errors.SegmentNotSealedError):
         call("concat", ["/a"])
     for name in "ab":
         fs.seal(f"/{name}")
@@ -142,7 +131,7 @@ def test_roll_offload_and_onload(call: Call, fs: RollingFileSystem) -> None:
     assert {chunk.tier for chunk in fs.segment("/log").chunks} == {"cold", ""}
     assert call("onload").bytes == 20
     assert {chunk.tier for chunk in fs.segment("/log").chunks} == {""}
-    with pytest.raises(UnknownTierError):
+    with pytest.raises(errors.UnknownTierError):
         call("offload", "warm")
 
 

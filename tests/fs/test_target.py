@@ -40,8 +40,7 @@ S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", 
 def test_every_form_of_an_s3_url_names_bucket_and_key(url):
     _needs_s3fs()
     fs, path = fsspec.url_to_fs(url)
-    assert fs._strip_protocol(path) == "b/x/y"
-    assert fs._strip_protocol(url) == "b/x/y"
+    assert (fs._strip_protocol(path), fs._strip_protocol(url)) == ("b/x/y", "b/x/y")
     assert fs._parent(url) == "b/x"
 
 
@@ -62,18 +61,17 @@ def test_every_form_of_a_memory_url_opens_the_same_segment(url):
     assert RollingFileSystem("memory", header_cache_s=0).cat_file("/forms/x") == url.encode()
 
 
-@pytest.mark.parametrize(
-    "name", ["/q/x", "q/x", "rolling://q/x", "rolling:///q/x", "rolling::memory://q/x", "memory://q/x"]
-)
+NAMES = ("/q/x", "q/x", "rolling://q/x", "rolling:///q/x", "rolling::memory://q/x", "memory://q/x")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_methods_take_paths_and_full_urls(name):
     fs = RollingFileSystem("memory")
     fs.pipe_file("/q/x", b"data")
-    assert fs.info(name)["name"] == "/q/x"
-    assert fs.cat_file(name) == b"data"
+    assert (fs.info(name)["name"], fs.cat_file(name)) == ("/q/x", b"data")
     assert fs.cat_ranges([name], [1], [3]) == [b"at"]
     assert fs.open(name).read() == b"data"
-    assert fs.segment(name).length == 4
-    assert fs.find(name) == ["/q/x"]
+    assert (fs.segment(name).length, fs.find(name)) == (4, ["/q/x"])
     assert fs.unstrip_protocol(name) == "rolling:///q/x"
     assert name == "q/x" or fs.glob(name[:-1] + "*") == ["/q/x"]
     fs.rm(name)
@@ -86,8 +84,7 @@ def test_pandas_like_storage_options_reach_both_links_of_a_chain(seaweed):
     with fsspec.open(f"rolling::s3://{bucket}/x", "wb", **options) as file:
         file.write(b"data")
     fs, path = fsspec.url_to_fs(f"rolling::s3://{bucket}/x", **options)
-    assert fs.cat_file(path) == b"data"
-    assert fs._client.segments.policy.max_bytes == 100
+    assert (fs.cat_file(path), fs._client.segments.policy.max_bytes) == (b"data", 100)
     alias, path = fsspec.url_to_fs(f"rolling+s3://{bucket}/x", s3=seaweed)
     assert alias.cat_file(path) == b"data"
 
@@ -100,10 +97,8 @@ def test_all_urls_of_one_target_share_an_instance():
 
 def test_root_of_the_local_disk_is_never_the_current_folder():
     fs = RollingFileSystem("file")
-    assert fs._strip_protocol("") == "/"
-    assert fs._strip_protocol("rolling://") == "/"
-    assert fs._strip_protocol("/") == "/"
-    assert fs._parent("/x") == "/"
+    assert (fs._strip_protocol(""), fs._strip_protocol("rolling://")) == ("/", "/")
+    assert (fs._strip_protocol("/"), fs._parent("/x")) == ("/", "/")
 
 
 # -- options -------------------------------------------------------------------------------------------------
@@ -159,8 +154,7 @@ def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
     with fsspec.open(url, "wb", **seaweed, max_bytes=100) as file:
         file.write(b"data")
     fs, path = fsspec.url_to_fs(url, **seaweed, max_bytes=100)
-    assert fs.cat_file(path) == b"data"
-    assert fs._client.segments.policy.max_bytes == 100
+    assert (fs.cat_file(path), fs._client.segments.policy.max_bytes) == (b"data", 100)
     assert pickle.loads(pickle.dumps(fs)).cat_file(path) == b"data"
     assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
 
@@ -297,8 +291,7 @@ def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
     other = pickle.loads(pickle.dumps(fs))
     assert other is not fs
     assert other._client.commits.slots.writer.id != fs._client.commits.slots.writer.id
-    assert other._client.segments.policy.max_bytes == 100
-    assert other.cat_file(f"{tmp_path}/x") == b"data"
+    assert (other._client.segments.policy.max_bytes, other.cat_file(f"{tmp_path}/x")) == (100, b"data")
 
 
 def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(monkeypatch: Any) -> None:

@@ -38,9 +38,7 @@ def names(fs: RollingFileSystem, folder: str) -> list[str]:
 
 
 @pytest.mark.parametrize("on_error", [None, "raise"])
-def test_copy_raises_the_error_of_a_missing_file_and_ignores_it_on_request(
-    fs: RollingFileSystem, on_error: str | None
-) -> None:
+def test_copy_raises_the_error_of_a_missing_file_or_ignores_it(fs: RollingFileSystem, on_error: str | None) -> None:
     sources, targets = ["/from/none", "/from/b"], ["/to/none", "/to/b"]
     with pytest.raises(FileNotFoundError):
         fs.copy(sources, targets, on_error=on_error)
@@ -64,8 +62,7 @@ def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFile
         await fs._put(str(tmp_path), "/put", True, callback, 2, 1)
 
     asyncio.run(transfer())
-    assert names(fs, "/copy") == ["a", "b", "c"]
-    assert names(fs, "/put") == ["x", "y"]
+    assert (names(fs, "/copy"), names(fs, "/put")) == (["a", "b", "c"], ["x", "y"])
     assert callback.begun == 2
 
 

@@ -15,6 +15,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
 from rollingfs.write import budget, ingest
 from tests.support.backends import Scripted, fail, private_memory
+from tests.support.schedules import held_elsewhere
 
 PART = 4096
 MAX = 8 * PART
@@ -235,23 +236,10 @@ def test_a_text_file_that_dies_waits_for_nobody(fs):
     """Garbage collection may come to a thread for which the holder of the lock waits."""
     file = fs.open(f"{fs.top}/text", "at")
     file.write("never committed")
-    lock, is_held, may_end = file._file._due.lock, threading.Event(), threading.Event()
-
-    def hold():
-        with lock:
-            is_held.set()
-            may_end.wait(20)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    assert is_held.wait(20)
-    try:
+    with held_elsewhere(file._file._due.lock) as holder:
         with pytest.warns(ResourceWarning):
             del file
         assert holder.is_alive()
-    finally:
-        may_end.set()
-        holder.join()
 
 
 @pytest.mark.slow

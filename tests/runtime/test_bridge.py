@@ -24,6 +24,7 @@ from rollingfs.runtime import bridge, concurrency
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted
 
+OUTCOMES = {"done": "committed", "refused": "not committed", "unknown": "unknown", "broken": "unknown"}
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a thread are POSIX")
 
 
@@ -117,10 +118,7 @@ def test_blocking_on_the_backends_own_loop_is_refused_instead_of_hanging():
 
 
 @needs_signals
-@pytest.mark.parametrize(
-    ("ending", "outcome"),
-    [("done", "committed"), ("refused", "not committed"), ("unknown", "unknown"), ("broken", "unknown")],
-)
+@pytest.mark.parametrize(("ending", "outcome"), OUTCOMES.items())
 def test_ctrl_c_during_a_commit_waits_for_its_verdict(ending, outcome):
     with pytest.raises(AppendInterrupted) as caught:
         Bridge(suspending()).run(interrupted(ending), commits="events/clicks")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from rollingfs.runtime.garbage import collected_later
+from tests.support.schedules import held_elsewhere
 
 
 def test_nothing_is_collected_inside_and_all_as_before_after_it():
@@ -35,27 +33,8 @@ def test_what_a_user_has_turned_off_stays_off():
         gc.enable()
 
 
-@contextmanager
-def another_thread_inside() -> Iterator[None]:
-    entered, leave = threading.Event(), threading.Event()
-
-    def other():
-        with collected_later():
-            entered.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    thread.start()
-    assert entered.wait(10)
-    try:
-        yield
-    finally:
-        leave.set()
-        thread.join()
-
-
 def test_the_last_of_several_threads_turns_it_on():
-    with another_thread_inside():
+    with held_elsewhere(collected_later()):
         with collected_later():
             pass
         assert not gc.isenabled()
@@ -64,7 +43,7 @@ def test_the_last_of_several_threads_turns_it_on():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_of_a_fork_collects_though_another_thread_was_inside():
-    with another_thread_inside():
+    with held_elsewhere(collected_later()):
         child = os.fork()
         if not child:
             is_on = gc.isenabled()

@@ -83,9 +83,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), CALLS)
-def test_values_are_made_shown_compared_and_changed_alike(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
+def test_values_are_made_shown_compared_changed_alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     ours, theirs = OURS[name](*args, **kwargs), THEIRS[name](*args, **kwargs)
     assert repr(ours) == repr(theirs)
     assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)

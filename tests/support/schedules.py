@@ -13,6 +13,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 Happening = Callable[[], object]
+HELD_S_MAX = 20.0
+"""Only a broken test holds a lock so long."""
 
 
 @contextlib.contextmanager
@@ -84,3 +86,23 @@ def in_threads(*calls: Callable[[], object]) -> list[Any]:
     for caller in callers:
         caller.join()
     return [caller.outcome for caller in callers]
+
+
+@contextlib.contextmanager
+def held_elsewhere(lock: contextlib.AbstractContextManager[object]) -> Iterator[threading.Thread]:
+    """Another thread is inside a lock, until the block ends."""
+    is_held, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            is_held.set()
+            may_end.wait(HELD_S_MAX)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert is_held.wait(HELD_S_MAX)
+    try:
+        yield holder
+    finally:
+        may_end.set()
+        holder.join()

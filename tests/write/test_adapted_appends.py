@@ -22,9 +22,10 @@ from rollingfs.runtime.meters import CONFLICT
 BACKENDS: dict[str, Any] = {"file": LocalBackend, "memory": MemoryBackend}
 
 
-@pytest.fixture(
-    params=["memory", pytest.param("file", marks=pytest.mark.skipif(sys.platform != "linux", reason="Linux only"))]
-)
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+
+
+@pytest.fixture(params=["memory", pytest.param("file", marks=ON_LINUX)])
 def target(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -45,7 +46,7 @@ def counted(fs: RollingFileSystem, name: str) -> int:
     return tally.count if tally is not None else 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+@ON_LINUX
 def test_clients_that_append_by_turns_neither_look_nor_lose(tmp_path: Path) -> None:
     log, one, two = f"{tmp_path}/log", new_fs("file"), new_fs("file")
     one.create(log)
@@ -70,10 +71,8 @@ def test_a_handle_goes_on_from_what_its_append_has_met(target: str, log: str) ->
     assert segment.length == 11
 
 
-@pytest.mark.parametrize(
-    "broken", [OSError(5, "injected"), MemoryError(), KeyboardInterrupt()], ids=lambda error: type(error).__name__
-)
-def test_after_a_lost_answer_the_offset_is_that_of_the_adapted_record(
+@pytest.mark.parametrize("broken", [OSError(5, "injected"), MemoryError(), KeyboardInterrupt()], ids=repr)
+def test_a_lost_answer_has_the_adapted_records_offset(
     target: str, log: str, monkeypatch: pytest.MonkeyPatch, broken: BaseException
 ) -> None:
     one, two, kind = new_fs(target), new_fs(target), BACKENDS[target]
@@ -97,9 +96,7 @@ def test_after_a_lost_answer_the_offset_is_that_of_the_adapted_record(
     assert new_fs(target).cat_file(log) == b"first second third fourth"
 
 
-def test_others_of_a_group_whose_leader_is_interrupted_get_their_true_offsets(
-    log: str, target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_followers_of_an_interrupted_leader_get_their_true_offsets(log: str, target: str, monkeypatch: Any) -> None:
     """The leader dies by Ctrl-C after its commit went behind another client's record."""
     one, two, kind = new_fs(target), new_fs(target), BACKENDS[target]
     one.append(log, b"first ")
@@ -166,9 +163,7 @@ def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
     assert b"torn" not in Path(header_path(log)).read_bytes()
 
 
-def test_an_age_limit_is_judged_by_the_tail_that_others_have_begun(
-    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_age_limit_is_judged_by_the_tail_that_others_began(target: str, tmp_path: Path, monkeypatch: Any) -> None:
     log, one, two = f"{tmp_path}/aged", new_fs(target), new_fs(target)
     one.create(log, policy=RollingPolicy(max_age=0.001))
     one.append(log, b"")
@@ -185,9 +180,7 @@ def test_an_age_limit_is_judged_by_the_tail_that_others_have_begun(
     assert met in ([], [None])
 
 
-def test_where_the_outcome_of_an_own_append_is_unknown_the_next_looks_first(
-    target: str, log: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_own_append_of_unknown_outcome_the_next_looks_first(target: str, log: str, monkeypatch: Any) -> None:
     """A record of the writer that the writer does not know of is never followed unseen."""
     one = new_fs(target)
     one.append(log, b"first ")

@@ -1,7 +1,5 @@
 """Plain files that become segments while others delete them: a delete that succeeded is not undone."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -36,8 +36,7 @@ def test_an_append_that_may_create_does_and_gives_the_bytes_and_attributes_at_on
     site.path += "-new"
     written = site.run(site.client.segments.extend(site.path, data, attrs={"k": "v"}, create=True))
     assert (written.offset, written.header.version) == (0, 1)
-    assert site.content() == data
-    assert site.segment().attrs == {"k": "v"}
+    assert (site.content(), site.segment().attrs) == (data, {"k": "v"})
 
 
 def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):

@@ -182,8 +182,7 @@ def test_an_iterable_that_fails_half_way_leaves_nothing(site, verb):
     site.create()
     with pytest.raises(LookupError, match="no more"):
         (site.append if verb == "append" else partial(stage, site))(failing())
-    assert site.content() == b""
-    assert site.chunk_files() == []
+    assert (site.content(), site.chunk_files()) == (b"", [])
 
 
 class Meter(io.RawIOBase):

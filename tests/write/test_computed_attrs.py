@@ -26,9 +26,7 @@ def path(fs: RollingFileSystem, tmp_path: Path) -> str:
     return f"{tmp_path}/a"
 
 
-def test_they_are_computed_for_the_header_of_the_commit_and_a_refusal_writes_nothing(
-    fs: RollingFileSystem, path: str
-) -> None:
+def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(fs: RollingFileSystem, path: str) -> None:
     def append(number: int) -> None:
         def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             seen = present.get("seen", "").split()

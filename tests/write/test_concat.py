@@ -88,8 +88,7 @@ def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
     assert not {"read_range", "copy", "upload.copy"} & {verb for verb, _ in client.backend.calls}
     after = header(client, target)
     assert (after.start, after.length, after.sealed, after.attrs) == (30, 451, True, {"key": "value"})
-    assert after.policy == before.policy
-    assert after.epoch == before.epoch + 1
+    assert (after.policy, after.epoch) == (before.policy, before.epoch + 1)
     assert after.segment != before.segment
     assert content(client, target) == b"x" * 420 + b"y"
     assert gone(client, source)

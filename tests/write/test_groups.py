@@ -7,19 +7,12 @@ from functools import partial
 
 import pytest
 
-from rollingfs import (
-    AppendInterrupted,
-    AppendOutcomeUnknown,
-    AttributeMismatchError,
-    BadOffsetError,
-    CommitTimeoutError,
-    RollingPolicy,
-)
+from rollingfs import RollingPolicy, errors
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
 from tests.support.schedules import Caller, at_line
 from tests.support.site import Site
@@ -103,9 +96,9 @@ def check(outcome, data, content, where):
     count = content.count(data)
     if isinstance(outcome, int):
         assert content[outcome:].startswith(data), where
-    elif isinstance(outcome, AppendInterrupted):
+    elif isinstance(outcome, errors.AppendInterrupted):
         assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], where
-    elif isinstance(outcome, AppendOutcomeUnknown):
+    elif isinstance(outcome, errors.AppendOutcomeUnknown):
         assert count in (0, 1), where
     else:
         assert isinstance(outcome, Exception), where
@@ -145,15 +138,12 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
 def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_outcome_is_true(site, error):
-    def break_off():
-        raise error
-
     # memory may run out wherever some is wanted; not between the lines that only hand the outcome on
     files = [file for file in APPENDING if error is KeyboardInterrupt or not file.endswith("uploads.py")]
     for nth in some(range(1, 1000)):
         mine, others = new_segment(site, nth)
         follower = following(site, others)
-        outcome, met = lead(site, nth, break_off, mine, files=tuple(files))
+        outcome, met = lead(site, nth, raises(error()), mine, files=tuple(files))
         follower.may_go_on.set()
         follower.join(WAIT_S)
         assert not follower.is_alive(), ("the follower hangs", met)
@@ -162,16 +152,13 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
         assert site.content() == content + b"|", ("an append that was over is committed by the next one", met)
         check(outcome, mine, content, met)
         check(follower.outcome, others, content, met)
-        assert isinstance(follower.outcome, int | AppendOutcomeUnknown | error), (follower.outcome, met)
+        assert isinstance(follower.outcome, int | errors.AppendOutcomeUnknown | error), (follower.outcome, met)
         if not met:
             break
     assert nth > 100
 
 
 def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and_its_outcome_is_true(site):
-    def break_off():
-        raise KeyboardInterrupt
-
     slots = site.client.commits.slots
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
@@ -186,7 +173,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
         assert holding.wait(WAIT_S)
         releaser = threading.Timer(BLOCKED_S, may_end.set)
         releaser.start()  # the follower may have come to wait for the slot by then
-        outcome, met = lead(site, nth, break_off, others, when=lambda: slots.of(site.path).queue)
+        outcome, met = lead(site, nth, raises(KeyboardInterrupt()), others, when=lambda: slots.of(site.path).queue)
         may_end.set()
         leader.join(WAIT_S)
         content = site.content()
@@ -203,14 +190,22 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
 # -- refusals behind others ----------------------------------------------------------------------------------
 
 
-def refused():
-    raise PermissionError(13, "so says the store")
+GUARDS = {
+    "attribute": (Guard(expected_attrs={"k": None}), errors.AttributeMismatchError),
+    "offset": (Guard(expected_offset=6), errors.BadOffsetError),
+}
+
+
+refused = raises(PermissionError(13, "so says the store"))
 
 
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize(
     ("guard", "error"),
-    [(Guard(expected_attrs={"k": None}), AttributeMismatchError), (Guard(expected_offset=6), BadOffsetError)],
+    [
+        (Guard(expected_attrs={"k": None}), errors.AttributeMismatchError),
+        (Guard(expected_offset=6), errors.BadOffsetError),
+    ],
     ids=["attribute", "offset"],
 )
 def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
@@ -252,20 +247,18 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
     leader.join(WAIT_S)
     follower.may_go_on.set()
     follower.join(WAIT_S)
-    assert isinstance(leader.outcome, CommitTimeoutError)
+    assert isinstance(leader.outcome, errors.CommitTimeoutError)
     assert follower.outcome == 1
     assert site.content() == b".young"
 
 
 @pytest.mark.parametrize("error", [MemoryError, ValueError, RuntimeError])
 def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error):
-    def fall():
-        raise error("in the middle of it")
-
+    fall = raises(error("in the middle of it"))
     site.backend.plan("replace", HEADER, after=fall)
     assert site.append(b"there") == 0
     site.backend.plan("replace", HEADER, before=fall)
-    with pytest.raises(AppendOutcomeUnknown, match="in the middle of it"):
+    with pytest.raises(errors.AppendOutcomeUnknown, match="in the middle of it"):
         site.append(b"who knows")
     site.backend.plan("replace", HEADER, before=lambda: (drive(site.other().segments.append(site.path, b"+")), fall()))
     with pytest.raises(error):
@@ -280,15 +273,12 @@ def test_a_header_that_is_too_long_to_be_written_is_an_error_and_no_doubt(site, 
     monkeypatch.setattr(codec, "TEXT_BYTES_MAX", 10)
     with pytest.raises(ValueError, match="the header's text") as caught:
         site.append(b"b")
-    assert not isinstance(caught.value, AppendOutcomeUnknown)
+    assert not isinstance(caught.value, errors.AppendOutcomeUnknown)
 
 
 def test_if_memory_is_still_short_at_the_look_the_outcome_is_unknown(site):
-    def out_of_memory():
-        raise MemoryError
-
-    site.backend.plan("replace", HEADER, after=out_of_memory)
-    site.backend.plan("read_if_changed", HEADER, before=out_of_memory)
-    with pytest.raises(AppendOutcomeUnknown):
+    site.backend.plan("replace", HEADER, after=raises(MemoryError()))
+    site.backend.plan("read_if_changed", HEADER, before=raises(MemoryError()))
+    with pytest.raises(errors.AppendOutcomeUnknown):
         site.append(b"data")
     assert site.content() == b"data"

@@ -1,7 +1,5 @@
 """What a new segment inherits from folders that cannot be read."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

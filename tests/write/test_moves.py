@@ -87,19 +87,16 @@ def of_pin(source):
 
 def test_all_requests_of_a_phase_are_under_way_at_once(site):
     site.concat()
-    assert site.backend.at_once_max["replace"] == COUNT
-    assert site.backend.at_once_max["put"] == COUNT
+    assert (site.backend.at_once_max["replace"], site.backend.at_once_max["put"]) == (COUNT, COUNT)
     assert len(site.backend.calls) == 3 * COUNT + 2, "the target's tail becomes a chunk"
-    assert site.content() == b"t" + JOINED
-    assert site.phases() == {Phase.DELETED}
+    assert (site.content(), site.phases()) == (b"t" + JOINED, {Phase.DELETED})
 
 
 def test_no_more_requests_are_under_way_than_the_store_takes(site):
     site.backend.small_requests_max = None
     site.backend.requests_max = 7
     site.concat()
-    assert site.backend.at_once_max["replace"] == 7
-    assert site.content() == b"t" + JOINED
+    assert (site.backend.at_once_max["replace"], site.content()) == (7, b"t" + JOINED)
 
 
 def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
@@ -141,8 +138,7 @@ def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_
 
     site.backend.plan("replace", commit, before=abort)
     site.concat()
-    assert site.content() == b"t" + JOINED
-    assert site.phases() == {Phase.DELETED}
+    assert (site.content(), site.phases()) == (b"t" + JOINED, {Phase.DELETED})
 
 
 def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_well(site):
@@ -151,9 +147,7 @@ def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_wel
     with pytest.raises(FileNotFoundError, match="s000"):
         site.concat()
     time.sleep(2 * SLOW_S)  # a mark that was abandoned on its way would have landed
-    assert site.phases(SOURCES[1:]) == {Phase.SEALED}
-    assert site.pins() == []
-    assert site.content() == b"t"
+    assert (site.phases(SOURCES[1:]), site.pins(), site.content()) == ({Phase.SEALED}, [], b"t")
 
 
 @pytest.mark.parametrize("nth", [0, 20, 39])
@@ -161,8 +155,7 @@ def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
     site.backend.plan("put", of_pin(SOURCES[nth]), before=fail)
     with pytest.raises(OSError, match="the connection broke"):
         site.concat()
-    assert site.phases() == {Phase.SEALED}
-    assert site.pins() == []
+    assert (site.phases(), site.pins()) == ({Phase.SEALED}, [])
     site.concat()
     assert site.content() == b"t" + JOINED
 
@@ -196,14 +189,12 @@ def test_a_burial_that_fails_stops_no_other_one(site):
     first, site.mover.commits.timeout_s = SOURCES[0], 0.3
     site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
     site.concat()
-    assert site.content() == b"t" + JOINED
-    assert site.phases([first]) == {Phase.MERGING}
+    assert (site.content(), site.phases([first])) == (b"t" + JOINED, {Phase.MERGING})
     assert site.phases(SOURCES[1:]) == {Phase.DELETED}
     other = later(site.store)
     drive(other.segments.create(first))  # it finishes the move first
     drive(other.segments.append(TARGET, b"!"))
-    assert site.content() == b"t" + JOINED + b"!"
-    assert site.content(first) == b""
+    assert (site.content(), site.content(first)) == (b"t" + JOINED + b"!", b"")
 
 
 # marks and pins of forty sources, the chunk of the target's tail, its commit, forty tombstones
@@ -224,8 +215,7 @@ def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, 
     if site.phases() == {Phase.SEALED}:
         assert site.content() == b"t"
         drive(other.concats.concat(TARGET, SOURCES))
-    assert site.phases() == {Phase.DELETED}
-    assert site.content() == b"t" + JOINED
+    assert (site.phases(), site.content()) == ({Phase.DELETED}, b"t" + JOINED)
 
 
 @pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed")])
