@@ -47,15 +47,9 @@ def nightly(*values: object) -> object:
 @pytest.mark.parametrize(
     ("writers", "latencies", "duration_s", "gain_min", "spread_max", "requests_max"),
     [
-        (4, NEAR, 5, 1.2, 4, 4),
-        (8, NEAR, 8, 2, 4, 4),
-        (8, EQUAL, 6, 2, 5, 5),
-        (16, EQUAL, 6, 2, 5, 6),
-        slow(16, FAR, 60, 3, 4, 5),
-        nightly(32, NEAR, 30, 5, 3, 5),
-        nightly(60, NEAR, 6, 5, 3, 8),
-        nightly(70, NEAR, 8, 5, 4, 8),
-        slow(100, NEAR, 6, 5, 20, 10),
+        *((4, NEAR, 5, 1.2, 4, 4), (8, NEAR, 8, 2, 4, 4), (8, EQUAL, 6, 2, 5, 5), (16, EQUAL, 6, 2, 5, 6)),
+        *(slow(16, FAR, 60, 3, 4, 5), slow(100, NEAR, 6, 5, 20, 10)),
+        *(nightly(32, NEAR, 30, 5, 3, 5), nightly(60, NEAR, 6, 5, 3, 8), nightly(70, NEAR, 8, 5, 4, 8)),
     ],
 )
 def test_many_writers_commit_more_than_one_and_each_gets_its_share(

@@ -13,16 +13,10 @@ from tests.support.simulation import Latencies, Load, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
 UNSATURATED = (
-    Load(8, 1.0, latencies=NEAR),
-    Load(2, 0.3, is_fixed=True, latencies=NEAR),
-    Load(4, 1.0, latencies=FAR),
-    *slowly(
-        Load(8, 0.3, latencies=NEAR),
-        Load(8, 0.3, is_fixed=True, latencies=NEAR),
-        Load(16, 1.0, latencies=NEAR),
-        Load(8, 4.0, latencies=FAR, duration_s=400),
-        Load(24, 4.0, latencies=NEAR, duration_s=360),
-    ),
+    *(Load(8, 1.0, latencies=NEAR), Load(2, 0.3, is_fixed=True, latencies=NEAR), Load(4, 1.0, latencies=FAR)),
+    *slowly(*(Load(8, 0.3, is_fixed=is_fixed, latencies=NEAR) for is_fixed in (False, True))),
+    *slowly(Load(16, 1.0, latencies=NEAR), Load(8, 4.0, latencies=FAR, duration_s=400)),
+    *slowly(Load(24, 4.0, latencies=NEAR, duration_s=360)),
     *nightly(Load(60, 4.0, latencies=NEAR), Load(60, 10.0, latencies=NEAR, duration_s=200)),
 )
 NEARLY_SATURATED = (

@@ -39,13 +39,9 @@ def seen(fs):
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        ("flush", CommitOn(flush=True)),
-        (4096, CommitOn(bytes_min=4096)),
-        ("64KiB", CommitOn(bytes_min=65536)),
-        ("line", CommitOn(lines_min=1)),
-        ("100 lines", CommitOn(lines_min=100)),
-        ("5s", CommitOn(seconds=5.0)),
-        ("2min", CommitOn(seconds=120.0)),
+        *(("flush", CommitOn(flush=True)), (4096, CommitOn(bytes_min=4096)), ("64KiB", CommitOn(bytes_min=65536))),
+        *(("line", CommitOn(lines_min=1)), ("100 lines", CommitOn(lines_min=100))),
+        *(("5s", CommitOn(seconds=5.0)), ("2min", CommitOn(seconds=120.0))),
         (("flush", "1MiB", "10 lines", "0.5s"), CommitOn(True, 2**20, 10, 0.5)),
         (("line", "1 line"), CommitOn(lines_min=1)),
     ],

@@ -38,26 +38,20 @@ def test_a_stream_is_cut_trimmed_and_retained_and_its_memory_is_hidden(fs):
     assert asyncio.run(fs.stream(home)._get_retention()) == stream.retention
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda stream: setattr(stream, "retention", RetentionPolicy.by_size(1)),
-        lambda stream: setattr(stream, "retention", None),
-        lambda stream: stream.publish("reader", StreamCut({}, 0.0, 0)),
-        lambda stream: stream.unsubscribe("reader"),
-        lambda stream: stream.trim(StreamCut({}, 0.0, 0)),
-        lambda stream: stream.retain(),
-        lambda stream: stream.retain(dry_run=True),
-        lambda stream: stream.cut(),
-    ],
-)
-def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, write):
+CUT = StreamCut({}, 0.0, 0)
+CALLS = [("publish", ["reader", CUT], {}), ("unsubscribe", ["reader"], {}), ("trim", [CUT], {}), ("cut", [], {})]
+CALLS += [("retain", [], {}), ("retain", [], {"dry_run": True})]
+CALLS += [("__setattr__", ["retention", policy], {}) for policy in (RetentionPolicy.by_size(1), None)]
+
+
+@pytest.mark.parametrize(("verb", "args", "options"), CALLS, ids=str)
+def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, verb, args, options):
     fs.create(f"{fs.home}/segment")
     fs.target.pipe_file(f"{fs.home}/plain", b"12345")
     before = sorted(fs.target.find(fs.home))
     for name, error in (("nothing", FileNotFoundError), ("segment", NotADirectoryError), ("plain", NotADirectoryError)):
         with pytest.raises(error, match="stream") as raised:
-            write(fs.stream(f"{fs.home}/{name}"))
+            getattr(fs.stream(f"{fs.home}/{name}"), verb)(*args, **options)
         assert raised.value.filename == f"{fs.home}/{name}"
     assert sorted(fs.target.find(fs.home)) == before
 

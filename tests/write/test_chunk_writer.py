@@ -135,12 +135,8 @@ def test_data_of_every_kind_and_size_is_appended_whole_in_one_commit(site, kind,
 @pytest.mark.parametrize(
     "data",
     [
-        memoryview(b"0123456789")[::2],
-        array.array("d", [1.5, 2.5]),
-        np.arange(6, dtype="<i4").reshape(2, 3),
-        np.arange(6, dtype=">i4"),
-        np.arange(12, dtype="<i2").reshape(3, 4)[:, ::2],
-        np.zeros((0, 3)),
+        *(memoryview(b"0123456789")[::2], array.array("d", [1.5, 2.5]), np.arange(6, dtype="<i4").reshape(2, 3)),
+        *(np.arange(6, dtype=">i4"), np.arange(12, dtype="<i2").reshape(3, 4)[:, ::2], np.zeros((0, 3))),
         np.array([(1, 2.0)], dtype=[("a", "<i4"), ("b", "<f8")]),
     ],
     ids=["strided", "array", "numpy", "big-endian", "columns", "no-rows", "records"],
@@ -156,12 +152,8 @@ def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ("text", "encode it"),
-        (["text"], "encode it"),
-        (io.StringIO("text"), "encode it"),
-        (7, "cannot write int"),
-        ([1, 2], "cannot write int from an iterable"),
-        (None, "cannot write NoneType"),
+        *(("text", "encode it"), (["text"], "encode it"), (io.StringIO("text"), "encode it")),
+        *((7, "cannot write int"), ([1, 2], "cannot write int from an iterable"), (None, "cannot write NoneType")),
     ],
     ids=["str", "strs", "text-file", "int", "ints", "none"],
 )
