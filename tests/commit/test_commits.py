@@ -167,29 +167,6 @@ def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) 
     assert contextvars.copy_context().run(interrupted_once)
 
 
-def test_a_handler_that_appends_is_never_called_within_itself(site: Site) -> None:
-    log = Site(private_memory(), "")
-    log.create()
-
-    class Appending(logging.Handler):
-        depth = depth_max = 0
-
-        def emit(self, record: logging.LogRecord) -> None:
-            self.depth += 1
-            self.depth_max = max(self.depth, self.depth_max)
-            log.append(record.getMessage().encode())
-            self.depth -= 1
-
-    async def tell() -> None:
-        for number in range(100):
-            logger.warning("%02d", number)
-
-    with logging_to(appending := Appending()) as logger:
-        drive(site.client.commits.slots.of(site.path).lock.run(tell))
-    assert appending.depth_max == 1
-    assert log.content() == b"".join(b"%02d" % number for number in range(100))
-
-
 @pytest.mark.parametrize("nth", range(1, 40))
 def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_by_a_handler_that_appends(
     site: Site, handler: AppendingHandler, nth: int

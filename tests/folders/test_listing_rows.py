@@ -307,17 +307,6 @@ def test_users_may_make_nothing_of_this_name(store, make):
     assert fs.info(FILES[0])
 
 
-def test_few_headers_are_read_without_the_rows(store):
-    listed(store, 12)
-    fs = client(store)
-    for path in FILES[:10]:
-        fs.info(path)
-    fs._backend.clear()
-    fs.ls(FOLDER)
-    assert f"{ROWS}$header" in header_reads(fs), "a listing reads the hidden header as any other"
-    assert fs._backend.count("read_range") == 0
-
-
 def test_listings_at_the_same_time_by_many_threads_show_all(store):
     fill(store)
     found = truth(store)
