@@ -307,7 +307,7 @@ def tolerant(verb: Callable[[Worker], None]) -> Callable[[Worker], None]:
             verb(worker)
         except (CorruptHeaderError, CorruptChunkError):
             raise
-        except (RollingError, *OTHERS) as error:
+        except (RollingError, TimeoutError, *OTHERS) as error:  # a store under load does not answer in time
             worker.notes.write(refused=verb.__name__, error=f"{type(error).__name__}: {error}")
 
     return run
