@@ -16,7 +16,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
-from tests.support.life import World
+from tests.support.life import World, pieces_of
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -156,6 +156,16 @@ def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
 
 def other_of(world):
     return World(world.backend.inner, SMALL, world.clock)
+
+
+def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
+    sizes = [40, 40, 910, 20, 30, 30]
+    content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
+    world.create(LOG, pieces_of(content, sizes))
+    world.backend.plan("replace", before=lambda: other_of(world).consolidate(LOG))
+    assert world.consolidate(LOG).written == 0
+    assert world.header(LOG).chunk_count == 3
+    assert world.content(LOG) == content
 
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):

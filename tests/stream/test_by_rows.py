@@ -97,6 +97,16 @@ def test_a_cut_at_a_time_reads_only_the_headers_that_changed_since(store: Memory
     assert len(backend(fs).calls) <= CALLS_MAX + 2 * 3
 
 
+def test_a_cut_behind_records_stays_behind_one_where_others_append_after_the_listing(store: MemoryBackend) -> None:
+    fs = client(store)
+    for path in FILES:
+        fs.pipe_file(path, b"one\ntwo")
+    client(store).ls(FOLDER)
+    new = client(store)
+    backend(new).plan("list", FOLDER, after=lambda: fs.append(FILES[5], b" and a half\nthree"))
+    assert set(new.stream(FOLDER).cut(align=b"\n").values()) == {len(b"one\n")}
+
+
 def test_a_run_of_retention_costs_the_listing_the_rows_and_what_it_trims(store: MemoryBackend) -> None:
     fill(store)
     fs = client(store)
