@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from operator import methodcaller
 
 import pytest
 
@@ -168,21 +169,11 @@ def test_truncating_backwards_changes_nothing(handle):
     assert (handle.start, handle.version) == (3, version)
 
 
-VERBS = {
-    "append": lambda handle: handle.append(b"x"),
-    "large append": lambda handle: handle.append(b"x" * 2_000),
-    "empty append": lambda handle: handle.append(b""),
-    "seal": lambda handle: handle.seal(),
-    "truncate": lambda handle: handle.truncate(1),
-    "acquire": lambda handle: handle.acquire("me"),
-    "delete": lambda handle: handle.delete(),
-    "refresh": lambda handle: handle.refresh(),
-    "collect": lambda handle: handle.collect(),
-    "read": lambda handle: handle.read(0, 5),
-    "concat": lambda handle: handle.concat([]),
-    "set_policy": lambda handle: handle.set_policy(max_bytes=9),
-    "roll": lambda handle: handle.roll(),
-}
+ARGUMENTS = {"append": [b"x"], "truncate": [1], "acquire": ["me"], "read": [0, 5], "concat": [[]]}
+VERBS = {verb: methodcaller(verb, *args) for verb, args in ARGUMENTS.items()}
+VERBS |= {verb: methodcaller(verb) for verb in ("seal", "delete", "refresh", "collect", "roll")}
+VERBS |= {"large append": methodcaller("append", b"x" * 2_000), "empty append": methodcaller("append", b"")}
+VERBS["set_policy"] = methodcaller("set_policy", max_bytes=9)
 WRITES = ("append", "empty append", "large append", "seal", "truncate", "delete", "concat", "set_policy")
 
 
