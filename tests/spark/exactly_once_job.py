@@ -20,6 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import substring
 
 from rollingfs.spark.source import RollingDataSource
+from rollingfs.spark.source.sink import commits
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from tests.support.spark import LOOPBACK
 
 FOLDER = Path(sys.argv[1])
 KILLED_WITHIN_S = 120
@@ -31,36 +34,33 @@ class PausingDataSource(RollingDataSource):
     """The data source; its driver can be stopped between the tasks of a batch and the commit."""
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        folder = FOLDER
         writer = super().streamWriter(schema, overwrite)
         commit = writer.commit
 
         def pausing(messages: Any, batch: int) -> None:
-            if (folder / "pause").exists():
-                pause(folder)
-            with between_segments(folder):
+            pause("pause")
+            with between_segments():
                 commit(messages, batch)
 
         writer.commit = pausing
         return writer
 
 
-def pause(folder: Path) -> None:
-    (folder / "paused").touch()
-    time.sleep(KILLED_WITHIN_S)
+def pause(sign: str) -> None:
+    """Wait to be killed, if a file says so."""
+    if (FOLDER / sign).exists():
+        (FOLDER / "paused").touch()
+        time.sleep(KILLED_WITHIN_S)
 
 
 @contextlib.contextmanager
-def between_segments(folder: Path) -> Iterator[None]:
+def between_segments() -> Iterator[None]:
     """Commit to one segment after the other, and pause behind the first if the file says so."""
-    from rollingfs.spark.source.sink import commits
-    from rollingfs.spark.source.sink.segment_commit import SegmentCommit
-
     commit, limit, done = SegmentCommit.commit, commits.COMMITS_MAX, []
 
     def counting(one: Any, *args: Any) -> None:
-        if done and (folder / "between").exists():
-            pause(folder)
+        if done:
+            pause("between")
         commit(one, *args)
         done.append(one)
 
@@ -73,23 +73,18 @@ def between_segments(folder: Path) -> Iterator[None]:
 
 def main() -> None:
     job = json.loads((FOLDER / "job.json").read_text())
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    spark = builder.config("spark.log.level", "ERROR").getOrCreate()
+    spark = SparkSession.builder.master("local[2]").config(map={**LOOPBACK, "spark.log.level": "ERROR"}).getOrCreate()
     spark.dataSource.register(PausingDataSource)
-    reader = spark.readStream.format("rolling").options(**job["options"], **job["source_options"])
-    rows = reader.load(job["source"])
-    sink = job.get("target_options", {})
+    rows = spark.readStream.format("rolling").options(**job["options"], **job["source_options"]).load(job["source"])
+    sink = job["target_options"]
     if "segmentBy" in sink:
         rows = rows.withColumn("digit", substring("value", *job["digit"]))
     writer = rows.writeStream.format("rolling").options(**job["options"], **sink)
     writer = writer.option("checkpointLocation", str(FOLDER / "checkpoint"))
-    writer = (
-        writer.trigger(availableNow=True) if sys.argv[2] == "once" else writer.trigger(processingTime="50 milliseconds")
-    )
+    trigger = {"availableNow": True} if sys.argv[2] == "once" else {"processingTime": "50 milliseconds"}
     while True:
         try:
-            writer.start(job["target"]).awaitTermination()
+            writer.trigger(**trigger).start(job["target"]).awaitTermination()
             return
         except StreamingQueryException as error:
             if UNCONNECTED not in str(error):

@@ -33,9 +33,7 @@ INSTALLED = "pip install 'rollingfs[cli,spark]' && rollingfs "
 """What the tests run in has rollingfs already."""
 MODULE = "def doubled(number):\n    return 2 * number\n"
 SMALL = {
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    **world.LOOPBACK,
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.cores.max": str(WORKERS),
@@ -91,14 +89,8 @@ def told(log: Path, pattern: str) -> str:
 
 
 def run(script: str, folder: Path, **env: str) -> str:
-    done = subprocess.run(
-        ["bash", "-euc", script],
-        cwd=folder,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=STEP_S_MAX,
-    )
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": STEP_S_MAX}
+    done = subprocess.run(["bash", "-euc", script], cwd=folder, env={**os.environ, **env}, **how)
     assert done.returncode == 0, f"{script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -121,13 +113,8 @@ def test_the_commands_of_the_chapter_run_a_job_on_two_workers(cluster: str, tmp_
     found: dict[str, Any] = json.loads(run(submitting, folder, PYTHONPATH="").splitlines()[-1])
     pythons, missing = found.pop("pythons"), found.pop("doctor")
     assert all("s3" in one for one in missing), missing  # the chapter's example is of a disk
-    assert found == {
-        "source": sum(range(1000)),
-        "path": 1000,
-        "maintain": [[None, True]],
-        "doubled": 90,
-        "executors": WORKERS,
-    }
+    totals = {"source": sum(range(1000)), "path": 1000, "doubled": 90}
+    assert found == {**totals, "maintain": [[None, True]], "executors": WORKERS}
     # each worker has unpacked the archive for itself
     assert len(pythons) == WORKERS
     assert all(re.search(r"/work\d/app-.*/env/bin/python", python) for python in pythons)

@@ -28,12 +28,6 @@ PROGRAMS = ("append.py", "follow.py")
 PROGRAM_S_MAX = 900
 POLL_S = 0.05
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
-DEFAULTS = """
-spark.ui.enabled false
-spark.driver.host 127.0.0.1
-spark.driver.bindAddress 127.0.0.1
-spark.log.level ERROR
-"""
 
 
 def program(name: str) -> str:
@@ -41,13 +35,6 @@ def program(name: str) -> str:
     found = [block.code for block in page_blocks("docs/spark.md") if f"not-run: {name}," in block.info]
     assert found, f"docs/spark.md has no {name}"
     return "".join(found)
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """As where rollingfs is installed from its wheel: with its top-level module."""
-    top = world.installed(folder / "top")
-    (top / "spark-defaults.conf").write_text(DEFAULTS)
-    return world.environment(top, SPARK_CONF_DIR=str(top))
 
 
 def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
@@ -60,7 +47,7 @@ def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
 
 def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_the_first(tmp_path):
     world.require_java()
-    known = environment(tmp_path)
+    known = world.as_installed(tmp_path)
     folder = tmp_path / "empty"
     folder.mkdir()
     for name in PROGRAMS:
@@ -68,9 +55,7 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
     appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
     try:
         wait_for(folder / "log" / "flights$header", appender)
-        command = [sys.executable, "follow.py"]
-        done = subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, timeout=PROGRAM_S_MAX)
-        assert done.returncode == 0, done.stderr
+        done = world.run_python("follow.py", env=known, cwd=folder)
         assert appender.wait(PROGRAM_S_MAX) == 0
     finally:
         appender.kill()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,11 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.spark import jar
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, new_container, new_google_bucket
 from tests.support.servers import require
-from tests.support.spark import LOOPBACK, environment, fetched, require_java
+from tests.support.spark import LOOPBACK, fetched, require_java, run_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 JOB = Path(__file__).with_name("cloud_job.py")
-JOB_S_MAX = 900
 HADOOP_OF_BLOBS = "3.5.0"
 """The first Hadoop that reads Azure without its endpoint for file systems, which azurite lacks."""
 CONNECTORS = (
@@ -70,12 +67,7 @@ def found(azurite: dict[str, Any], fake_google: dict[str, Any]) -> dict[str, Any
     conf = {f"spark.hadoop.{key}": value for key, value in {**AZURE, **GOOGLE, **where}.items()}
     urls = {"abfs": f"rolling+abfs://{container}@{HOST}/f", "gs": f"rolling+gs://{bucket}/f"}
     given = {"jars": [str(fetched(one)) for one in CONNECTORS], "conf": {**LOOPBACK, **conf}, "urls": [*urls.values()]}
-    command = [sys.executable, str(JOB)]
-    done = subprocess.run(
-        command, input=json.dumps(given), env=environment(), capture_output=True, text=True, timeout=JOB_S_MAX
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    by_url = json.loads(done.stdout)
+    by_url = json.loads(run_python(JOB, input=json.dumps(given)).stdout)
     return {scheme: by_url[url] for scheme, url in urls.items()}
 
 

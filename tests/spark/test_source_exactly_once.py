@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ KILLS = ["pause", "any", "any", "pause", "any", "any", "pause", "any"]
 ANY_S_MAX = 2.0
 """After the first batch of a run, a kill comes within so many seconds."""
 POLL_S = 0.05
+SIGNS = ("pause", "between", "paused")
+"""Files by which the test and the job speak."""
 WAIT_S_MAX = 900
 """Maximum time to the next batch. At a load of thirty a session alone takes four minutes to start."""
 END_S_MAX = 1800
@@ -43,19 +45,21 @@ POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
 class Job:
     """The job, its two segments, and the input as it grows."""
 
-    def __init__(self, folder: Path, fs: RollingFileSystem, root: str, protocol: str, storage: dict[str, Any]) -> None:
-        self.folder = folder
-        self.fs = fs
+    pauses_at_once = False
+    """Whether a pause comes in the first batch of a run, else behind it."""
+
+    def __init__(
+        self, folder: Path, fs: RollingFileSystem, root: str = "", protocol: str = "file", **job: Mapping[str, Any]
+    ) -> None:
+        self.folder, self.fs = folder, fs
+        root = root or str(folder)
         self.source, self.target = f"{root}/in/source", f"{root}/target"
         self.input = b""
         self.seen: tuple[int, int] | None = None
         fs.create(self.source, POLICY)
-        urls = {
-            name: f"rolling+{protocol}://{path}" for name, path in (("source", f"{root}/in"), ("target", self.target))
-        }
-        options = {"storage_options": json.dumps(storage)}
-        job = {**urls, "options": options, "source_options": {"maxBytesPerTrigger": "700", "partitionBytes": "300"}}
-        (folder / "job.json").write_text(json.dumps(job))
+        urls = {"source": f"rolling+{protocol}://{root}/in", "target": f"rolling+{protocol}://{self.target}"}
+        self.job: dict[str, Any] = {**urls, "options": {}, "target_options": {}, **job}
+        self.source_options = {"maxBytesPerTrigger": "700", "partitionBytes": "300"}
 
     def grow(self) -> None:
         """More input, of lines that tell themselves apart; none ends where the append does."""
@@ -77,16 +81,6 @@ class Job:
             self.seen = (batch, target.length)
         return self.fs.segment(self.source).start
 
-    def begin_at(self, position: str) -> None:
-        """Let the query begin where its input begins, as a subscriber."""
-        self.set(startingOffsets=position, subscriber="the job")
-
-    def set(self, **options: str) -> None:
-        """Give the source other options, from the next run on."""
-        job = json.loads((self.folder / "job.json").read_text())
-        job["source_options"] |= options
-        (self.folder / "job.json").write_text(json.dumps(job))
-
     def retain(self) -> int:
         """Retention by consumption, in the place of `trim`."""
         stream = self.fs.stream(self.source.rpartition("/")[0])
@@ -95,13 +89,14 @@ class Job:
         return self.fs.segment(self.source).start
 
     def run(self, mode: str) -> subprocess.Popen[bytes]:
+        (self.folder / "job.json").write_text(json.dumps({**self.job, "source_options": self.source_options}))
         command = [sys.executable, str(JOB), str(self.folder), mode]
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(command, env=world.environment(), stdout=log, stderr=log, start_new_session=True)
 
     def written(self) -> int:
-        """Bytes in the target."""
-        return int(self.fs.info(self.target)["length"]) if self.fs.exists(self.target) else 0
+        """Bytes in the target, or in all segments below it."""
+        return int(self.fs.du(self.target)) if self.fs.exists(self.target) else 0
 
     def wait_until(self, is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + WAIT_S_MAX
@@ -110,6 +105,37 @@ class Job:
             assert process.poll() is None, f"the job ended by itself:\n{log}"
             assert time.monotonic() < deadline, f"nothing happened in {WAIT_S_MAX} s:\n{log}"
             time.sleep(POLL_S)
+
+    def run_and_kill(self, chooser: random.Random, how: str) -> None:
+        """Run the job and kill it: in a pause, or at any moment after it wrote something."""
+        self.grow()
+        before, is_early = self.written(), self.pauses_at_once and how != "any"
+        if is_early:
+            (self.folder / how).touch()
+        process = self.run("forever")
+        try:
+            if not is_early:
+                self.wait_until(lambda: self.written() > before, process)
+            if how == "any":
+                time.sleep(chooser.uniform(0, ANY_S_MAX))
+            else:
+                (self.folder / how).touch()
+                self.wait_until((self.folder / "paused").exists, process)
+        finally:
+            kill_session(process)
+            for name in SIGNS:
+                (self.folder / name).unlink(missing_ok=True)
+
+    def finish(self, **last: str) -> None:
+        """Run the job to the end of its input, with some other options of the source."""
+        self.grow()
+        self.source_options |= last
+        process = self.run("once")
+        try:
+            status = process.wait(END_S_MAX)
+        finally:
+            kill_session(process)
+        assert status == 0, (self.folder / "log").read_text(errors="replace")[-5000:]
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
@@ -125,23 +151,6 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_and_kill(job: Job, chooser: random.Random, how: str) -> None:
-    job.grow()
-    before = job.written()
-    process = job.run("forever")
-    try:
-        job.wait_until(lambda: job.written() > before, process)
-        if how == "pause":
-            (job.folder / "pause").touch()
-            job.wait_until((job.folder / "paused").exists, process)
-        else:
-            time.sleep(chooser.uniform(0, ANY_S_MAX))
-    finally:
-        kill_session(process)
-        for name in ("pause", "paused"):
-            (job.folder / name).unlink(missing_ok=True)
-
-
 def check_exactly_once(
     job: Job, kills: Sequence[str] = KILLS, trim: Callable[[Job], int] = Job.trim, **last: str
 ) -> None:
@@ -149,44 +158,39 @@ def check_exactly_once(
     chooser = random.Random(SEED)
     trimmed = 0
     for how in kills:
-        run_and_kill(job, chooser, how)
+        job.run_and_kill(chooser, how)
         trimmed = max(trimmed, trim(job))
-    job.grow()
-    job.set(**last)
-    process = job.run("once")
-    try:
-        status = process.wait(END_S_MAX)
-    finally:
-        kill_session(process)
-    assert status == 0, (job.folder / "log").read_text(errors="replace")[-5000:]
+    job.finish(**last)
     assert job.fs.cat_file(job.target) == job.input
     assert 0 < trimmed == job.fs.segment(job.source).start
 
 
-def test_a_job_killed_eight_times_on_disk_writes_each_row_once(tmp_path):
+def on_disk() -> RollingFileSystem:
     world.require_java()
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    check_exactly_once(Job(tmp_path, fs, str(tmp_path), "file", {}))
+    return RollingFileSystem("file", sync=False, header_cache_s=0)
+
+
+def test_a_job_killed_eight_times_on_disk_writes_each_row_once(tmp_path):
+    check_exactly_once(Job(tmp_path, on_disk()))
 
 
 @pytest.mark.s3
 def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
     world.require_java()
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
-    check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", minio))
+    check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", options={"storage_options": json.dumps(minio)}))
 
 
 @pytest.mark.parametrize("how", ["cut", "time"])
 def test_a_killed_job_that_begins_in_the_middle_and_whose_source_is_trimmed_as_it_publishes_writes_each_row_once(
     tmp_path, how
 ):
-    world.require_java()
-    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-    job = Job(tmp_path, fs, str(tmp_path), "file", {})
-    fs.append(job.source, b"of an earlier time\n" * 100)
+    job = Job(tmp_path, on_disk())
+    job.fs.append(job.source, b"of an earlier time\n" * 100)
     time.sleep(BETWEEN_S)
-    at, cut = time.time(), fs.stream(f"{tmp_path}/in").cut()
+    at, cut = time.time(), job.fs.stream(f"{tmp_path}/in").cut()
     time.sleep(BETWEEN_S)
-    job.begin_at(str(cut) if how == "cut" else datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat())
+    begin = str(cut) if how == "cut" else datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat()
+    job.source_options |= {"startingOffsets": begin, "subscriber": "the job"}
     check_exactly_once(job, ["pause", "any"], Job.retain, maxBytesPerTrigger="1MB", partitionBytes="10kB")
-    assert list(fs.stream(f"{tmp_path}/in").subscribers()) == ["the job"]
+    assert list(job.fs.stream(f"{tmp_path}/in").subscribers()) == ["the job"]

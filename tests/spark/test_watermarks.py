@@ -37,7 +37,7 @@ def _files(count: int, rows: int) -> list[bytes]:
     return found
 
 
-def _write(folder: Path, files: list[bytes], *, pieces: int, is_interleaved: bool = False) -> tuple[Path, Path]:
+def _write(folder: Path, files: list[bytes], *, pieces: int) -> tuple[Path, Path]:
     """The files as segments, and as plain files in the same order; names are in another."""
     segments, plain = folder / "segments", folder / "plain"
     plain.mkdir()
@@ -87,17 +87,13 @@ def _windows(spark: Any, reader: Any, folder: Path, batches_max: int | None = No
     return counted
 
 
-def _plain(spark: Any, folder: Path, checkpoint: Path) -> dict[str, int]:
-    reader = spark.readStream.format("text").option("maxFilesPerTrigger", FILES_PER_BATCH).load(str(folder))
-    return _windows(spark, reader, checkpoint)
-
-
 @pytest.fixture(scope="module")
 def hours(source: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
     """A folder of 16 segments, and what Spark's file source counts."""
     folder = tmp_path_factory.mktemp("hours")
     segments, plain = _write(folder, _files(16, 200), pieces=5)
-    counted = _plain(source, plain, folder / "checkpoint")
+    reader = source.readStream.format("text").option("maxFilesPerTrigger", FILES_PER_BATCH).load(str(plain))
+    counted = _windows(source, reader, folder / "checkpoint")
     assert sum(counted.values()) == 16 * 200  # the rows are in order enough
     return segments, counted
 
@@ -123,12 +119,3 @@ def test_a_catch_up_that_is_stopped_and_goes_on_counts_the_same(source, hours, t
     options = {"maxBytesPerTrigger": "6000", "pollInterval": "0s"}
     reader = source.readStream.format("rolling").options(**options).load(f"file://{segments}")
     assert _windows(source, reader, tmp_path / "checkpoint", batches_max=5) == counted
-
-
-def test_a_catch_up_of_500_segments_counts_what_sparks_file_source_counts(source, tmp_path):
-    segments, plain = _write(tmp_path, _files(500, 12), pieces=1)
-    reader = source.readStream.format("text").option("maxFilesPerTrigger", 50).load(str(plain))
-    counted = _windows(source, reader, tmp_path / "plain-checkpoint")
-    assert sum(counted.values()) == 500 * 12
-    reader = source.readStream.format("rolling").option("maxBytesPerTrigger", "20000").load(f"file://{segments}")
-    assert _windows(source, reader, tmp_path / "checkpoint") == counted
