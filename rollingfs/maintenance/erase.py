@@ -135,8 +135,9 @@ class Eraser:
             if found is not None and (found.merges or found.aborts):
                 await self.commits.merges.settle(run.path)
             seen = await live(self.store, run.path, None)
-            if seen.phase is not Phase.MERGING:  # else the commit settles the merge first
-                transitions.check(seen, run.guard, run.path)
+            if seen.phase is Phase.MERGING:
+                seen = await self._unmoved(run)
+            transitions.check(seen, run.guard, run.path)
             try:
                 header = await self._cut(run, seen)
                 parts = erasing.to_rewrite(await self._parts(run, header))
@@ -153,6 +154,15 @@ class Eraser:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
                 run.written.clear()
         raise ConflictError(f"{run.path}: its map changed {LOOKS_MAX} times; nothing was erased, try again")
+
+    async def _unmoved(self, run: _Run) -> Header:
+        """The header once its merge is settled: a commit does that first, and this one changes nothing."""
+
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            transitions.check(base.header, run.guard, run.path)  # of a source that moves, it asks for the merge's end
+            return None
+
+        return transitions.check((await self.commits.commit(run.path, step)).header, run.guard, run.path)
 
     async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:

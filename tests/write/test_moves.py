@@ -197,6 +197,15 @@ def test_a_burial_that_fails_stops_no_other_one(site):
     assert (site.content(), site.content(first)) == (b"t" + JOINED + b"!", b"")
 
 
+def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_segment(site):
+    first = SOURCES[0]
+    site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
+    site.concat()
+    with pytest.raises(FileNotFoundError):
+        drive(later(site.store).eraser.erase(first, 2**40))
+    assert site.phases([first]) == {Phase.DELETED}
+
+
 # marks and pins of forty sources, the chunk of the target's tail, its commit, forty tombstones
 @pytest.mark.parametrize("nth", [0, 39, 40, 80, 82, 121, *slowly(1, 20, 41, 60, 79, 81, 100, 120)])
 @pytest.mark.parametrize("side", ["before", pytest.param("after", marks=pytest.mark.slow)])
