@@ -55,7 +55,8 @@ class Worker:
         """Path, offset and number of own appends to logs."""
         self.stream = self.fs.stream(place.folder)
         self.past: StreamCut | None = None
-        self.kept = Upkeep(core(self.fs).client)
+        self.core = core(self.fs)
+        self.kept = Upkeep(self.core.client)
 
     def run(self) -> None:
         verbs, weights = [tolerant(verb) for verb in VERBS], list(VERBS.values())
@@ -124,9 +125,9 @@ class Worker:
 
     def adopt(self) -> None:
         """A plain file of another program becomes a segment by its first append, and is joined."""
-        path, below = self._new("parts"), core(self.fs)
+        path = self._new("parts")
         self.notes.write(path=path, number=self.count, at=time.monotonic_ns())
-        below.run(below.backend.put(path, record(self.name, self.count)))
+        self.core.run(self.core.backend.put(path, record(self.name, self.count)))
         self.notes.write(number=self.count, offset=0, at=time.monotonic_ns())
         self._append(path)
         self._join(path)
@@ -135,6 +136,10 @@ class Worker:
         """A path that no other worker has, in one of the folders."""
         self.count += 1
         return f"{self.place.root}/{folder}/{self.name}-{self.count}"
+
+    def _any(self) -> str:
+        """A segment of all workers."""
+        return self.random.choice([*self.place.logs, self.place.merged])
 
     def _join(self, path: str) -> None:
         if self.random.random() < 0.5:
@@ -192,9 +197,9 @@ class Worker:
         assert found == data, f"{path}: {self.name} {number} is not at {offset}"
 
     def look(self) -> None:
-        for info in self.fs.ls(f"{self.place.root}/logs"):
+        for info in self.fs.ls(self.place.folder):
             assert info["type"] == "file", info
-        path = self.random.choice([*self.place.logs, self.place.merged])
+        path = self._any()
         with self.fs.open(path, "rb") as file:
             file.read(READ_BYTES)
 
@@ -211,12 +216,12 @@ class Worker:
 
     def export(self) -> None:
         target = self._new("scratch")
-        self.fs.export(self.random.choice([*self.place.logs, self.place.merged]), target)
+        self.fs.export(self._any(), target)
         list(records(self.fs.cat_file(target)))  # a torn one fails
         self.fs.rm(target)
 
     def verify(self) -> None:
-        path = self.random.choice([*self.place.logs, self.place.merged])
+        path = self._any()
         bad = [row for row in self.fs.segment(path).verify() if not row.ok]
         if bad:  # a chunk that a truncation took meanwhile is not there
             time.sleep(0.2)
@@ -247,17 +252,17 @@ class Worker:
     def upkeep(self) -> None:
         """A round of ``rollingfs run``; what it could not do is noted."""
         unlisted: dict[str, OSError] = {}
-        for folder in core(self.fs).run(self.kept.folders(self.place.root, unlisted)):
-            for did in core(self.fs).run(self.kept.keep(folder)):
+        for folder in self.core.run(self.kept.folders(self.place.root, unlisted)):
+            for did in self.core.run(self.kept.keep(folder)):
                 for what, why in did.failed.items():
                     self.notes.write(refused=f"upkeep: {what.partition(' ')[0]}", error=why)
                     assert "checksum" not in why, (what, why)
 
     def consolidate(self) -> None:
-        self.fs.segment(self.random.choice([*self.place.logs, self.place.merged])).consolidate()
+        self.fs.segment(self._any()).consolidate()
 
     def offload(self) -> None:
-        segment = self.fs.segment(self.random.choice([*self.place.logs, self.place.merged]))
+        segment = self.fs.segment(self._any())
         segment.offload("cold") if self.random.random() < 0.7 else segment.onload()
 
     def roll(self) -> None:
