@@ -147,9 +147,12 @@ class Eraser:
                 return await self._commit_once(run)
             except _MapChangedError:
                 continue
-            except PageGoneError as gone:
-                if (await live(self.store, run.path, None)).version == seen.version:
-                    raise CorruptHeaderError(f"{run.path}: an index page is missing: {gone.filename}") from gone
+            except FileNotFoundError as gone:  # an index page has gone, or another segment has the name
+                now = await live(self.store, run.path, None)
+                if (now.segment, now.version) == (seen.segment, seen.version):
+                    if isinstance(gone, PageGoneError):
+                        raise CorruptHeaderError(f"{run.path}: an index page is missing: {gone.filename}") from gone
+                    raise
             except StagedExpiredError as error:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
                 run.written.clear()

@@ -173,8 +173,9 @@ class Fetcher:
         for path, error in (await self._complete(checks, self.backend.requests_max)).items():
             if not isinstance(error, FileNotFoundError):
                 raise error
-            loaded = await self.lookup.headers.load(snapshot.path)
-            if loaded.header is None or snapshot.header is None or loaded.header.version != snapshot.header.version:
+            now = (await self.lookup.headers.load(snapshot.path)).header
+            seen = snapshot.header
+            if now is None or seen is None or (now.segment, now.version) != (seen.segment, seen.version):
                 raise gone(snapshot, "a chunk that was read in part has gone, so it could not be verified") from error
             raise missing_chunk(path, snapshot.path) from error
         for path in sorted(checks.damaged):

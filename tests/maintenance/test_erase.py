@@ -10,7 +10,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import GRACE_S
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
@@ -397,6 +397,19 @@ def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatc
         erase(world, 30)
         assert client(store).content(A) == WHOLE[30:]
         check_erased(store, 30, WHOLE[30:])
+
+
+def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_a_tier_is_renewed() -> None:
+    """That line belongs to one incarnation."""
+    for index in range(12):
+        store = TieredStore()
+        small(store).offload(A, block_bytes=1)
+        store.lapse(AGE_S_MAX + 1)
+        world = client(store)
+        replaced = partial(client(store).client.segments.overwrite, A, WHOLE[::-1])
+        world.backend.prepare(between={index: lambda replaced=replaced: drive(replaced())})  # type: ignore[attr-defined]
+        erase(world, 30)
+        assert client(store).content(A) in (WHOLE[30:], WHOLE[::-1][30:], WHOLE[::-1])
 
 
 def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.MonkeyPatch) -> None:

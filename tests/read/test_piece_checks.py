@@ -435,14 +435,23 @@ def test_a_copy_over_something_leaves_that_as_it_is_if_the_source_is_damaged(pla
     assert place.fs.cat_file(target) == b"what was there"
 
 
-def test_a_copy_of_what_is_truncated_meanwhile_fails(seen, monkeypatch):
+def made_anew(fs: RollingFileSystem, path: str) -> None:
+    """Another segment takes the name when the tombstone has gone: its versions begin anew, and come to the same."""
+    store = fs._backend.fs
+    for file in store.find("/"):
+        store.rm_file(file)
+    fs.append(Place(fs, "/folder").path, b"more")
+
+
+@pytest.mark.parametrize("act", [lambda fs, path: fs.truncate(path, 1000), made_anew], ids=["truncated", "made anew"])
+def test_a_copy_of_what_changes_meanwhile_fails(seen, monkeypatch, act):
     monkeypatch.setattr(reading, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
     seen.fs.truncate(seen.path, 150)
     other = RollingFileSystem(backend=seen.fs._backend.inner)
     complete = seen.fs._client.fetcher.complete
 
     async def late(view: Any, checks: Any) -> None:
-        other.truncate(seen.path, 1000)
+        act(other, seen.path)
         await complete(view, checks)
 
     monkeypatch.setattr(seen.fs._client.fetcher, "complete", late)

@@ -53,7 +53,7 @@ def check_remembered(world: World, folder: str, before: Ledger, after: Ledger) -
     doing = running.get()
     if doing is None or not doing.call.is_retaining:
         return
-    policies = [after.under(above).retention for above in world.inherited(folder, doing.began_s)]
+    policies = [after.under(above).retention for above in world.inherited(folder, doing)]
     least_s = min((one.min_age or 0.0) if one is not None else 0.0 for one in policies)
     for name, goal in after.trim.goals.items():
         seg = world.history.state.get(f"{folder}/{name}")

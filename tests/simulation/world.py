@@ -286,9 +286,12 @@ class World:
         """The memory of a stream, as it lies there."""
         return self.witness.ledger(folder)
 
-    def inherited(self, folder: str, since_s: float) -> list[Ledger]:
-        """All that a folder could inherit since then."""
-        return self.witness.ledgers_since("/top", since_s) if folder == "/top/sub" else [Ledger()]
+    def inherited(self, folder: str, doing: Doing) -> list[Ledger]:
+        """All that a folder could inherit meanwhile: nothing, where a memory above may not be read."""
+        if folder != "/top/sub":
+            return [Ledger()]
+        was_refused = self.ways[doing.client].refused_s >= doing.began_s
+        return self.witness.ledgers_since("/top", doing.began_s) + [Ledger()] * was_refused
 
     def remembered(self, folder: str, before: Ledger, after: Ledger) -> None:
         """The memory of a stream has changed."""
