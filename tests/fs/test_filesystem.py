@@ -182,7 +182,7 @@ def test_reserved_names_are_refused_to_writers(memory, name):
         *(partial(fs.truncate, path, 0), partial(fs.concat, path, [])),
     ]
     for make in makers:
-        with pytest.raises(ValueError, match="is not a segment name|the name is reserved|not a name for a segment"):
+        with pytest.raises(ValueError, match=r"is not a segment name|the name is reserved|not a name for a segment"):
             make()
     assert fs.find(memory.root) == [f"{memory.root}/other"]
 
