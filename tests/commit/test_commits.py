@@ -75,7 +75,8 @@ def logging_to(handler: logging.Handler, name: str = "rollingfs") -> Iterator[lo
 
 
 @pytest.fixture
-def handler(site: Site) -> Iterator[AppendingHandler]:
+def handler(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppendingHandler]:
+    monkeypatch.setattr("rollingfs.write.gather.WAKE_S_MAX", 0.01)
     handler = AppendingHandler(site)
     with logging_to(handler, "rollingfs"), logging_to(handler, "library"):
         yield handler
