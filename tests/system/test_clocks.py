@@ -19,7 +19,6 @@ from rollingfs.write import ingest
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import CHUNKS, NOON_S, Turned, World
 
-DAY_S = 86_400.0
 HOUR_S = 3_600.0
 
 
@@ -71,28 +70,6 @@ def commit(world, path, receipt):
 # -- a disk that machines share ---------------------------------------------------------------------------------
 
 
-def test_a_collector_whose_clock_is_a_day_ahead_spares_a_fresh_upload(path, on_machine):
-    on_machine().create(path)
-    receipt = stage(on_machine(), path)
-    collected = collect(on_machine(25 * HOUR_S), path)
-    assert (collected.files, collected.young) == ((), 1)
-    world = on_machine()
-    commit(world, path, receipt)
-    assert world.content(path) == b"staged"
-
-
-def test_a_collector_whose_clock_is_years_behind_collects(path, on_machine):
-    on_machine().create(path)
-    (chunk,) = stage(on_machine(), path).chunks
-    assert collect(on_machine(-1000 * DAY_S), path, grace_s=0.0).files == (chunk.path,)
-
-
-def test_a_receipt_is_as_old_as_the_disk_says_whatever_the_machines_say(path, on_machine):
-    on_machine().create(path)
-    receipt = stage(on_machine(-10 * DAY_S), path)
-    assert commit(on_machine(10 * DAY_S), path, receipt) == [chunk.path for chunk in receipt.chunks]
-
-
 @pytest.mark.parametrize("name", ["log", "log$header", "log$chunks", "log$chunks/chunk"])
 @pytest.mark.parametrize("has_chunks", [True, False])
 def test_the_disks_time_is_that_of_its_files_and_leaves_nothing(on_machine, tmp_path, name, has_chunks):
@@ -126,15 +103,6 @@ def test_reading_and_listing_write_nothing_on_the_disk(path, on_machine, tmp_pat
 
 
 # -- dates from the future --------------------------------------------------------------------------------------
-
-
-def test_a_file_from_the_future_is_not_collected_but_by_who_says_that_nobody_writes(path, on_machine):
-    world = on_machine()
-    world.create(path)
-    (chunk,) = stage(world, path).chunks
-    os.utime(chunk.path, (real_time.time() + 2 * DAY_S,) * 2)
-    assert collect(world, path, grace_s=1e-9).files == ()
-    assert collect(world, path, grace_s=0.0).files == (chunk.path,)
 
 
 @pytest.mark.parametrize(

@@ -110,23 +110,6 @@ def test_pandas_writes_appends_and_reads_csv_by_url_before_and_after_a_truncatio
     assert_same(found, pd.concat([FRAME[2000:], FRAME[:5]]))
 
 
-def test_pandas_writes_appends_and_reads_json_lines_by_url_before_and_after_a_truncation(place: Place) -> None:
-    url, options = place.url("table.jsonl"), place.storage_options
-    FRAME[:1000].to_json(url, orient="records", lines=True, storage_options=options)
-    FRAME[1000:].to_json(url, orient="records", lines=True, mode="a", storage_options=options)
-    assert_same(pd.read_json(url, lines=True, storage_options=options))
-    place.fs.truncate(place.path("table.jsonl"), place.fs.cat_file(place.path("table.jsonl")).index(b'{"id":2000,'))
-    assert_same(pd.read_json(url, lines=True, storage_options=options), FRAME[2000:])
-
-
-def test_pandas_writes_and_reads_parquet_by_url_before_and_after_a_truncation(place: Place) -> None:
-    url, options = place.url("table.parquet"), place.storage_options
-    FRAME.to_parquet(url, index=False, storage_options=options)
-    assert_same(pd.read_parquet(url, storage_options=options))
-    place.behind_a_head("cut.parquet", as_parquet(HEAD), as_parquet(FRAME))
-    assert_same(pd.read_parquet(place.url("cut.parquet"), storage_options=options))
-
-
 # -- pyarrow -------------------------------------------------------------------------------------------------
 
 
@@ -160,14 +143,6 @@ def test_pyarrow_writes_and_reads_a_partitioned_dataset(place: Place) -> None:
         "part=1",
         "part=2",
     ]
-
-
-# pyarrow's URLs cannot carry the options of a store that is not Amazon's
-@pytest.mark.parametrize("place", ["memory", "file"], indirect=True)
-def test_pyarrow_opens_a_dataset_by_url(place: Place) -> None:
-    place.behind_a_head("set/cut.parquet", as_parquet(HEAD), as_parquet(FRAME))
-    filesystem, path = pa.fs.FileSystem.from_uri("fsspec+" + place.url("set"))
-    assert_same(pa.dataset.dataset(path, filesystem=filesystem, format="parquet").to_table().to_pandas())
 
 
 def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation(place: Place) -> None:
@@ -290,24 +265,6 @@ def test_zarr_writes_resizes_and_reads_an_array_by_url_and_by_filesystem(place: 
     assert (zarr.open_array(store, mode="r")[40:] == found[40:]).all()
 
 
-def test_zarr_reads_sharded_chunks_of_segments_whose_heads_are_gone(place: Place) -> None:
-    import zarr
-
-    options = place.storage_options
-    array = zarr.create_array(
-        place.url("a"), shape=(400, 40), chunks=(10, 10), shards=(200, 40), dtype="int32", storage_options=options
-    )
-    expected = np.random.default_rng(1).integers(0, 1000, (400, 40))
-    array[:] = expected
-    for path in place.fs.find(place.path("a/c")):
-        data = place.fs.cat_file(path)
-        place.fs.rm(path)
-        place.behind_a_head(path.removeprefix(place.root + "/"), b"head" * 500, data)
-    found = zarr.open_array(place.url("a"), mode="r", storage_options=options)
-    assert (found[190:210, 5:35] == expected[190:210, 5:35]).all()
-    assert (found[:] == expected).all()
-
-
 def test_rsync_brings_a_tree_to_another_place_and_back(place: Place, tmp_path: Any) -> None:
     from fsspec.generic import GenericFileSystem, rsync, set_generic_fs
 
@@ -341,19 +298,3 @@ def test_fsspec_opens_many_with_compression_and_text_and_parquet_with_prefetch(p
     path = place.behind_a_head("cut.parquet", as_parquet(HEAD), as_parquet(FRAME))
     with open_parquet_file(path, fs=place.fs, columns=["name"], engine="pyarrow") as file:
         assert_same(pd.read_parquet(file, columns=["name"]), FRAME[["name"]])
-
-
-def test_a_verb_by_path_reads_what_another_client_has_put_in_its_place_meanwhile(place: Place) -> None:
-    other = fsspec.filesystem(
-        "rolling", target_protocol=place.protocol, target_options=place.target_options, header_cache_s=3600
-    )
-    path = place.path("segment")
-    place.fs.pipe_file(path, b"first " * 2_000)
-    assert other.cat_file(path) == b"first " * 2_000
-    place.fs.truncate(path, 6_000)
-    assert other.cat_ranges([path, path], [0, 3], [5, 5]) == [b"first", b"st"]
-    place.fs.pipe_file(path, b"second " * 2_000)
-    assert other.cat_file(path, -7) == b"second "
-    place.fs.rm(path)
-    with pytest.raises(FileNotFoundError):
-        other.cat_file(path)

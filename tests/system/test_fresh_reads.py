@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
-from tests.support.servers import new_bucket
-
-LINES = 50
-LINE = b"a line of a child process\n"
-
-
-def _append(protocol: str, options: dict[str, Any], path: str) -> None:
-    fs = RollingFileSystem(protocol, options)
-    for _ in range(LINES):
-        fs.append(path, LINE)
-
+from rollingfs import RollingFileSystem
 
 LOOKS: dict[str, Callable[[RollingFileSystem, str], int]] = {
     "cat_file": lambda fs, path: len(fs.cat_file(path)),
@@ -37,36 +24,6 @@ LOOKS: dict[str, Callable[[RollingFileSystem, str], int]] = {
     "segment": lambda fs, path: fs.segment(path).size,
     "stream": lambda fs, path: fs.stream(path.rpartition("/")[0]).size(),
 }
-
-
-@pytest.fixture(params=["file", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.s3])])
-def place(request: pytest.FixtureRequest, tmp_path: Any) -> tuple[str, dict[str, Any], str]:
-    """A protocol, its options and a folder."""
-    if request.param == "file":
-        return "file", {}, str(tmp_path)
-    options = request.getfixturevalue("seaweed")
-    return "s3", options, f"{new_bucket(options)}/{uuid.uuid4().hex}"
-
-
-def test_a_parent_sees_what_its_children_have_appended(place: tuple[str, dict[str, Any], str]) -> None:
-    protocol, options, folder = place
-    context = multiprocessing.get_context("spawn")
-    fs = RollingFileSystem(protocol, options, skip_instance_cache=True)
-    path = fs._strip(f"{folder}/log")
-    fs.create(path, RollingPolicy(max_bytes=400, inline_bytes=100))
-    handle = fs.segment(path)
-    for name, look in LOOKS.items():
-        assert look(fs, path) == 0, name
-    children = [context.Process(target=_append, args=(protocol, options, path)) for _ in range(2)]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
-        assert child.exitcode == 0
-    wanted = 2 * LINES * len(LINE)
-    assert len(handle.read(0, wanted)) == wanted
-    for name, look in LOOKS.items():
-        assert look(fs, path) == wanted, name
 
 
 @pytest.mark.parametrize("name", LOOKS)

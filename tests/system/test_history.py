@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support import records as module
 from tests.support.history import Call, Record, Setsum, check_conserved, check_history
@@ -73,28 +71,6 @@ OUT_OF_ORDER: dict[str, Callable[[], list[Call]]] = {
 def test_what_did_not_happen_in_that_order_is_found_out(what: str) -> None:
     with pytest.raises(AssertionError, match="which had ended when it began"):
         check_history(OUT_OF_ORDER[what](), THERE)
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=12))
-def test_every_history_of_calls_that_took_place_at_a_moment_passes(times: list[tuple[int, int, int]]) -> None:
-    """Each call has a moment of its own between its begin and its end; the log is in the order of these."""
-    calls, there = [], []
-    for place, (moment, before, after) in enumerate(sorted(times)):
-        at = 100 * moment + place
-        calls.append(Call("a", place, "append", at - before, at + after, "ok", place * SIZE))
-        there.append((place * SIZE, "a", place))
-    check_history(calls, there)
-
-
-@given(st.permutations(range(6)))
-def test_whoever_ended_first_must_lie_first(order: list[int]) -> None:
-    calls = [Call("a", nth, "append", 10 * nth, 10 * nth + 5, "ok", order[nth] * SIZE) for nth in range(len(order))]
-    there = [(order[nth] * SIZE, "a", nth) for nth in range(len(order))]
-    if order == sorted(order):
-        check_history(calls, there)
-        return
-    with pytest.raises(AssertionError, match="had ended"):
-        check_history(calls, there)
 
 
 def test_what_is_conserved_may_be_split_in_any_way() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import pickle
 import threading
 import time
 from functools import partial
@@ -61,11 +60,6 @@ def outcome_of(site, call, path=None):
     with pytest.raises(AppendInterrupted) as caught:
         run(site, call, path)
     return caught.value.outcome
-
-
-def test_an_interrupted_append_is_pickled_with_its_outcome():
-    error = pickle.loads(pickle.dumps(AppendInterrupted("/log: interrupted", "committed")))
-    assert (str(error), error.outcome) == ("/log: interrupted", "committed")
 
 
 # -- commits that serve others -------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The life of a segment on an object store: joined by the server, trimmed, followed, collected."""
 
-import asyncio
 import dataclasses
 import re
 import time
@@ -8,7 +7,6 @@ import time
 import fsspec
 import pytest
 
-from rollingfs import RetentionPolicy, RollingPolicy
 from rollingfs.backend.contract import Over
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
@@ -52,32 +50,6 @@ def test_chunks_large_enough_are_joined_by_the_store_and_read_back_once(fs, buck
     )
 
 
-@pytest.mark.parametrize(
-    "s3_options", ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])], indirect=True
-)
-def test_any_s3_tool_reads_an_export_which_the_store_made_of_the_chunks(fs, bucket, s3_options):
-    path, target = f"{bucket}/log", f"{bucket}/out/file"
-    content = b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd")
-    fs.create(path, policy=RollingPolicy(max_bytes=5 * MIB, inline_bytes=1000))
-    fs.append(path, content)
-    fs.append(path, b"tail")
-    fs.truncate(path, MIB)
-    fs._backend.clear()
-    done = fs.export(path, f"s3://{target}")
-    # 4 MiB, the first byte of the next chunk, and the tail are too small for a part
-    assert (done.size, done.joined_bytes, done.copied_bytes) == (19 * MIB + 4, 10 * MIB, 9 * MIB + 4)
-    assert (done.target, done.length) == (target, 20 * MIB + 4)
-    assert fs._backend.moved.total() == 2 * (9 * MIB + 4) - 4
-    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
-    assert s3.cat_file(target) == fs.cat_file(path) == content[MIB:] + b"tail"
-    with pytest.raises(FileExistsError, match="overwrite=True"):
-        fs.export(path, target)
-    fs.truncate(path, 6 * MIB)
-    assert fs.export(path, target, overwrite=True).copied_bytes == 9 * MIB + 4
-    assert s3.cat_file(target) == content[6 * MIB :] + b"tail"
-    assert s3.find(f"{bucket}/out") == [target]
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_export_that_died_is_aborted_by_the_next_one(fs, bucket, overwrite):
     path, target = f"{bucket}/log", f"{bucket}/file"
@@ -92,28 +64,6 @@ def test_an_export_that_died_is_aborted_by_the_next_one(fs, bucket, overwrite):
     fs._bridge.run(uploads[0].abort())
     fs._bridge.run(uploads[1].finish())
     assert fs.cat_file(target) == b"x" * 1000
-
-
-def test_a_stream_is_looked_at_in_one_batch_and_retained(fs, bucket):
-    for name in "abc":
-        fs.create(f"{bucket}/stream/{name}")
-        fs.append(f"{bucket}/stream/{name}", b"x" * 100)
-    stream = fs.stream(f"{bucket}/stream")
-    fs._backend.clear()
-    assert stream.size() == 300
-    # the tokens of the first listing say that the cached headers are current; the second one, that no segment was moved
-    # between two looks and counted twice
-    assert fs._backend.verbs == ["list", "list"]
-    stream.retention = RetentionPolicy.by_size(10, every=0)
-    stream.publish("reader", stream.cut())
-    assert stream.retain().bytes == 0
-    fs.append(f"{bucket}/stream/a", b"y" * 50)
-    assert asyncio.run(stream._retain()).bytes == 300
-    assert stream.size() == 50
-    assert stream.retain(dry_run=True).bytes == 0
-    fs.rm(f"{bucket}/stream", recursive=True)
-    assert not fs.exists(f"{bucket}/stream")
-    assert fs.collect(bucket, recursive=True, grace=0).failures == ()
 
 
 def write_later(fs, path, data):

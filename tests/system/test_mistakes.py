@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 
 import fsspec
 import pytest
 
-from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy, RollingFileSystem
+from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy
 from tests.support.cli import Run
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import require_module
 
 require_module("s3fs")
-
-LARGE = b"0123456789abcdef" * (1 << 16)
 
 
 @pytest.fixture
@@ -28,16 +25,6 @@ def files_below(folder):
 
 
 # -- conditions ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("data", [b"", b"data", LARGE], ids=["nothing", "small", "large"])
-def test_an_expected_offset_is_not_met_by_a_segment_that_is_not_there(tmp_path, data):
-    path = tmp_path / "log"
-    found = Run("append", path, "--expected-offset", 4, stdin=data)
-    assert (found.code, found.out) == (1, b"")
-    assert f"{path} is not there, but its length was expected to be 4; nothing was written" in found.err
-    assert not (tmp_path / "log$header").exists()
-    assert Run("append", path, "--expected-offset", 0, stdin=data).code == 0
 
 
 def test_what_is_expected_of_a_segment_that_is_to_be_made_is_looked_at(fs):
@@ -158,23 +145,3 @@ def test_a_mistyped_path_makes_no_folder(fs, tmp_path, verb):
     with pytest.raises(FileNotFoundError):
         verb(fs)
     assert files_below(tmp_path) == []
-
-
-def test_a_file_that_is_written_says_that_it_cannot_be_read(fs):
-    with fs.open("log", "ab") as file:
-        file.write(b"data")
-        for read in (file.read, file.readline, lambda: list(file)):
-            with pytest.raises(io.UnsupportedOperation, match="read"):
-                read()
-
-
-# -- on S3 -----------------------------------------------------------------------------------------------------
-
-
-def test_a_bucket_is_emptied_as_a_folder_is(seaweed):
-    fs, bucket = RollingFileSystem("s3", seaweed), new_bucket(seaweed)
-    fs.pipe_file(f"{bucket}/d/one", b"data")
-    with pytest.raises(IsADirectoryError, match="remove it with recursive=True"):
-        fs.rm(bucket)
-    fs.rm(bucket, recursive=True)
-    assert fs.ls(bucket) == []

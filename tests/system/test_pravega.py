@@ -8,6 +8,7 @@ the others:
 - 5: a wrong expected offset: `write/test_gather`.
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
+- 9: a delete that fails: `write/test_delete`.
 - 11, 14, 15, 30: handles of what is gone, offsets outside, what is truncated, epochs: `fs/test_segment_handle`.
 - 12: seals: `fs/test_segment_forms`.
 - 13: truncations: `fs/test_segment_handle`, `maintenance/test_collect`, `system/test_traces`.
@@ -15,12 +16,12 @@ the others:
 - 17, 18: what is small shares a chunk, and no chunk is copied: `maintenance/test_erase`, `system/test_traces`.
 - 21, 22: truncated sources, concats of concats in every order: `simulation`.
 - 23, 28, 29: names made again, crashes, two writes at one offset: `simulation`.
+- 32: a segment of many chunks: `system/test_scale`.
 - 25, 27: reading across chunks, missing chunks: `fs/test_read_file`, `fs/test_segment_handle`.
 """
 
 from __future__ import annotations
 
-import errno
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -28,13 +29,8 @@ from typing import Any
 import fsspec
 import pytest
 
-from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
-from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
+from rollingfs import CorruptHeaderError, RollingFileSystem
 from rollingfs.format.tokens import seal_text
-from tests.support.backends import Scripted
-
-TINY = RollingPolicy(max_bytes=1, inline_bytes=0)
 
 
 @dataclass(frozen=True)
@@ -55,12 +51,6 @@ class Place:
 
     def path(self, name: str = "segment") -> str:
         return f"{self.root}/{name}"
-
-    def files(self, name: str = "segment") -> list[str]:
-        """The names of the chunks in a segment's chunk folder."""
-        self.below.invalidate_cache()
-        names = [path.rpartition("/")[2] for path in self.below.find(self.path(name) + "$chunks")]
-        return sorted(found for found in names if found[:1].isdigit())
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -89,32 +79,6 @@ def whole(fs: Any, path: str) -> bytes:
     data: bytes = segment.read(segment.start, segment.length)
     assert fs.cat_file(path) == data
     return data
-
-
-# -- create, delete, list ------------------------------------------------------------------------------------
-
-
-def test_09_a_delete_that_fails_is_reported_and_finished_by_the_next(place: Place) -> None:
-    make(place.open(inline_bytes=0), place.path(), pattern(500))
-    first, *_ = place.files()
-
-    backend = Scripted(MemoryBackend() if place.protocol == "memory" else LocalBackend(sync=False))
-
-    async def keep_first(paths: Any) -> None:
-        if any(path.endswith(first) for path in paths):
-            raise PermissionError(errno.EACCES, "refused", first)
-        await backend.inner.delete(paths)
-
-    backend.plan("delete", instead=keep_first, times=None)
-    with pytest.raises(PermissionError, match="refused"):
-        RollingFileSystem(backend=backend, skip_instance_cache=True).rm(place.path())
-    fs = place.open()
-    assert not fs.exists(place.path())
-    place.below.rm_file(f"{place.path()}$chunks/{first}")
-    fs.rm(place.path())
-    assert place.files() == []
-    with pytest.raises(FileNotFoundError):
-        fs.rm(place.path())
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -159,16 +123,3 @@ def test_31_any_legal_name_works(place: Place, name: str) -> None:
     assert whole(fs, place.path(f"moved {name}")) == pattern(250)[50:] + b"more"
     assert fs.segment(place.path(f"moved {name}")).attrs == {name: name}
     assert place.path(f"moved {name}") in fs.ls(place.root, detail=False)
-
-
-# -- scale ---------------------------------------------------------------------------------------------------
-
-
-def test_32_a_segment_of_1000_chunks_round_trips(place: Place) -> None:
-    fs = place.open(policy=TINY, max_bytes=None)
-    path = make(fs, place.path(), pattern(1000), piece=250)
-    segment = place.open().segment(path)
-    assert len(segment.chunks) == len(place.files()) == 1000
-    assert segment.read(0, 1000) == pattern(1000)
-    for offset in (0, 127, 128, 999):
-        assert segment.read(offset, offset + 1) == pattern(1000)[offset : offset + 1]

@@ -170,28 +170,9 @@ def wait_until_past(end: datetime.datetime) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="module")
-def expired(seaweed: dict[str, Any]) -> dict[str, Any]:
-    options, end = short_credentials(seaweed, new_segment(seaweed))
-    wait_until_past(end)
-    return options
-
-
 @pytest.fixture
 def own_path(seaweed: dict[str, Any]) -> str:
     return new_segment(seaweed)
-
-
-@pytest.mark.parametrize("verb", SOME)
-def test_expired_credentials_are_the_same_clear_error_by_every_verb(
-    seaweed: dict[str, Any], expired: dict[str, Any], own_path: str, verb: str
-) -> None:
-    with pytest.raises(PermissionError, match=EXPIRED) as caught:
-        VERBS[verb](open_fs(expired), own_path)
-    check_message(caught.value, own_path, changes=False)
-    assert expired["secret"] not in str(caught.value)
-    assert expired["token"] not in str(caught.value)
-    check_unchanged(seaweed, own_path)
 
 
 @pytest.mark.parametrize("mode", ["wb", pytest.param("ab", marks=pytest.mark.slow)])

@@ -13,7 +13,7 @@ from benchmarks.fabricate import chunk_data, fabricate, page_counts
 from rollingfs import RollingPolicy
 from rollingfs.client import Client
 from rollingfs.format import line_codec, names
-from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, TEXT_BYTES_MAX, Page
+from rollingfs.format.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.strategies import chunks, pages
@@ -65,27 +65,6 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     asked = segment.asked(client.segments.truncate(PATH, CHUNK_BYTES))
     assert asked == Counter(replace=1, read=first_in_page, delete=1)
     assert segment.asked(client.segments.truncate(PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
-
-
-@pytest.mark.slow
-def test_the_map_grows_into_pages_written_from_memory_and_each_append_is_one_commit():
-    backend = Scripted(private_memory())
-    client = Client(backend, RollingPolicy(1, None, 0))
-    count = LARGE_PAGE_CHUNKS + 3 * PAGE_CHUNKS
-    drive(client.segments.create(PATH))
-    backend.calls.clear()
-    for _ in range(count):
-        drive(client.segments.append(PATH, b"x"))
-    header = drive(client.headers.load(PATH)).header
-    pages_there = [entry.count for entry in header.entries if isinstance(entry, Page)]
-    assert sorted(pages_there, reverse=True) == sorted(page_counts(count), reverse=True)
-    folded = sum(page_counts(count)) // PAGE_CHUNKS
-    assert Counter(verb for verb, _ in backend.calls) == {
-        "write": count + folded + folded // PAGES_JOINED,
-        "replace": count,
-        "read_if_changed": 1,  # the load above
-    }
-    assert header.length == count
 
 
 def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():

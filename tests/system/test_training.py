@@ -60,17 +60,6 @@ def test_tensorboard_finds_runs_by_the_alias_and_by_a_chained_url(scheme: str, t
     assert list(io_wrapper.ListDirectoryAbsolute(found))
 
 
-def test_tensorboardx_knows_no_fsspec_and_writes_to_a_local_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tensorboardX import SummaryWriter
-
-    monkeypatch.chdir(tmp_path)
-    with SummaryWriter("rolling+memory://run") as writer:
-        writer.add_scalar("loss", 1, 1)
-    assert list(tmp_path.glob("rolling+memory:/run/events*"))
-
-
 def needs(name: str) -> None:
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
