@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -12,6 +12,7 @@ from fsspec.config import conf
 from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import check_contained
 
+from rollingfs.errors import ConflictError
 from rollingfs.fs import arguments, queries
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
@@ -19,6 +20,7 @@ from rollingfs.fs.folder_operations import makedirs
 from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
 from rollingfs.fs.reading import get_file, pieces
 from rollingfs.fs.segment_verbs import pipe_file
+from rollingfs.read.revalidate import SNAPSHOTS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
 BATCH_SIZE_DEFAULT = 128
@@ -60,7 +62,9 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
     Raises
     ------
     FileNotFoundError
-        Nothing is there, or it was replaced while it was copied; nothing was written.
+        Nothing is there; nothing was written.
+    ConflictError
+        Others replaced it again and again while it was copied; nothing was written.
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum; nothing was written.
     """
@@ -68,25 +72,27 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
     if source == target:
         await queries.info(core, path1)
         return
-    try:
-        _, parts = await pieces(core, source, verify=True)
-    except FileNotFoundError:
-        if not await core.listings.is_folder(source):
+    for _ in range(SNAPSHOTS_MAX):
+        try:
+            _, parts = await pieces(core, source, verify=True)
+        except FileNotFoundError:
+            if not await core.listings.is_folder(source):
+                raise
+            await makedirs(core, path2, exist_ok=True)
+            return
+        intake = core.client.segments.replacement(target)
+        try:
+            async for data in parts:
+                await intake.take(data)
+        except FileNotFoundError:  # replaced meanwhile, or chunks went: what is there now is copied
+            await intake.abort()
+            continue
+        except BaseException:
+            await intake.abort()
             raise
-        await makedirs(core, path2, exist_ok=True)
+        await core.client.segments.overwrite(target, intake)
         return
-    await _copy(core, parts, target)
-
-
-async def _copy(core: Core, parts: AsyncIterator[bytes], target: str) -> None:
-    intake = core.client.segments.replacement(target)
-    try:
-        async for data in parts:
-            await intake.take(data)
-    except BaseException:
-        await intake.abort()
-        raise
-    await core.client.segments.overwrite(target, intake)
+    raise ConflictError(f"{path1}: others replaced it {SNAPSHOTS_MAX} times while it was copied; nothing was written")
 
 
 async def copy(

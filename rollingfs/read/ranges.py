@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +16,8 @@ from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.errors import ConflictError, UnknownTierError
-from rollingfs.format import placement
-from rollingfs.format.header import Chunk, Page
+from rollingfs.format import names, placement
+from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import Job, ReadPiece, corrupt, gone, missing_chunk, said_now, too_short
 from rollingfs.read.snapshot import Lookup, Snapshot
@@ -168,18 +169,26 @@ class Fetcher:
         CorruptChunkError
             A chunk is missing, too short, or fails its checksum.
         FileNotFoundError
-            A chunk has gone since: it was truncated away, or the file was replaced.
+            A chunk has gone since, and the segment does not need it: it was truncated away, rewritten or replaced.
         """
         for path, error in (await self._complete(checks, self.backend.requests_max)).items():
             if not isinstance(error, FileNotFoundError):
                 raise error
-            now = (await self.lookup.headers.load(snapshot.path)).header
-            seen = snapshot.header
-            if now is None or seen is None or (now.segment, now.version) != (seen.segment, seen.version):
-                raise gone(snapshot, "a chunk that was read in part has gone, so it could not be verified") from error
+            header = (await self.lookup.headers.load(snapshot.path)).header
+            if header is None or not await self._is_named(snapshot.path, header, path):
+                why = "A chunk that was read in part has gone since, so it could not be verified; read it again"
+                raise FileNotFoundError(errno.ENOENT, why, snapshot.path) from error
             raise missing_chunk(path, snapshot.path) from error
         for path in sorted(checks.damaged):
             raise corrupt(path)
+
+    async def _is_named(self, path: str, header: Header, file: str) -> bool:
+        """Whether a header that was just loaded names the file of a chunk; not if an index page has gone since."""
+        try:
+            chunks = await self.pages.unfold(path, header.entries)
+        except FileNotFoundError:
+            return False
+        return any(file == names.locate(path, one.file, one.tier) for one in chunks if one.end > header.start)
 
     async def whole_chunks(self, snapshot: Snapshot, start: int, end: int) -> tuple[int, int]:
         """A range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
