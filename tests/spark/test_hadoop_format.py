@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 
-import google_crc32c
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -33,53 +31,37 @@ def java() -> None:
     world.require_java()
 
 
-def rewritten(files: Mapping[str, bytes], tmp_path: Path) -> dict[str, bytes]:
-    """What Java makes of some files when it reads and writes them."""
-    folder, to, classes = (tmp_path / name for name in ("from", "to", "classes"))
-    for new in (folder, to, classes):
-        new.mkdir()
-    for name, data in files.items():
-        (folder / name).write_bytes(data)
-    world.run_java("format.Rewrite", str(folder), str(to), classes=classes)
-    return {path.name: path.read_bytes() for path in to.iterdir()}
+@pytest.fixture(scope="module")
+def parser(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a program that parses files."""
+    return world.java_command("format.Fuzz", tmp_path_factory.mktemp("classes"))
 
 
-def understood(data: bytes) -> tuple[list[str], list[str], bytes]:
-    """The content of a file, in any order of lines: the map, the other lines, and the bytes behind the text.
-
-    Java keeps lines that a reader need not know behind all others.
-    """
-    text, _, rest = data.partition(b"\nend crc32c=")
-    lines = text.decode().split("\n")
-    entries = [line for line in lines if line.startswith(("Chunk ", "Page "))]
-    return entries, sorted(set(lines) - set(entries)), rest[8:]
+def takes(parser: list[str], files: Mapping[str, bytes], kind: str = "header") -> dict[str, bool]:
+    return dict(zip(files, world.java_takes([*files.values()], [*parser, kind]), strict=True))
 
 
-def test_java_understands_every_header_and_page_of_the_fixtures_and_refuses_the_flawed_ones(tmp_path):
+def test_java_takes_every_header_and_page_of_the_fixtures_and_refuses_the_flawed_ones(parser):
     files = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
-    found = rewritten(files, tmp_path)
-    good = {name: data for name, data in files.items() if not name.endswith(".flawed")}
-    good |= {f"{name}.header": format_header(recorded(name)[1]) for name in RECORDED}
-    refused = {name: data.decode() for name, data in found.items() if name.endswith(".refused")}
-    said = {name: understood(data) for name, data in found.items() if name not in refused}
-    assert said == {name: understood(data) for name, data in good.items()}
-    assert set(refused) == {f"{name}.flawed.refused" for name in FLAWED}
-    for name, reason in FLAWED.items():
-        assert reason in refused[f"{name}.flawed.refused"]
+    files |= {f"{name}.header": format_header(recorded(name)[1]) for name in RECORDED}
+    pages = {name: data for name, data in files.items() if name.endswith(".page")}
+    headers = {name: data for name, data in files.items() if name not in pages}
+    assert takes(parser, pages, "page") == dict.fromkeys(pages, True)
+    flawed = {f"{name}.flawed" for name in FLAWED}
+    assert flawed < headers.keys()
+    assert takes(parser, headers) == {name: name not in flawed for name in headers}
 
 
-def test_java_refuses_a_page_that_two_spellings_name(tmp_path):
+def test_java_refuses_a_page_that_two_spellings_name(parser):
     text, files = format_header(Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1)).partition(b"end crc32c=")[0], {}
-    for name in ("two.header", "one.header"):
-        named = ((0, "index-a"), (5, "two.header$chunks/index-a"))
+    for folder in ("x", "another"):  # the parser takes each for the header of x
+        named = ((0, "index-a"), (5, f"{folder}$chunks/index-a"))
         pages = [f"Page {at} 5 {file} crc32c=00000000 count=1 size=9\n" for at, file in named]
-        files[name] = seal_text(text + "".join(pages).encode())
-    found = rewritten(files, tmp_path)
-    assert set(found) == {"one.header", "two.header.refused"}
-    assert b"named twice" in found["two.header.refused"]
+        files[folder] = seal_text(text + "".join(pages).encode())
+    assert takes(parser, files) == {"x": False, "another": True}
 
 
-def test_java_understands_whatever_header_python_writes(tmp_path):
+def test_java_takes_whatever_header_python_writes(parser):
     files: dict[str, bytes] = {}
 
     @settings(max_examples=HEADERS_TRIED, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -88,19 +70,17 @@ def test_java_understands_whatever_header_python_writes(tmp_path):
         files[f"{len(files)}.header"] = format_header(header)
 
     collect()
-    found = {name: understood(data) for name, data in rewritten(files, tmp_path).items()}
-    assert found == {name: understood(data) for name, data in files.items()}
+    assert takes(parser, files) == dict.fromkeys(files, True)
 
 
 UNKNOWN = ("turn 5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c", "asks 3", "origin", "later %zz  words")
 
 
-@pytest.mark.parametrize("line", [*UNKNOWN, "offload tier=cold after_age_ms=5"])
-def test_java_skips_lower_case_lines_that_it_does_not_know(tmp_path, line):
+def test_java_skips_lower_case_lines_that_it_does_not_know(parser):
     text, _, rest = (FOLDER / "tail.header").read_bytes().partition(b"end crc32c=")
-    text += line.encode() + b"\n"
-    files = {"one.header": text + b"end crc32c=%08x" % google_crc32c.value(text) + rest[8:]}
-    assert rewritten(files, tmp_path) == files
+    texts = {line: text + line.encode() + b"\n" for line in (*UNKNOWN, "offload tier=cold after_age_ms=5")}
+    files = {line: seal_text(more)[:-1] + rest[9:] for line, more in texts.items()}
+    assert takes(parser, files) == dict.fromkeys(files, True)
 
 
 def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(tmp_path):
@@ -118,19 +98,31 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
         "pages": (data[:20_000], 777, RollingPolicy(50, inline_bytes=30)),
     }
     made |= {f"{name} in a tier": made[name] for name in ("chunks and tail", "pages")}
-    for name, (content, start, policy) in made.items():
-        path = f"{segments}/{name}"
+
+    def make(path: str, content: bytes, start: int, policy: RollingPolicy) -> None:
         drive(client.segments.create(path, policy))
-        step = 45 if name.startswith("pages") else 3000
+        step = 45 if policy.max_bytes == 50 else 3000
         for at in range(0, len(content), step):
             drive(client.segments.append(path, content[at : at + step]))
         drive(client.segments.truncate(path, start))
+
+    for name, (content, start, policy) in made.items():
+        path = f"{segments}/{name}"
+        make(path, content, start, policy)
         if name.endswith("in a tier"):
             moved = Offloader(client.commits, client.fetcher).offload(
                 path, "cold", Chosen(upto=len(content) // 2), lag_s=0
             )
             assert drive(moved).chunks > 3
         (plain / name).write_bytes(content[start:])
+    # parts of chunks and of pages, in folders whose names a header quotes
+    sources = {f"{segments}/in \u00e9 %41/{name}": made[name] for name in ("chunks and tail", "pages")}
+    for path, (content, start, policy) in sources.items():
+        make(path, content, start, policy)
+        drive(client.segments.seal(path))
+    drive(client.segments.create(f"{segments}/joined"))
+    drive(client.concats.concat(f"{segments}/joined", [*sources]))
+    (plain / "joined").write_bytes(b"".join(content[start:] for content, start, _ in sources.values()))
     header = drive(client.headers.load(f"{segments}/pages")).header
     assert header is not None
     assert header.chunk_count > len(header.entries)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,15 +47,11 @@ def test_java_takes_and_refuses_what_python_does(kind: str, tmp_path: Path) -> N
 
 
 def compare(kind: str, files: list[bytes], command: list[str]) -> None:
-    content = b"".join(struct.pack(">i", len(data)) + data for data in files)
-    done = subprocess.run(command, input=content, capture_output=True, timeout=RUN_S_MAX)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout.decode().strip()
-    assert len(said) == len(files)
-    assert {"0", "1"} == set(said)
+    said = world.java_takes(files, command, RUN_S_MAX)
+    assert {True, False} == set(said)
     for data, is_taken in zip(files, said, strict=True):
         reason = refusal(kind, data)
-        if (reason is None) != (is_taken == "1"):
-            assert is_taken == "1", f"Java refuses {data!r}, Python does not"
+        if (reason is None) != is_taken:
+            assert is_taken, f"Java refuses {data!r}, Python does not"
             assert reason is not None
             assert PYTHON_ONLY.search(reason), f"Java takes {data!r}; Python: {reason}"

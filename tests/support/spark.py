@@ -7,10 +7,11 @@ import importlib.util
 import io
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import warnings
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,6 +112,16 @@ def run_java(main: str, *arguments: str, classes: Path) -> str:
     done = subprocess.run(command, timeout=JVM_S_MAX, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def java_takes(files: Sequence[bytes], command: Sequence[str], run_s_max: float = JVM_S_MAX) -> list[bool]:
+    """Which files Java parses; the command is that of `Fuzz.java`."""
+    content = b"".join(struct.pack(">i", len(data)) + data for data in files)
+    done = subprocess.run(command, input=content, capture_output=True, timeout=run_s_max)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.decode().strip()
+    assert len(said) == len(files)
+    return [letter == "1" for letter in said]
 
 
 def environment(*folders: Path, **more: str) -> dict[str, str]:
