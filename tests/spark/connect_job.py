@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from rollingfs import RollingFileSystem
 from rollingfs.spark import doctor
 from rollingfs.spark.maintain import maintain
 
@@ -19,17 +18,9 @@ def main(address: str, folder: str) -> dict[str, Any]:
     frame = maintain(spark, f"{folder}/in", ["verify", "info"])
     found["info"] = [row.asDict() for row in frame.collect()]
     found["damaged"] = frame.filter("not done").count()
-    frame = maintain(spark, f"{folder}/sound", ["truncate", "seal"], keep=40, align="\n")
-    found["truncated"] = [row.bytes for row in frame.collect()]
-    exported = maintain(spark, f"{folder}/sound", "export", target=f"file://{folder}/out")
-    found["exported"] = [row.error for row in exported.collect()]
     tiers = {"rolling": {"tiers": {"cold": f"{folder}/cold"}}}
     kept = maintain(spark, f"{folder}/stream", ["retain", "offload"], storage_options=tiers)
     found["kept"] = {row.path: [row.error, json.loads(row.details)] for row in kept.collect()}
-    cut = RollingFileSystem("file").stream(f"{folder}/trimmed").cut()
-    trimmed = maintain(spark, f"{folder}/trimmed", "trim", cut=cut)
-    found["trimmed"] = [[row.operation, row.error, row.bytes, row.start] for row in trimmed.collect()]
-    found["gone"] = maintain(spark, f"{folder}/deleted", "seal").collect()
     lines = spark.read.format("rolling").load(f"{folder}/sound")
     found["lines"] = lines.count()
     lines.write.format("rolling").mode("append").save(f"file://{folder}/copy")

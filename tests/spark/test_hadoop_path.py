@@ -21,8 +21,6 @@ from tests.support.spark import Place, wants_s3a
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 ROWS = [{"id": index, "name": f"naïve name {index}", "value": index / 8} for index in range(120)]
-PAGED = RollingPolicy(max_bytes=12, inline_bytes=10)
-"""So small that the map outgrows the header."""
 
 
 COLUMNS: dict[str, Callable[[pa.Table, io.BytesIO], object]] = {
@@ -60,13 +58,6 @@ def test_segments_give_the_rows_of_the_same_plain_file(place, kind):
         assert rows(place, kind, url) == expected
 
 
-def test_a_segment_with_index_pages_gives_its_rows(place):
-    url = place.segment("paged", content(), PAGED, piece=30, head=b"gone\n" * 10)
-    header = place.header("paged")
-    assert header.chunk_count > len(header.entries)
-    assert rows(place, "text", url) == sorted((line,) for line in content().decode().splitlines())
-
-
 def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place):
     place.segment("in/one", b"1\n22\n")
     place.segment("in/empty", b"")
@@ -87,13 +78,6 @@ def test_many_small_partitions_of_one_segment_miss_no_record_and_double_none(pla
         assert sorted(row[0] for row in frame.collect()) == sorted(content().decode().splitlines())
     finally:
         place.spark.conf.unset("spark.sql.files.maxPartitionBytes")
-
-
-def test_binary_file_reads_a_segment_whole(place):
-    url = place.segment("blob", bytes(range(256)) * 3)
-    [row] = place.spark.read.format("binaryFile").load(url).collect()
-    assert bytes(row.content) == bytes(range(256)) * 3
-    assert row.length == 768
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -130,18 +114,6 @@ MODES = ("errorifexists", "ignore", "append", "overwrite")
 def save(place: Place, kind: str, mode: str, name: str, value: str) -> None:
     frame = place.spark.createDataFrame([(value,)], "value string").coalesce(1)
     frame.write.format(kind).mode(mode).save(f"{place.url}/{name}")
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["parquet", "json", "text"])
-def test_a_job_saves_in_every_mode_to_a_fresh_folder_and_over_plain_files(place, kind, mode):
-    save(place, kind, mode, "table", "one")
-    assert rows(place, kind, f"{place.url}/table") == [("one",)]
-    with pytest.raises(Exception, match=r"(?i)already exists") if mode == "errorifexists" else nullcontext():
-        save(place, kind, mode, "table", "two")
-    expected = {"append": ["one", "two"], "overwrite": ["two"]}.get(mode, ["one"])
-    assert rows(place, kind, f"{place.url}/table") == [(value,) for value in expected]
-    assert place.held("table") == []
 
 
 @pytest.mark.parametrize("mode", MODES)

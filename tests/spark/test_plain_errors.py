@@ -16,7 +16,6 @@ from pyspark.util import handle_worker_exception
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.spark import maintain
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
@@ -129,9 +128,6 @@ class Ways:
         )
         query.awaitTermination()
 
-    def path(self, name: str) -> str:
-        return f"rolling+file://{self.folder}/{name}"
-
 
 @pytest.fixture
 def ways(source: Any, tmp_path: Path, fs: RollingFileSystem) -> Ways:
@@ -176,25 +172,3 @@ def test_a_stream_says_it_in_the_first_line_behind_sparks_prefix(ways):
     found = first_lines(lambda: ways.stream("sealed", "sealed"), 1)
     assert "rollingfs.errors.SegmentSealedError: " in found
     assert "nothing was written" in found
-
-
-@pytest.mark.slow
-def test_the_path_says_it_in_the_line_behind_py4j_or_names_the_file(ways):
-    refused = first_lines(
-        lambda: ways.spark.createDataFrame([("x",)], "value string").write.mode("overwrite").text(ways.path("sealed"))
-    )
-    assert "rollingfs.hadoop.RollingException$Refused: rolling+file://" in refused.splitlines()[1]
-    assert "nothing was changed: use `rollingfs rm" in refused
-    headless = first_lines(lambda: ways.spark.read.text(ways.path("headless")).count())
-    assert "rollingfs.hadoop.RollingException$Corrupt: " in headless.splitlines()[1]
-    damaged = first_lines(lambda: ways.spark.read.text(ways.path("damaged")).count(), 1000)
-    assert "Encountered error while reading file rolling+file:" in damaged.splitlines()[1]
-    assert "\nCaused by: rollingfs.hadoop.RollingException$Corrupt: " in damaged
-
-
-@pytest.mark.slow
-def test_maintenance_raises_the_error_itself_and_gives_those_of_segments_as_rows(ways):
-    assert first_lines(lambda: maintain(ways.spark, f"{ways.folder}/sealed", "paint"), 1).startswith("operations: ")
-    [row] = maintain(ways.spark, f"{ways.folder}/headless", "verify").collect()
-    assert "headless$header" in row.error
-    assert "Traceback" not in row.error

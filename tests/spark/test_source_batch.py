@@ -189,10 +189,12 @@ def test_a_null_that_is_appended_later_leaves_all_readable(disk, kind):
 def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_spark_itself(place):
     frame = place.spark.range(100, numPartitions=2).selectExpr("id", "concat('s', id) s", "named_struct('a', id) o")
     save(frame, place, "wide", format="parquet")
-    wider = frame.selectExpr("array(id) added", "o", "s", "id", "date'2024-02-29' day")
+    more = ("cast(id / 4 as decimal(38,10)) p", "timestamp'1969-12-31 23:59:59' at", "map('k', date'0001-01-01') m")
+    wider = frame.selectExpr("array(id) added", "o", "s", "id", "date'2024-02-29' day", *more)
     save(wider, place, "wide", format="parquet")
     save(wider.filter("id < 10"), place, "wide", format="parquet")
-    first = frame.selectExpr("*", "cast(null as array<bigint>) added", "cast(null as date) day")
+    nulls = {"added": "array<bigint>", "day": "date", "p": "decimal(38,10)", "at": "timestamp", "m": "map<string,date>"}
+    first = frame.selectExpr("*", *(f"cast(null as {kind}) {name}" for name, kind in nulls.items()))
     expected = rows(first) + rows(wider.select(first.columns)) + rows(wider.filter("id < 10").select(first.columns))
     assert rows(load(place, "wide", format="parquet")) == expected
     for vectorized in ("true", "false"):

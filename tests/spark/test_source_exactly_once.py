@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import random
@@ -10,13 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support import spark as world
 from tests.support.servers import new_bucket
 
@@ -26,6 +25,10 @@ JOB = Path(__file__).with_name("exactly_once_job.py")
 SEED = 20261121
 KILLS = ["pause", "any", "any", "pause", "any", "any", "pause", "any"]
 """Three of them between the end of a batch's tasks and the commit of the header."""
+ROUTED_KILLS = {"64KiB": ["between", "any", "pause", "between", "any"], "0": ["between", "pause", "any"]}
+"""By the bytes of a message; some between the commits to two segments of the first batch of a run, one before them."""
+DIGIT = (11, 1)
+"""Which character of a line, from 1 on, names the segment of the line."""
 ANY_S_MAX = 2.0
 """After the first batch of a run, a kill comes within so many seconds."""
 POLL_S = 0.05
@@ -35,8 +38,6 @@ WAIT_S_MAX = 900
 """Maximum time to the next batch. At a load of thirty a session alone takes four minutes to start."""
 END_S_MAX = 1800
 """Maximum time of the last run. On a machine with much else to do, a batch takes a minute."""
-BETWEEN_S = 0.05
-"""So far lie a time and the commits before and after it apart."""
 LINES_PER_KILL = 400
 """Some twenty batches: more than are written before the kill."""
 POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
@@ -79,13 +80,6 @@ class Job:
             self.fs.truncate(self.source, self.seen[1])
         if self.seen is None or batch > self.seen[0]:
             self.seen = (batch, target.length)
-        return self.fs.segment(self.source).start
-
-    def retain(self) -> int:
-        """Retention by consumption, in the place of `trim`."""
-        stream = self.fs.stream(self.source.rpartition("/")[0])
-        stream.retention = RetentionPolicy.by_size(0, every="0s")
-        stream.retain()
         return self.fs.segment(self.source).start
 
     def run(self, mode: str) -> subprocess.Popen[bytes]:
@@ -151,16 +145,14 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def check_exactly_once(
-    job: Job, kills: Sequence[str] = KILLS, trim: Callable[[Job], int] = Job.trim, **last: str
-) -> None:
-    """Kill a job again and again; the last run, with some other options, goes to the end."""
+def check_exactly_once(job: Job) -> None:
+    """Kill a job again and again; the last run goes to the end."""
     chooser = random.Random(SEED)
     trimmed = 0
-    for how in kills:
+    for how in KILLS:
         job.run_and_kill(chooser, how)
-        trimmed = max(trimmed, trim(job))
-    job.finish(**last)
+        trimmed = max(trimmed, job.trim())
+    job.finish()
     assert job.fs.cat_file(job.target) == job.input
     assert 0 < trimmed == job.fs.segment(job.source).start
 
@@ -181,16 +173,24 @@ def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
     check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", options={"storage_options": json.dumps(minio)}))
 
 
-@pytest.mark.parametrize("how", ["cut", "time"])
-def test_a_killed_job_that_begins_in_the_middle_and_whose_source_is_trimmed_as_it_publishes_writes_each_row_once(
-    tmp_path, how
-):
-    job = Job(tmp_path, on_disk())
-    job.fs.append(job.source, b"of an earlier time\n" * 100)
-    time.sleep(BETWEEN_S)
-    at, cut = time.time(), job.fs.stream(f"{tmp_path}/in").cut()
-    time.sleep(BETWEEN_S)
-    begin = str(cut) if how == "cut" else datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat()
-    job.source_options |= {"startingOffsets": begin, "subscriber": "the job"}
-    check_exactly_once(job, ["pause", "any"], Job.retain, maxBytesPerTrigger="1MB", partitionBytes="10kB")
-    assert list(job.fs.stream(f"{tmp_path}/in").subscribers()) == ["the job"]
+class RoutedJob(Job):
+    """The job, whose target is a folder."""
+
+    pauses_at_once = True
+
+
+@pytest.mark.parametrize("message_bytes", list(ROUTED_KILLS))
+def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
+    target_options = {"segmentBy": "digit", "taskMessageBytes": message_bytes}
+    job = RoutedJob(tmp_path, on_disk(), target_options=target_options, digit=DIGIT)
+    job.source_options["maxBytesPerTrigger"] = "2000"
+    chooser = random.Random(SEED)
+    for how in ROUTED_KILLS[message_bytes]:
+        job.run_and_kill(chooser, how)
+    job.finish(maxBytesPerTrigger="1GB", partitionBytes="32MiB")
+    expected: dict[str, bytes] = {}
+    for line in job.input.splitlines(keepends=True):
+        name = chr(line[DIGIT[0] - 1])
+        expected[name] = expected.get(name, b"") + line
+    assert {path.rpartition("/")[2]: job.fs.cat_file(path) for path in job.fs.find(job.target)} == expected
+    assert len(expected) == 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source.stream import stream_reader
-from tests.support.servers import count_requests, new_bucket
 from tests.support.spark_source import ALL, first_column, reader, saved, step
 
 VERBS = ("read", "read_if_changed", "read_range", "read_ranges", "read_into", "stat", "is_folder", "list", "write")
@@ -89,27 +87,6 @@ def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, 
     calls.clear()
     assert source.latestOffset(end, ALL) is end
     assert calls == ["list"] * listings
-
-
-@pytest.mark.s3
-@pytest.mark.slow
-@pytest.mark.parametrize("place", ["f", "f/*", "f/part-0*"])
-def test_a_poll_on_s3_is_one_request_until_something_is_appended(minio, place):
-    bucket = new_bucket(minio)
-    fs = RollingFileSystem("s3", minio, header_cache_s=0)
-    for nth in range(40):
-        fs.overwrite(f"{bucket}/f/part-{nth:03}", b"x\n")
-    source = reader(f"s3://{bucket}/{place}", storage_options=json.dumps(minio))
-    end = source.latestOffset(source.initialOffset(), ALL)
-    with count_requests(source._fs._client.backend) as counted:
-        for _ in range(10):
-            assert source.latestOffset(end, ALL) is end
-    assert sum(counted.values()) == 10
-    fs.append(f"{bucket}/f/part-007", b"more\n")
-    with count_requests(source._fs._client.backend) as counted:
-        assert step(source, end)[0] == ["more"]
-    # a listing, and of one segment its header (for the driver, the plan and the task) and its bytes twice
-    assert sum(counted.values()) <= 8
 
 
 PATTERNS = ["/*", "/d*", "/d*/*", "/*/*", "/d1/s*", "/**", "/**/s1", "/*/s1", "/d?/in", "/d1", "/[sd]*", "/*/in/*"]

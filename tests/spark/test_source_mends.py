@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import types
-from pyspark.sql.streaming.datasource import ReadMaxBytes
 
 from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.backend.local.looks import list_folder
@@ -261,15 +260,6 @@ def test_a_catch_up_of_many_segments_drops_no_row_as_late(fs, tmp_path, is_seale
         assert max(map(len, batches)) <= 300
 
 
-def test_segments_that_grew_together_are_read_together(fs, tmp_path):
-    for nth in range(200):
-        for name in "abcd":
-            put(fs, f"{tmp_path}/f/{name}", b"%06d\n" % nth)
-    batches = drained(tmp_path / "f", ReadMaxBytes(400))
-    assert sum(map(len, batches)) == 800
-    assert max(max(map(int, batch)) - min(map(int, batch)) for batch in batches) < 100
-
-
 @pytest.mark.parametrize("most", [1, 7, 1000])
 def test_a_limit_of_records_is_kept_to_the_record(fs, tmp_path, most):
     for name in "ab":
@@ -343,7 +333,3 @@ NESTED = (types.StructType().add("v", VARIANT), types.ArrayType(VARIANT), types.
 def test_variants_are_refused_by_the_name_of_their_column(kind):
     with pytest.raises(ValueError, match=r"column odd is .*variant"):
         rows.arrow_schema(types.StructType().add("odd", kind))
-
-
-def test_a_column_of_text_may_be_called_variant():
-    assert rows.arrow_schema(types.StructType().add("ok", types.StructType().add("variant", "string"))).names == ["ok"]
