@@ -203,7 +203,7 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path)
 
 def probed(cache, store):
     """A cache in which a process of its own finds the verdict on a store."""
-    verdicts._save(str(cache), f"S3Backend {store}", Abilities(delete_if=True))
+    verdicts._save(str(cache), f"ObjectBackend {store}", Abilities(delete_if=True))
     return cache
 
 

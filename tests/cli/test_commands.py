@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs import RetentionPolicy, RollingPolicy, StreamCut
+from rollingfs import RollingPolicy, StreamCut
 from rollingfs.cli import output
 from rollingfs.cli.app import app
 from tests.support.cli import Run, done, failed
@@ -113,14 +113,6 @@ def test_rebuild_says_what_returned_and_what_did_not(stream, store):
     assert f"left: {chunks[0]} (offset 0): it lies before the start" in gap
 
 
-def test_names_cannot_steer_the_terminal(tmp_path):
-    (tmp_path / "red\x1b[31m").write_bytes(b"")
-    for words in (["ls"], ["ls", "-l"], ["info", f"{tmp_path}/red\x1b[31m"]):
-        text = done(*words, *([tmp_path] if words[0] == "ls" else [])).text
-        assert "\x1b" not in text
-        assert "red\\x1b[31m" in text
-
-
 def test_the_map_shows_all_parts_of_a_segment(stream):
     path = f"{stream}/a"
     done("truncate", path, 500)
@@ -141,18 +133,6 @@ def test_the_map_shows_all_parts_of_a_segment(stream):
     assert chunks == [(500, 1000, 1000), (1000, 2000, 1000)]
     assert found["inline"] == {"start": 2000, "end": 2050}
     assert found["garbage"] == {"files": 1, "bytes": 300}
-
-
-def test_the_map_says_what_upkeep_does_next_and_what_it_did(stream):
-    path = f"{stream}/a"
-    assert "next: upkeep has nothing to join or to move" in done("map", path).text
-    done("policy", path, "--max-bytes", "1MiB")
-    done("seal", path)
-    assert "next: upkeep will join 2 chunks of 2.0 KiB to 1: 1 object fewer" in done("map", path).text
-    done("run", stream, "--once")
-    text = done("map", path).text
-    assert "next: upkeep has nothing to join or to move" in text
-    assert "so far: 2.0 KiB written anew by joins" in text
 
 
 def test_the_map_of_an_empty_segment_and_of_a_plain_file_can_be_drawn(tmp_path):
@@ -256,11 +236,6 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
     assert [StreamCut.parse(line) for line in done("cut", stream, "--kept").text.splitlines()]
     for words in (["--max", "1"], ["--by-size", "1", "--by-time", "1"], ["--by-size", "x"]):
         failed("retain", stream, *words, code=2)
-
-
-def test_retain_runs_a_policy_that_a_folder_above_says(stream, store):
-    store.stream(stream.rpartition("/")[0]).retention = RetentionPolicy(keep_bytes=0, every=0)
-    assert "dropped 4,100 bytes, 0 left" in done("retain", stream).text
 
 
 def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(stream, store):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rollingfs.cli.errors import as_typed
 from tests.support.cli import Run, done, failed
-from tests.support.servers import new_bucket
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
 
@@ -48,18 +45,6 @@ def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> Non
 def test_a_missing_path_is_no_folder(folder: str) -> None:
     for words in ("cat", "ls", "verify"):
         assert refused(words, f"{folder}/none") == f"rollingfs: {folder}/none: No such segment or file\n"
-
-
-def test_a_missing_bucket_is_named(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in seaweed.items():
-        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
-    for words in ("cat", "head", "ls", "info", "seal"):
-        assert "the bucket 'not-made-by-anybody' does not exist" in refused(words, "s3://not-made-by-anybody/x")
-    assert "the bucket 'not-made-by-anybody' does not exist" in refused("ls", "s3://not-made-by-anybody")
-    bucket = new_bucket(seaweed)
-    assert "No such segment or file" in refused("cat", f"s3://{bucket}/x")
-    done("append", f"s3://{bucket}/folder/log", stdin=b"line\n")
-    assert "It is a folder" in refused("cat", f"s3://{bucket}/folder")
 
 
 def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,19 +136,3 @@ def test_what_is_no_number_is_wrong_usage(folder: str, words: str) -> None:
 )
 def test_an_error_of_the_library_is_said_in_the_words_of_a_command_line(said: str, typed: str) -> None:
     assert as_typed(said) == typed
-
-
-def test_no_error_of_a_command_names_what_only_python_has(folder: str, tmp_path: Path) -> None:
-    python = re.compile(r"\b\w+=(True|False|None)\b|\bfs\.\w|\bdeletion_lag\b|\w\(\)")
-    log, target = f"{folder}/log", f"{tmp_path}/target"
-    done("export", log, target)
-    Path(f"{folder}/damaged$header").write_bytes(b"nonsense")
-    for words in (
-        *(f"export {log} {target}", f"concat {log} {log}", f"concat {folder}/none {log}", f"rm {folder}"),
-        *(f"rm {folder}/damaged", f"cat {folder}/damaged", f"append --option sync=None {log}", f"offload {log}"),
-        *(f"offload --lag -1s {log}", f"policy --max-bytes 0 {folder}", f"trim {folder} {{}}", f"rm -r {folder}"),
-    ):
-        found = Run(*words.split())
-        assert found.code in (1, 2), words
-        assert not python.search(found.err), found.err
-    assert "--overwrite replaces it" in failed("export", log, target)

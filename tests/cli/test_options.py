@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fsspec
 import pytest
 
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.stores import Stores, parse_options
-from tests.support.cli import Run, done
-from tests.support.servers import new_bucket, require_module
+from tests.support.cli import Run
+from tests.support.servers import require_module
 
 
 def opened(protocol: str, *texts: str, **environment: str):
@@ -31,8 +30,8 @@ def s3_is_installed():
 
 
 @pytest.mark.parametrize("store", ["file", "s3"])
-def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, seaweed, store):
-    path = f"s3://{new_bucket(seaweed)}/x" if store == "s3" else tmp_path / "x"
+def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, store):
+    path = "s3://bucket/x" if store == "s3" else tmp_path / "x"
     found = Run("append", path, "--option", "max_byte=12", stdin=b"data")
     assert (found.code, found.out) == (2, b"")
     assert found.err.count("\n") == 1
@@ -129,13 +128,3 @@ def test_an_option_of_rolling_and_of_the_store_must_say_whose_it_is():
     assert opened("s3", "rolling.max_concurrency=3")._backend.requests_max == 3
     assert given(opened("s3", "s3.max_concurrency=3")) == {"max_concurrency": 3}
     assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.requests_max == 3
-
-
-def test_variables_reach_the_store_that_they_name(tmp_path, seaweed, monkeypatch):
-    for name, value in seaweed.items():
-        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
-    path = f"{new_bucket(seaweed)}/x"
-    done("append", f"s3://{path}", stdin=b"data")
-    done("append", tmp_path / "x", stdin=b"more")
-    assert done("cat", f"s3://{path}", tmp_path / "x").out == b"datamore"
-    assert fsspec.filesystem("s3", **seaweed).exists(f"{path}$header")

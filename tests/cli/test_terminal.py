@@ -43,27 +43,6 @@ def test_people_see_progress_and_a_coloured_map(tmp_path, programs, store):
         assert (tmp_path / "said").read_text() == "log: 6,291,456 bytes at offset 6,291,456\n"
 
 
-@pytest.mark.slow
-def test_people_see_how_many_bytes_are_verified_and_consolidated(tmp_path, programs, store):
-    path = f"{tmp_path}/log"
-    store.create(path)
-    for _ in range(3):
-        store.append(path, b"x" * (512 << 10))
-    store.seal(path)
-    with terminal(tmp_path, programs) as shell:
-        for words, progress, said in (
-            ("verify log", "/1.5 MiB", "log: 3 chunks, all there and whole"),
-            ("export log file", "1.5/1.5 MiB", "1,572,864 bytes written to file"),
-            ("consolidate log", "1.5/1.5 MiB", ""),
-            ("verify -r . > said", "1.5/1.5 MiB", ""),
-        ):
-            (tmp_path / "file").unlink(missing_ok=True)
-            shell.type(f"rollingfs {words}\n")
-            shown = shell.ends()
-            assert (progress in shown, said in shown) == (True, True), words
-        assert (tmp_path / "said").read_text() == f"{tmp_path}/log: 2 chunks, all there and whole\n"
-
-
 def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, programs, store):
     path = f"{tmp_path}/log"
     store.create(path)

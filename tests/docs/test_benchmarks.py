@@ -26,13 +26,6 @@ from benchmarks.runner import GONE, run
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
 
 REPOSITORY = Path(__file__).parents[2]
-P1 = ["P1", "P1b", "P1c", "P1f", "P1g", "P1d", "P1e"]
-CASES = [*P1, "P2", "P2c", "P2b", "P3", "P4", "P4b", "P5", "P6", "P7", "P8", "P12", "P11"]
-
-
-def test_every_case_of_the_issue_is_there_with_a_goal():
-    assert [case.id for case in ALL if case.id.startswith("P")] == CASES
-    assert all(case.goals for case in ALL)
 
 
 def test_content_is_found_wrong_wherever_one_byte_is():
@@ -130,31 +123,6 @@ def test_a_fabricated_segment_has_its_chunks_as_appends_would_have_left_them(cou
     assert 0 < count - sum(counts) <= LOOSE_CHUNKS_MAX
 
 
-def _run(folder, *arguments):
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--results", str(folder), *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads((folder / "quick.json").read_text()), done
-
-
-def _each_was_measured(found, ids):
-    assert list(found["works"]) == ids
-    for case in ALL:
-        if case.id in ids:
-            rounds = found["works"][case.id]["rounds"]
-            skipped = found["works"][case.id]["skipped"]
-            assert {*rounds, *skipped} == {*case.contestants}
-            assert not any(name.startswith("rollingfs") for name in skipped)
-
-
-@pytest.mark.slow
-def test_a_quick_run_on_the_local_disk_writes_a_table_and_its_figures(tmp_path):
-    found, done = _run(tmp_path, "--only", "P11")
-    _each_was_measured(found, ["P11"])
-    assert "durable append" in done.stdout
-    assert found["works"]["P11"]["medians"]["rollingfs append"]["unit_s"] > 0
-
-
 def test_an_unknown_case_is_refused(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--only", "P99", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
@@ -168,10 +136,16 @@ def test_an_unknown_case_is_refused(tmp_path):
 @pytest.mark.usefixtures("minio")
 @pytest.mark.timeout(900)
 def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path):
-    found, _ = _run(tmp_path)
-    _each_was_measured(found, [case.id for case in ALL])
-    appended = found["works"]["P1"]["medians"]["rollingfs append"]
-    assert appended["requests"] <= 1.02
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    works = json.loads((tmp_path / "quick.json").read_text())["works"]
+    assert list(works) == [case.id for case in ALL]
+    for case in ALL:
+        rounds, skipped = works[case.id]["rounds"], works[case.id]["skipped"]
+        assert {*rounds, *skipped} == {*case.contestants}
+        assert not any(name.startswith("rollingfs") for name in skipped)
+    assert works["P1"]["medians"]["rollingfs append"]["requests"] <= 1.02
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,15 +12,13 @@ from xml.etree import ElementTree
 import fsspec
 import pytest
 
-from rollingfs import RollingPolicy, demo
+from rollingfs import demo
 from rollingfs.read.ranges import Fetcher
-from rollingfs.show.segment_map import outline
 from tests.support.servers import require_module
 
 for module in demo.NEEDED:
     require_module(module)
 
-from rollingfs.cli.map_text import RUNS_MAX, map_lines
 
 ROOT = Path(__file__).parents[2]
 CHECKS, CHECKS_LONG = 3, 10
@@ -33,25 +30,6 @@ UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 def size_of(text: str) -> float:
     number, unit = text.replace(",", "").split(" ")
     return float(number) * UNITS[unit]
-
-
-@pytest.mark.slow
-def test_the_long_demonstration_goes_through_the_whole_life_of_a_segment(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "APPENDS_PER_MONTH", 12)
-    monkeypatch.setattr(demo, "PARQUET_APPENDS", 4)
-    assert demo.main(["--long", "--rows", "1200", "--folder", str(tmp_path / "kept")]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("   ok    ") == CHECKS_LONG
-    assert f"{CHECKS_LONG} of {CHECKS_LONG} check sums agree" in printed
-    assert "FAIL" not in printed
-    fs = fsspec.filesystem("rolling", target_protocol="file")
-    left = fs.info(f"{tmp_path}/kept/flights-2013.jsonl")
-    assert 0 < left["start_offset"] < left["length"]
-    # what the truncation freed is no longer on the disk
-    assert not list((tmp_path / "kept/months").glob("2013-01$chunks/0*"))
-    assert list((tmp_path / "kept/months").glob("2013-04$chunks/0*"))
 
 
 def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the_picture_is_and_what_to_try(
@@ -135,38 +113,6 @@ def test_importing_the_demonstration_needs_none_of_its_packages() -> None:
 
 
 # -- the map -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fs() -> Any:
-    return fsspec.filesystem("rolling", target_protocol="memory", skip_instance_cache=True)
-
-
-def shown(fs: Any, path: str, width: int = 13, runs_max: int = RUNS_MAX) -> list[str]:
-    found = outline(fs.segment(path).chunks, now_s=time.time(), width=width)
-    return [line.plain for line in map_lines(found, runs_max)]
-
-
-def test_the_map_shows_the_truncated_head_the_folders_of_the_chunks_and_the_tail(fs: Any, tmp_path: Path) -> None:
-    root = str(tmp_path)
-    for name in ("a", "b"):
-        fs.create(f"{root}/{name}", RollingPolicy(max_bytes=10, inline_bytes=0))
-        fs.append(f"{root}/{name}", bytes(30))
-        fs.seal(f"{root}/{name}")
-    fs.create(f"{root}/all", RollingPolicy(max_bytes=10))
-    fs.concat(f"{root}/all", [f"{root}/a", f"{root}/b"])
-    fs.append(f"{root}/all", b"x" * 5)
-    fs.truncate(f"{root}/all", 13)
-    assert shown(fs, f"{root}/all") == [
-        "all: open, version 4, start 13, length 65: 52 bytes in 5 chunks, 5 inline",
-        "[···▅████████░]",
-        "  · 13 B truncated, up to offset 13",
-        "  █ 5 chunks, 47 B, age < 1 min",
-        "  ▁ 5 chunks, 47 B, size < 64 KiB",
-        "  → 13 to 30: 2 chunks in a$chunks",
-        "  → 30 to 60: 3 chunks in b$chunks",
-        "  ░ 5 B inline in the header",
-    ]
 
 
 def test_the_flights_are_read_where_setuptools_is_missing():

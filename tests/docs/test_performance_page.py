@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.servers import botocore_client, new_bucket, require_module
 
 require_module("s3fs")
@@ -63,36 +61,6 @@ def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[s
         assert set(rule.get("Expiration", {})) <= {"ExpiredObjectDeleteMarker"}
 
 
-@pytest.mark.parametrize(("met", "word"), [(True, "| met |"), (False, "| **missed** |"), (None, "| not judged |")])
-def test_tables_show_each_contestant_each_goal_and_who_was_left_out(met: bool | None, word: str) -> None:
-    from benchmarks.report import markdown
-
-    fields = {
-        "machine": {"cpus": 2, "system": "any", "python": "3.11"},
-        "packages": {"s3fs": "1", "obstore": None},
-        "works": {
-            "P1": {
-                "title": "append",
-                "at": "2026-11-20T10:00:00+00:00",
-                "commit": "abc",
-                "rounds_run": 3,
-                "shown": ["unit_s", "requests"],
-                "medians": {name: {"unit_s": 0.0151, "requests": 1.0} for name in ("ours", "theirs", "others'")},
-                "goals": [{"goal": "ours / theirs", "bound": "≤ 1", "found": None if met is None else 1.0, "met": met}],
-                "skipped": {"delta-rs": "deltalake is not installed"},
-                "failed": {},
-            }
-        },
-    }
-    text = markdown(fields)
-    assert "| | unit ms | requests |\n|---|---:|---:|\n| ours | 15.10 | 1.00 |\n| theirs | 15.10 | 1.00 |\n" in text
-    assert "Left out: delta-rs (deltalake is not installed)." in text
-    assert "**P1: append** (3 rounds, 2026-11-20, commit abc)" in text
-    assert word in text
-    assert "s3fs 1." in text
-    assert "obstore" not in text
-
-
 def test_cases_that_are_not_run_again_keep_their_results(tmp_path: Path) -> None:
     from benchmarks.cases import ALL
     from benchmarks.report import save
@@ -127,19 +95,3 @@ def test_the_prices_named_are_those_that_were_reckoned_with() -> None:
     assert f"${cost.BROKER_H:g}" in section
     assert f"${cost.BROKER_GB_MONTH:.2f}" in section
     assert PRICES_AT in section
-
-
-def test_a_price_is_made_of_requests_of_bytes_and_of_what_is_kept() -> None:
-    from benchmarks import cost
-
-    month = cost.Load(rate_per_s=1, record_bytes=2**20, kept_days=15)
-    store = cost.Prices("any", storage_gb_month=1.0, write_1000=10.0, read_1000=1.0, upload_gb=1024.0)
-    counted = {"PutObject": 3, "ListObjectsV2": 1, "GetObject": 1, "HeadObject": 1, "DeleteObject": 9}
-    way = cost.Way.counted(counted, sent_bytes=2 * 2**20, count=2)
-    assert (way.writes, way.reads, way.sent_bytes) == (2, 1, 2**20)
-    assert month.appends == 30 * 86400
-    assert cost.appends_cost(way, 1000, store) == pytest.approx(2 * 10 + 1 * 1 + 1000 * 1.0)
-    assert cost.storage_cost(2**20, month, store) == pytest.approx(15 * 86400 / 1024)
-    in_three_copies = 3 * 15 * 86400 / 1024 * cost.BROKER_GB_MONTH
-    assert cost.brokers_cost(month) == pytest.approx(3 * cost.BROKER_H * 720 + in_three_copies)
-    assert cost.appends_cost(cost.Way(1, 0, 0), cost.MILLION, cost.S3_STANDARD) == pytest.approx(5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,12 +12,15 @@ from xml.etree import ElementTree
 import pytest
 from fsspec.callbacks import Callback
 
-from rollingfs import RollingFileSystem, Segment
+import rollingfs
+from rollingfs import RollingFileSystem, Segment, Stream
+from rollingfs.fs.tail import Tail
 from rollingfs.show.notebook import segment_html
 from rollingfs.show.prices import S3_STANDARD
 from tests.support.backends import Counting, private_memory
 from tests.support.servers import require_module
 
+FACES = (RollingFileSystem, Segment, Stream, Tail)
 SECRET = "a-key-that-nobody-may-see"
 
 
@@ -37,7 +41,32 @@ def filled(fs: RollingFileSystem, path: str, size: int = 35) -> Segment:
     return fs.segment(path)
 
 
+def public(face: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that this project defines."""
+    for owner in getattr(face, "__mro__", ()):  # a function has none
+        if owner.__module__.startswith("rollingfs"):
+            for name in vars(owner):
+                static = inspect.getattr_static(face, name)
+                if not name.startswith("_") and (callable(getattr(face, name)) or isinstance(static, property)):
+                    yield name, static if isinstance(static, property) else getattr(face, name)
+
+
 # -- signatures, docstrings, completion ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("face", [*FACES, *(getattr(rollingfs, name) for name in rollingfs.__all__)])
+def test_every_public_method_has_a_docstring_and_names_its_parameters(face: type) -> None:
+    assert inspect.getdoc(face), face
+    for name, method in public(face):
+        assert inspect.getdoc(method), f"{face.__name__}.{name} has no docstring"
+        if not isinstance(method, property):
+            kinds = {one.kind for one in inspect.signature(method).parameters.values()}
+            assert inspect.Parameter.VAR_POSITIONAL not in kinds, f"{face.__name__}.{name} hides its parameters"
+
+
+def test_the_test_above_sees_the_methods() -> None:
+    seen = {name for face in FACES for name, _ in public(face)}
+    assert {"append", "cat_ranges", "open", "consolidate", "retain", "retention", "length"} <= seen
 
 
 def test_the_class_shows_its_parameters_not_those_of_its_metaclass() -> None:
@@ -47,7 +76,29 @@ def test_the_class_shows_its_parameters_not_those_of_its_metaclass() -> None:
     assert "self" not in names
 
 
+def test_names_are_completed(fs: RollingFileSystem) -> None:
+    filled(fs, "/a")
+    assert {"append", "concat", "stream", "segment"} <= set(dir(fs))
+    assert {"append", "chunks", "tail", "start"} <= set(dir(fs.segment("/a")))
+    assert {"RollingFileSystem", "StreamCut", "StagedExpiredError"} <= set(dir(rollingfs))
+
+
 # -- reprs -----------------------------------------------------------------------------------------------------
+
+
+def test_reprs_say_what_a_thing_is(fs: RollingFileSystem) -> None:
+    segment = filled(fs, "/logs/a")
+    assert repr(RollingFileSystem("memory")) == "<RollingFileSystem over memory>"
+    assert repr(segment) == "<Segment '/logs/a' [0, 35) open version 8>"
+    assert repr(segment.tail()) == "<Tail of '/logs/a' at its start>"
+    assert repr(segment.tail(5)) == "<Tail of '/logs/a' at 5>"
+    stream = fs.stream("/logs")
+    assert repr(stream) == "<Stream '/logs'>"
+    stream.segments()
+    assert repr(stream) == "<Stream '/logs', 1 segments when listed>"
+    with fs.open("/logs/a", "ab") as file:
+        assert repr(file) == "<WriteFile '/logs/a' ab open>"
+    assert repr(file) == "<WriteFile '/logs/a' ab closed>"
 
 
 def test_reprs_have_no_secrets() -> None:
@@ -131,6 +182,21 @@ def test_a_name_that_is_html_stays_text(fs: RollingFileSystem) -> None:
         assert parsed(html).find(".//script") is None
 
 
+def test_segments_of_many_runs_and_streams_of_many_segments_stay_short(fs: RollingFileSystem) -> None:
+    fs.create("/logs/all")
+    for number in range(40):
+        filled(fs, f"/{number}", 10).seal()
+    fs.concat("/logs/all", [f"/{number}" for number in range(40)])
+    assert "28 more" in text_of(fs.segment("/logs/all")._repr_html_())
+    for number in range(40):
+        fs.create(f"/logs/{number}")
+    stream = fs.stream("/logs")
+    assert "not listed yet" in text_of(stream._repr_html_())
+    stream.infos()
+    assert "41 segments" in text_of(stream._repr_html_())
+    assert len(re.findall("<tr>", stream._repr_html_())) < 20
+
+
 def test_a_stream_shows_what_was_last_listed_and_asks_nothing(fs: RollingFileSystem, backend: Counting) -> None:
     filled(fs, "/logs/a").truncate(10)
     filled(fs, "/logs/b").seal()
@@ -173,3 +239,13 @@ def test_verbs_that_move_bytes_tell_fsspecs_callback(fs: RollingFileSystem, tmp_
     sizes = {"put": 1, "get": 1, "export": 70, "consolidate": 70, "verify": 70, "collect": 1, "tree": 2}
     assert {verb: (one.value, one.size) for verb, one in told.items()} == {v: (n, n) for v, n in sizes.items()}
     assert [(one.value, one.size) for one in [*told["put"].children, *told["get"].children]] == [(70, 70), (70, 70)]
+
+
+def test_the_callback_of_tqdm_shows_a_bar(fs: RollingFileSystem, capsys: pytest.CaptureFixture[str]) -> None:
+    require_module("tqdm")
+    from fsspec.callbacks import TqdmCallback
+
+    segment = filled(fs, "/a", 70)
+    with TqdmCallback(tqdm_kwargs={"desc": "verifying"}) as callback:
+        segment.verify(callback=callback)
+    assert "verifying: 100%" in capsys.readouterr().err

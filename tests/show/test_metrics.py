@@ -33,14 +33,6 @@ def filesystem(below: Counting, **options: object) -> RollingFileSystem:
     return RollingFileSystem(backend=below, max_bytes=1000, inline_bytes=100, skip_instance_cache=True, **options)
 
 
-def test_a_new_filesystem_has_done_nothing(fs):
-    metrics = fs.metrics()
-    assert metrics.requests == {}
-    assert metrics.append == metrics.overwrite == metrics.read == metrics.commits == Calls()
-    assert (metrics.conflicts, metrics.carried, metrics.unknown) == (0, 0, 0)
-    assert metrics.since <= metrics.at
-
-
 def test_bytes_and_calls_by_verb(fs, path):
     fs.pipe_file(path, b"x" * 300)
     for size in (10, 20, 1_200_000):
@@ -96,14 +88,6 @@ def test_an_append_of_which_nobody_knows_is_counted_as_unknown(path):
     metrics = fs.metrics()
     assert (metrics.unknown, metrics.commits.count, metrics.append.errors) == (1, 1, 1)
     assert metrics.append.bytes == 0
-
-
-def test_reads_that_fail_are_errors(fs, path):
-    fs.pipe_file(path, b"x" * 500)
-    [chunk] = [one.path for one in _files(fs, path)]
-    fs._bridge.run(fs._backend.delete([chunk]))
-    assert isinstance(fs.cat_ranges([path], [0], [500])[0], Exception)
-    assert fs.metrics().read.errors == 1
 
 
 def _files(fs, path):
