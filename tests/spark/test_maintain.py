@@ -41,20 +41,6 @@ def test_info_says_what_each_segment_is_and_changes_nothing(fs, tmp_path):
     assert [row.version for row in rows] == [row.version for row in maintain(None, str(tmp_path), "info")]
 
 
-def test_segments_are_named_by_folder_pattern_and_list(fs, tmp_path):
-    paths = fill(fs, tmp_path, 3)
-
-    def found(*urls: str) -> list[str]:
-        return [row.path for row in maintain(None, urls, "info")]
-
-    assert found(f"rolling::file://{tmp_path}/in") == found(str(tmp_path)) == paths
-    assert found(f"rolling+file://{tmp_path}/*/s[02]") == [paths[0], paths[2]]
-    assert found(f"{tmp_path}/i*") == paths
-    assert found(paths[2], paths[0]) == [paths[0], paths[2]]
-    with pytest.raises(FileNotFoundError):
-        found(f"{tmp_path}/nowhere")
-
-
 def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path):
     paths = fill(fs, tmp_path, 4)
     Path(f"{paths[0]}$header").write_text("rubbish")
@@ -348,10 +334,3 @@ def test_upkeep_does_what_a_round_of_run_does(fs, tmp_path):
     did = json.loads(rows[paths[1]].details)["upkeep"]
     assert (did["joined_chunks"], did["joined_to"], did["write_amplification"]) == (20, 4, 2.0)
     assert rows[paths[1]].bytes == 400
-    stream = fs.stream(f"{tmp_path}/in")
-    stream.retention = RetentionPolicy.by_size(100, every=0)
-    stream.retain()
-    fs.append(paths[0], b"x" * 200)
-    rows = by_path(maintain(None, str(tmp_path), "upkeep"))
-    assert rows[paths[0]].start == 400
-    assert json.loads(rows[paths[1]].details)["retain"] == {"bytes": 400, "deleted": True}

@@ -118,18 +118,6 @@ def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_th
     assert "are skipped (onCorrupt=skip)" in caplog.text
 
 
-def test_a_sealed_segment_of_whole_arrow_messages_is_never_refused_however_it_is_cut(fs, tmp_path):
-    schema = pa.schema({"n": pa.int64()}).serialize().to_pybytes()
-    some = arrow_stream(pa.record_batch({"n": [1, 2]}))
-    cases = [(schema, []), (some + schema, [1, 2]), (some[:-8] + schema, [1, 2]), (some[:-8], [1, 2])]
-    for nth, (data, rows) in enumerate(cases):
-        path = str(tmp_path / str(nth))
-        fs.overwrite(path, data)
-        fs.seal(path)
-        for size in ("1", "100", "1000"):
-            assert read(path, NUMBERS, format="arrow", partitionBytes=size) == rows
-
-
 def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     path = tmp_path / "s"
@@ -197,10 +185,3 @@ def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_thos
         step(reader(tmp_path / "f"), at)
     assert step(source, at)[0] == []
     assert f"{tmp_path}/f/a: bytes 0 to {len(content('json')) + 6} are skipped" in caplog.text
-
-
-@pytest.mark.parametrize("name", ["s$chunks", "s$header", "nothing"])
-def test_no_segment_and_no_folder_of_users_has_such_a_name(fs, tmp_path, name):
-    fs.overwrite(f"{tmp_path}/s", b"x" * 5000)
-    with pytest.raises(FileNotFoundError):
-        read(tmp_path / name)

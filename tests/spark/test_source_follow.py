@@ -14,10 +14,10 @@ from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.fs.stream_handle import Stream
+from rollingfs.spark.source import places
 from rollingfs.spark.source.stream import stream_reader
+from tests.support.backends import Counting
 from tests.support.spark_source import ALL, first_column, reader, saved, step
-
-VERBS = ("read", "read_if_changed", "read_range", "read_ranges", "read_into", "stat", "is_folder", "list", "write")
 
 
 class Query:
@@ -56,37 +56,26 @@ class Query:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The calls of the backend from here on."""
-    found: list[str] = []
-
-    def counted(verb: str) -> Callable[..., Any]:
-        real = getattr(LocalBackend, verb)
-
-        def call(*args: Any, **options: Any) -> Any:
-            found.append(verb)
-            return real(*args, **options)
-
-        return call
-
-    for verb in VERBS:
-        if hasattr(LocalBackend, verb):
-            monkeypatch.setattr(LocalBackend, verb, counted(verb))
+def store(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    """The store of all filesystems that the data source makes."""
+    found = Counting(LocalBackend(sync=False))
+    fs = RollingFileSystem(backend=found, header_cache_s=0)
+    monkeypatch.setattr(places, "filesystem", lambda options: fs)
     return found
 
 
 @pytest.mark.parametrize(
     ("place", "listings"), [("", 3), ("/*", 3), ("/d*", 3), ("/d*/*", 3), ("/d1/s*", 1), ("/**", 3), ("/*/s1", 3)]
 )
-def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, tmp_path, calls, place, listings):
+def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, tmp_path, store, place, listings):
     for name in ("s0", *(f"d1/s{nth}" for nth in range(1, 20)), "d2/s1"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"x\n")
     (tmp_path / "f" / "d1" / "plain").write_bytes(b"x\n")
     source = reader(f"{tmp_path}/f{place}")
     _, end = step(source)
-    calls.clear()
+    store.clear()
     assert source.latestOffset(end, ALL) is end
-    assert calls == ["list"] * listings
+    assert store.verbs == ["list"] * listings
 
 
 PATTERNS = ["/*", "/d*", "/d*/*", "/*/*", "/d1/s*", "/**", "/**/s1", "/*/s1", "/d?/in", "/d1", "/[sd]*", "/*/in/*"]
@@ -110,27 +99,27 @@ def test_a_pattern_matches_what_a_glob_matches_and_what_is_below_matched_folders
     assert set(reader(root + pattern).initialOffset()) == expected
 
 
-def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monkeypatch, calls):
+def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monkeypatch, store):
     fs.overwrite(f"{tmp_path}/f/s", b"one\n")
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     source = reader(tmp_path / "f", pollInterval="5s")
     end = source.latestOffset(source.initialOffset(), ALL)
-    calls.clear()
+    store.clear()
     for _ in range(1000):  # ten seconds of Spark's questions
         assert source.latestOffset(end, ALL) is end
         clock.now += 0.01
-    assert calls == ["list"]
+    assert store.verbs == ["list"]
     clock.now += 0.01
     source.latestOffset(end, ALL)
-    assert calls == ["list"] * 2
+    assert store.verbs == ["list"] * 2
     fs.append(f"{tmp_path}/f/s", b"two\n")
     assert source.latestOffset(end, ALL) is end
     source.prepareForTriggerAvailableNow()  # which looks at once
     assert first_column(source, source.partitions(end, source.latestOffset(end, ALL))) == ["two"]
 
 
-def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, calls):
+def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, store):
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
     source, path = reader(tmp_path / "f"), f"{tmp_path}/f/b"
@@ -138,9 +127,9 @@ def test_the_lag_is_what_the_last_look_showed_behind_the_batch(fs, tmp_path, cal
     assert source.reportLatestOffset() == {"lagBytes": 0, "lagSeconds": 0.0, "segments": {}}
     fs.append(path, b"two\nno end")
     end = source.latestOffset(end, ALL)
-    calls.clear()
+    store.clear()
     lag = source.reportLatestOffset()
-    assert calls == []
+    assert store.verbs == []
     age_s = lag["segments"][path].pop("lagSeconds")
     assert age_s == lag.pop("lagSeconds") >= 0
     behind = {path: {"segment": end[path]["segment"], "offset": 14, "lagBytes": 6}}
@@ -167,24 +156,6 @@ def kept(fs: RollingFileSystem, folder: Path) -> dict[str, int]:
     stream.retention = RetentionPolicy.by_size(0, every="0s")
     stream.retain()
     return {path.rpartition("/")[2]: int(info["start_offset"]) for path, info in stream.infos().items()}
-
-
-def test_retention_keeps_what_the_query_has_not_read_from_the_moment_it_begins(fs, tmp_path):
-    for name in ("a", "b"):
-        fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
-    query = Query(tmp_path / "f", subscriber="me")
-    assert kept(fs, tmp_path / "f") == {"a": 0, "b": 0}
-    query.run()
-    assert kept(fs, tmp_path / "f") == {"a": 0, "b": 0}  # Spark has not said that the batch is done
-    fs.append(f"{tmp_path}/f/a", b"two\n")
-    query.run()
-    fs.append(f"{tmp_path}/f/a", b"three\n")
-    query.run()
-    assert kept(fs, tmp_path / "f") == {"a": 4, "b": 0}
-    fs.seal(f"{tmp_path}/f/b")
-    query.run()
-    assert kept(fs, tmp_path / "f") == {"a": 8}
-    assert query.rows == ["one", "one", "two", "three"]
 
 
 def test_the_last_batch_of_a_sealed_segment_is_published_without_another(fs, tmp_path):

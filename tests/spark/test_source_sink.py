@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.cloudpickle import dumps
 from pyspark.sql.types import StructType
@@ -324,16 +322,6 @@ def test_a_segment_that_takes_no_batch_refuses_the_whole_batch_before_anything_i
         assert not routed.fs.exists("log/t/zz")
 
 
-def test_a_parquet_segment_with_other_columns_refuses_the_whole_batch_before_anything_is_written(store, monkeypatch):
-    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", format="parquet")
-    other = pa.BufferOutputStream()
-    pq.write_table(pa.table({"n": [1]}), other)
-    sink.fs.overwrite("log/t/b", other.getvalue().to_pybytes())
-    with pytest.raises(ValueError, match=r"log/t/b: these rows cannot be appended.*nothing was written"):
-        sink.stream(0, [("a", "1"), ("b", "2")])
-    assert not sink.fs.exists("log/t/a")
-
-
 def test_a_batch_write_that_fails_for_one_of_its_segments_says_which_have_the_rows(routed, monkeypatch):
     commit = SegmentCommit.commit
 
@@ -479,16 +467,6 @@ def test_a_batch_without_tasks_empties_the_target_in_complete_mode(sink):
     assert sink.fs.segment("log/t").attrs == {"spark/query": "4"}
 
 
-def test_a_batch_that_all_segments_have_may_be_run_again_when_they_are_sealed(routed):
-    rows = [("a", "1"), ("b", "2")]
-    routed.stream(0, rows)
-    routed.fs.seal("log/t/a")
-    routed.stream(0, rows)
-    with pytest.raises(SegmentSealedError, match="sealed at"):
-        routed.stream(1, rows)
-    assert routed.routed() == {"a": ["1"], "b": ["2"]}
-
-
 # -- transactions: the batches of foreachBatch -------------------------------------------------------------------
 
 
@@ -554,29 +532,10 @@ def test_an_overwrite_keeps_a_batch_that_comes_between_its_plan_and_its_commit(s
     assert sink.rows() == ["new"]
 
 
-def test_complete_mode_refuses_a_target_that_is_full_of_attributes_and_an_overwrite_without_one_does_not(sink):
-    full = {f"spark/{nth}": "0" for nth in range(ATTRS_MAX)}
-    sink.fs.overwrite("log/t", b"old\n", attrs=full)
-    with pytest.raises(ValueError, match=r"no room for attribute spark/3f.*nothing was written"):
-        sink.stream(0, ["a"], overwrite=True)
-    sink.write(["a"], overwrite=True)
-    assert (sink.rows(), sink.fs.segment("log/t").attrs) == (["a"], full)
-
-
 def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
     sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
     with pytest.raises(ValueError, match="a stream counts its batches itself"):
         sink.plan(0)
-
-
-def test_a_parquet_target_is_written_anew_when_its_old_footers_are_much(sink, monkeypatch):
-    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 4096)
-    sink.options["format"] = "parquet"
-    for batch in range(60):
-        sink.stream(batch, ["a"])
-        sink.stream(batch, ["a"])  # a batch that is repeated stays once
-    assert len(sink.rows()) == 60
-    assert len(sink.fs.cat_file("log/t")) < 12 * 4096
 
 
 # -- the log of a failed job -------------------------------------------------------------------------------------

@@ -94,16 +94,6 @@ def test_a_target_that_takes_no_commit_is_refused_before_a_task_begins(sink, tmp
             plan()
 
 
-def test_credentials_that_are_refused_are_seen_before_a_task_begins(sink, monkeypatch):
-    async def refuse(self: Any, path: str) -> Any:
-        raise PermissionError(13, "Forbidden", path)
-
-    monkeypatch.setattr(LocalBackend, "read", refuse)
-    for plan in sink.plans():
-        with pytest.raises(PermissionError, match="Forbidden"):
-            plan()
-
-
 def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_made(sink):
     """Spark makes it from the pickled data source; an error of it would hide the error for which Spark aborts."""
     Path(f"{sink.target}$header").write_bytes(b"rubbish")
