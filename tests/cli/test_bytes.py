@@ -16,8 +16,6 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from rollingfs.backend import verdicts
-from rollingfs.backend.probe import Abilities
 from rollingfs.cli import output
 from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.read import PEEK_BYTES
@@ -158,17 +156,17 @@ def test_memory_stays_bounded_whatever_the_size(log):
     assert done("info", log, "--json").json["size"] == megabytes << 20
 
 
-def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path):
+def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
     """The library reads a file in a thread there, which Ctrl-C could not wake; the command line must not."""
-    bucket = new_bucket(seaweed)
+    bucket = new_bucket(moto)
     url = f"s3://{bucket}/log"
     settings = {
         "ROLLINGFS_OPTION_MAX_BYTES": "1MiB",
-        "ROLLINGFS_OPTION_PROBE_CACHE": str(probed(tmp_path / "probes", f"{seaweed['endpoint_url']}/{bucket}")),
-        "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": seaweed["endpoint_url"],
+        "ROLLINGFS_OPTION_SINGLE_WRITER": "true",  # without a probe
+        "ROLLINGFS_OPTION_CLIENT_KWARGS__ENDPOINT_URL": moto["endpoint_url"],
     }
-    words = ["append", url, "--option", f"key={seaweed['key']}", "--option", f"secret={seaweed['secret']}"]
-    plain = fsspec.filesystem("s3", **seaweed)
+    words = ["append", url, "--option", f"key={moto['key']}", "--option", f"secret={moto['secret']}"]
+    plain = fsspec.filesystem("s3", **moto)
     append = subprocess.Popen(
         [*COMMAND, *words],
         stdin=subprocess.PIPE,
@@ -199,12 +197,6 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(seaweed, tmp_path)
     assert (code, said) == (130, f"rollingfs: {url}: interrupted; the append is not committed\n")
     assert _chunks(plain, bucket) == []
     assert not plain.exists(f"{bucket}/log$header")
-
-
-def probed(cache, store):
-    """A cache in which a process of its own finds the verdict on a store."""
-    verdicts._save(str(cache), f"ObjectBackend {store}", Abilities(delete_if=True))
-    return cache
 
 
 def _chunks(plain, bucket):

@@ -163,7 +163,7 @@ def test_a_round_frees_old_parquet_footers_of_any_size_and_leaves_other_bytes(tm
     monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)  # as if it were too large for an append
     fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
     path, torn = f"{tmp_path}/data/t.parquet", f"{tmp_path}/data/torn"
-    for nth in range(30):
+    for nth in range(10):
         append(fs, path, pa.table({f"a long name of column {column}": [nth] for column in range(20)}))
     fs.create(torn)
     fs.append(torn, b"x" * 100_000 + b"PAR1")

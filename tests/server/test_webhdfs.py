@@ -15,7 +15,8 @@ from rollingfs.server import make_app
 from rollingfs.server import webhdfs as webhdfs_server
 from rollingfs.server.store import SEND_BYTES, Store
 from tests.server.conftest import Client, Process
-from tests.support.servers import require_module
+from tests.support.examples import slowly
+from tests.support.servers import new_bucket, require_module
 
 BASE = "/webhdfs/v1"
 
@@ -172,12 +173,15 @@ def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFile
     assert client.get(second.headers["location"], headers=by_header).content == b"x"
 
 
+@pytest.mark.parametrize("store", ["moto", *slowly("seaweed", "minio")])
 def test_a_folder_that_was_made_is_there_on_an_object_store_until_it_is_deleted(
-    s3_options: dict[str, Any], bucket: str
+    store: str, request: pytest.FixtureRequest
 ) -> None:
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
-    fs = RollingFileSystem("s3", target_options=s3_options)
+    s3_options = request.getfixturevalue(store)
+    bucket = new_bucket(s3_options)
+    fs = RollingFileSystem("s3", target_options=s3_options, single_writer=True)  # without a probe
     client = Client(make_app(fs, bucket))
 
     def listed(path: str) -> Any:
