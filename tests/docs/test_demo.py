@@ -21,7 +21,7 @@ for module in demo.NEEDED:
 
 
 ROOT = Path(__file__).parents[2]
-CHECKS, CHECKS_LONG = 3, 10
+CHECKS = 3
 LINES_MAX = 40
 SAVED = re.compile(r"   (\S+ \S+) written instead of (?:the )?(\S+ \S+)")
 UNITS = {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}

@@ -43,11 +43,6 @@ def test_a_release_publishes_without_a_stored_token() -> None:
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
 
 
-def test_the_form_for_faults_asks_for_doctor() -> None:
-    body = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "fault.yml").read_text())["body"]
-    assert any(field.get("id") == "doctor" and field["validations"]["required"] for field in body)
-
-
 def test_pre_commit_runs_the_static_checks_of_ci() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
     run = (ROOT / ".ci" / "run").read_text()

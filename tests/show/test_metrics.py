@@ -90,6 +90,14 @@ def test_an_append_of_which_nobody_knows_is_counted_as_unknown(path):
     assert metrics.append.bytes == 0
 
 
+def test_reads_that_fail_are_errors(fs, path):
+    fs.pipe_file(path, b"x" * 500)
+    [chunk] = [one.path for one in _files(fs, path)]
+    fs._bridge.run(fs._backend.delete([chunk]))
+    assert isinstance(fs.cat_ranges([path], [0], [500])[0], Exception)
+    assert fs.metrics().read.errors == 1
+
+
 def _files(fs, path):
     return [one for one in fs._bridge.run(fs._backend.list(f"{path}$chunks")).entries if not one.is_folder]
 
