@@ -93,13 +93,6 @@ def test_flush_commits_what_is_written_and_nothing_twice(fs, backend, mode):
     assert seen(fs) == b"onetwo"
 
 
-def test_without_commit_on_flush_commits_nothing(fs):
-    with fs.open(PATH, "ab") as file:
-        file.write(b"one\n" * 1000)
-        file.flush()
-        assert seen(fs) is None
-
-
 def test_bytes_and_lines_count_from_the_last_commit(fs):
     with fs.open(PATH, "ab", commit_on=("10B", "3 lines")) as file:
         file.write(b"12345")

@@ -75,34 +75,6 @@ def test_a_cache_may_be_chained_before(path, tmp_path, cache, scheme):
         assert file.closed
 
 
-def block_cache(folder: Path) -> fsspec.AbstractFileSystem:
-    below = {"target_protocol": "rolling", "target_options": {"target_protocol": "file"}}
-    return fsspec.filesystem("blockcache", cache_storage=str(folder), **below)
-
-
-@maps_files
-def test_a_block_cache_asks_for_the_blocks_that_it_lacks(path, tmp_path, monkeypatch):
-    fs = block_cache(tmp_path)
-    with fs.open(path, block_size=1000) as file:
-        assert read(file, 5500, 5600) == DATA[5500:5600]
-        assert sorted(file.cache.blocks) == [5]
-    with fs.open(path, block_size=1000) as file:
-        monkeypatch.setattr(file, "_fetch_range", None)
-        monkeypatch.setattr(fs.fs._client, "fetcher", None)
-        assert read(file, 5300, 5900) == DATA[5300:5900]  # known from before
-
-
-@maps_files
-def test_a_block_cache_of_an_open_file_is_of_what_was_opened(tmp_path):
-    plain, fs = tmp_path / "plain", block_cache(tmp_path / "c")
-    plain.write_bytes(DATA)
-    with fs.open(str(plain), block_size=1000) as file:
-        assert read(file, 0, 10) == DATA[:10]
-        plain.unlink()
-        plain.write_bytes(bytes(len(DATA)))
-        assert read(file, 50_000, 50_010) == DATA[50_000:50_010]
-
-
 @maps_files
 def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
     fs = RollingFileSystem("file")

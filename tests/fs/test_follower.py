@@ -68,25 +68,6 @@ def test_several_segments_are_followed_at_once_to_their_ends(name):
         assert fs.cat_file(path) == DATA + b"tail"
 
 
-def test_the_awaited_form_follows_on_the_loop_of_its_caller(name):
-    fs, path = filesystem(name), f"/{name}/s"
-    follower = Follower(sealed(fs, path), fs=fs)
-    asyncio.run(follower._run())
-    assert follower.status()[path].cold_end == 304
-
-
-def test_a_segment_that_grows_is_followed_by_a_thread_until_the_context_ends(name):
-    fs, path, told = filesystem(name), f"/{name}/s", Told()
-    fs.create(path)
-    with Follower(path, block_bytes=100, max_delay=0.01, fs=fs, on_change=told) as follower:
-        for number in range(1, 6):
-            fs.append(path, b"%09d\n" % number * 12)
-            told.wait(lambda _, status, end=number * 120: status.cold_end == end)
-        assert "1 segments" in repr(follower)
-    assert follower.status()[path].cold_end == 600
-    assert len(fs.cat_file(path)) == 600
-
-
 def test_one_segment_that_fails_does_not_stop_the_others(name):
     fs, told = filesystem(name), Told()
     good, missing = f"/{name}/good", f"/{name}/missing"
@@ -220,8 +201,6 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
     [
         ({"tier": "warm"}, UnknownTierError, "'warm' is not configured"),
         ({"block_bytes": 0}, ValueError, "block_bytes is 0"),
-        ({"max_delay": "soon"}, ValueError, "not a duration"),
-        ({"deletion_lag": -1}, ValueError, "deletion_lag is -1"),
         ({"max_memory": 0}, ValueError, "max_memory is 0"),
         ({"paths": []}, ValueError, "at least one segment"),
         ({"paths": "/x$chunks"}, ValueError, r"\$chunks"),
@@ -230,14 +209,6 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
 def test_what_cannot_be_meant_is_refused_before_anything_is_followed(name, given, error, said):
     with pytest.raises(error, match=said):
         Follower(**{"paths": f"/{name}/s", **given}, fs=filesystem(name))
-
-
-def test_a_follower_is_started_once(name):
-    with (
-        Follower(sealed(filesystem(name), f"/{name}/s"), fs=filesystem(name)) as follower,
-        pytest.raises(RuntimeError, match="started already"),
-    ):
-        follower.start()
 
 
 # -- roll, and the commands ----------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Names that look like patterns: such a path is a name if something has that name, and a pattern otherwise."""
 
-import asyncio
 import uuid
 
 import pytest
@@ -118,25 +117,6 @@ def test_a_path_that_is_no_name_is_a_pattern(site, tmp_path):
     assert found(fs, root) == {
         "b": b"b", "copies/a1": b"a1", "copies/a2": b"a2", "one/a1": b"a1", "put/a1": b"a1", "moved/a2": b"a2",
     }  # fmt: skip
-
-
-def test_awaited_forms_tell_names_from_patterns_too(site, tmp_path):
-    fs, root = site
-    path = f"{root}/x[1]"
-
-    async def main():
-        await fs._pipe_file(path, b"meant")
-        await fs._pipe_file(f"{root}/x1", b"other")
-        assert await fs._expand_path(path) == [path]
-        assert await fs._cat(path) == b"meant"
-        await fs._copy(path, f"{root}/copy")
-        await fs._get(path, f"{tmp_path}/got[1]")
-        await fs._put(f"{tmp_path}/got[1]", f"{root}/put")
-        await fs._mv(path, f"{root}/moved[1]")
-        await fs._rm(f"{root}/moved[1]")
-
-    asyncio.run(main())
-    assert found(fs, root) == {"x1": b"other", "copy": b"meant", "put": b"meant"}
 
 
 ALONE = ("rm", "cat", "expand_path")

@@ -67,23 +67,6 @@ def test_append(call: Call, fs: RollingFileSystem) -> None:
     assert fs.info("/log")["length"] == 35
 
 
-def test_stage(call: Call, fs: RollingFileSystem) -> None:
-    receipt = call("stage", b"staged")
-    assert (receipt.path, receipt.size) == ("/log", 6)
-    assert fs.append("/log", receipt) == 25
-
-
-def test_seal(call: Call, fs: RollingFileSystem) -> None:
-    fs.create("/a")
-    fs.seal("/a")
-    assert call("seal") == call("seal") == 25
-    for verb, given in (("append", b"x"), ("append", b""), ("concat", ["/a"])):
-        with pytest.raises(errors.SegmentSealedError):
-            call(verb, given)
-    assert call("truncate", 20) == 0
-    assert fs.cat_file("/log") == bytes(range(20, 25))
-
-
 def test_truncate(call: Call, fs: RollingFileSystem) -> None:
     assert call("truncate", 12) == 0
     assert isinstance(call("truncate", 15, erase=True), Erased)
@@ -141,19 +124,3 @@ def test_set_policy(call: Call, fs: RollingFileSystem) -> None:
     assert (found.rolling.max_bytes, found.offload.after_bytes) == (20, 5)
     with pytest.raises(TypeError, match="give offload, max_bytes, max_age, inline_bytes or consolidate"):
         call("set_policy")
-
-
-@pytest.mark.parametrize("verb", sorted({*VERBS} - {"stage"}))
-def test_where_nothing_is_every_verb_but_stage_says_so(verb: str, fs: RollingFileSystem) -> None:
-    args = {"append": [b"x"], "truncate": [1], "concat": [["/a"]], "set_policy": [None]}.get(verb, [])
-    fs.create("/a")
-    fs.seal("/a")
-    handle = fs.segment("/log")
-    fs.rm("/log")
-    with pytest.raises(FileNotFoundError):
-        getattr(fs, verb)("/log", *args)
-    with pytest.raises(FileNotFoundError):
-        getattr(handle, verb)(*args)
-    with pytest.raises(FileNotFoundError):
-        asyncio.run(getattr(handle, f"_{verb}")(*args))
-    assert not fs.exists("/log")

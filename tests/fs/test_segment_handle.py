@@ -65,11 +65,6 @@ def test_a_plain_file_is_a_segment_of_one_chunk_until_a_verb_adopts_it(site):
     handle.append(b"?", expected_offset=6)
 
 
-def test_nothing_has_no_handle(site):
-    with pytest.raises(FileNotFoundError):
-        site.segment()
-
-
 # -- chunks --------------------------------------------------------------------------------------------------
 
 
@@ -103,13 +98,6 @@ def test_chunks_that_were_truncated_away_within_a_page_are_not_counted():
     assert len(site.chunk_files()) == 220
 
 
-def test_the_inline_tail_is_no_chunk(handle):
-    handle.append(b"inline")
-    assert len(handle.chunks) == 0
-    assert list(handle.chunks) == []
-    assert handle.length == 6
-
-
 # -- reading -------------------------------------------------------------------------------------------------
 
 
@@ -119,21 +107,6 @@ def test_a_range_outside_is_an_argument_error(handle, start, end):
     with pytest.raises(ValueError, match="there are no bytes") as caught:
         handle.read(start, end)
     assert isinstance(caught.value, BadOffsetError)
-
-
-def test_reading_looks_again_past_the_known_end(site, handle):
-    site.by_another("append", [DATA])
-    assert handle.read(200, 250) == DATA[200:]
-    assert handle.length == 250
-
-
-def test_reading_what_is_known_keeps_the_snapshot(site, handle):
-    handle.append(DATA)
-    site.by_another("append", [DATA])
-    assert handle.read(0, 250) == DATA
-    assert handle.length == 250
-    with pytest.raises(BadOffsetError):
-        handle.append(b"late", expected_offset=handle.length)
 
 
 def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
@@ -151,22 +124,6 @@ def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("offset", [-1, 5])
-def test_truncating_outside_is_an_argument_error(site, handle, offset):
-    handle.append(b"0123")
-    with pytest.raises(BadOffsetError):
-        handle.truncate(offset)
-    assert site.content() == b"0123"
-
-
-def test_truncating_backwards_changes_nothing(handle):
-    handle.append(b"0123")
-    handle.truncate(3)
-    version = handle.version
-    handle.truncate(1)
-    assert (handle.start, handle.version) == (3, version)
 
 
 ARGUMENTS = {"append": [b"x"], "truncate": [1], "acquire": ["me"], "read": [0, 5], "concat": [[]]}
@@ -237,11 +194,6 @@ def test_what_another_has_acquired_cannot_be_released(handle):
     with pytest.raises(FencedError):
         older.release()
     assert newer.append(b"still mine") == 0
-
-
-def test_an_owner_needs_a_name(handle):
-    with pytest.raises(ValueError, match="needs a name"):
-        handle.acquire("")
 
 
 # -- async twins ---------------------------------------------------------------------------------------------

@@ -77,11 +77,6 @@ def test_wrong_arguments_name_the_face() -> None:
         Face().look("x", dept=1)  # type: ignore[call-arg]
 
 
-def test_both_forms_have_the_name_and_the_docstring_of_the_verb() -> None:
-    assert (Face.append.__name__, Face.append.__doc__) == ("append", "Append.")
-    assert (Face._append.__name__, Face._append.__doc__) == ("append", "Append.")
-
-
 class Noted(Bridge):
     """Notes which commit it is told of."""
 

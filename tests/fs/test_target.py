@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.target import options_of_url
-from rollingfs.logging import RollingHandler
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require
 
@@ -109,11 +108,6 @@ def test_no_target_is_an_error_that_says_what_to_do_and_never_the_local_disk():
         fsspec.filesystem("rolling")
     with pytest.raises(ValueError, match="needs a target"):
         fsspec.url_to_fs("rolling://some/path")
-
-
-def test_two_targets_are_an_error():
-    with pytest.raises(ValueError, match="target_protocol and fs"):
-        RollingFileSystem("memory", fs=MemoryFileSystem())
 
 
 def test_rolling_over_rolling_is_an_error():
@@ -352,10 +346,6 @@ def test_a_handle_and_a_stream_go_on_where_they_are_unpickled(tmp_path: Path) ->
     assert (stream.path, stream.size()) == (str(tmp_path), 0)
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
-    assert rollingfs.__version__ == version("rollingfs")
-
-
 # -- share_commits -------------------------------------------------------------------------------------------
 
 
@@ -375,19 +365,6 @@ def test_it_passes_through_urls_and_pickles() -> None:
     nested, _ = fsspec.url_to_fs("rolling::memory://log", rolling={"share_commits": True})
     assert shares(nested)
     assert shares(RollingFileSystem.from_json(fs.to_json()))
-
-
-def test_only_true_and_false_are_taken() -> None:
-    with pytest.raises((TypeError, ValueError), match="share_commits"):
-        RollingFileSystem("memory", share_commits="yes")
-
-
-def test_the_logging_handler_takes_it() -> None:
-    handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
-    assert shares(handler.fs)
-    handler.close()
-    with pytest.raises(ValueError, match="share_commits"):
-        RollingHandler("/log", fs=RollingFileSystem("memory"), share_commits=True)
 
 
 def test_a_disk_takes_it_and_does_nothing(tmp_path: Path) -> None:

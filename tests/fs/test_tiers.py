@@ -10,8 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from rollingfs import RollingFileSystem, UnknownTierError
-from rollingfs.policy import parse_seconds
+from rollingfs import RollingFileSystem
 from tests.support.cli import done, failed
 
 DATA = bytes(range(200)) * 3
@@ -55,19 +54,6 @@ def test_readers_of_every_kind_see_no_tiers(name):
     assert pickle.loads(pickle.dumps(fs)).cat_file(path) == DATA + b"tailmore"
 
 
-def test_a_handle_moves_its_own_incarnation_and_sees_the_new_map(name):
-    fs, path = filesystem(name), f"/{name}/s"
-    write(fs, path)
-    segment = fs.segment(path)
-    version = segment.version
-    assert segment.offload("cold", after_bytes=304, deletion_lag="1h").chunks == 3
-    assert segment.version > version
-    assert segment.onload().chunks == 1
-    fs.pipe_file(path, b"another")
-    with pytest.raises(FileNotFoundError):
-        segment.offload()
-
-
 def test_a_plain_file_is_adopted_and_moved(name):
     fs, path = filesystem(name), f"/{name}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
@@ -99,19 +85,6 @@ def test_a_copy_or_an_export_of_tiered_bytes_is_whole(name, tmp_path):
     assert fsspec.filesystem("memory").cat_file(f"{path}-export") == DATA + b"tail"
     fs.export(path, f"file://{tmp_path}/exported")
     assert (tmp_path / "exported").read_bytes() == DATA + b"tail"
-
-
-def test_without_the_option_the_tier_is_named(name):
-    path = f"/{name}/s"
-    fs = filesystem(name)
-    write(fs, path)
-    with pytest.raises(UnknownTierError, match="'warm' is not configured"):
-        fs.offload(path, "warm")
-    fs.offload(path)
-    other = RollingFileSystem("memory", skip_instance_cache=True)
-    with pytest.raises(UnknownTierError, match=r"tiers={'cold': 's3://bucket/folder'}"):
-        other.cat_file(path)
-    assert other.cat_file(path, start=600) == b"tail"
 
 
 @pytest.mark.parametrize(
@@ -146,9 +119,3 @@ def test_the_command_line_takes_tiers_as_options(tmp_path):
     done("verify", f"{hot}/s", *option)
     assert [path.name for path in cold.rglob("*") if path.is_file()] == ["$tier"]
     assert "--lag" in failed("onload", f"{hot}/s", "--lag", "soon", *option, code=2)
-
-
-def test_the_default_lag_is_four_hours():
-    import inspect
-
-    assert inspect.signature(RollingFileSystem.offload).parameters["deletion_lag"].default == parse_seconds("4h")

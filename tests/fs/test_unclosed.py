@@ -22,10 +22,6 @@ from tests.support.examples import slowly
 LARGE = b"0123456789" * 300_001
 """3,000,010 bytes."""
 
-# gzip of Python 3.14 speaks up as well when a file is let go
-WARNING_OF_GZIP = pytest.mark.filterwarnings("ignore:unclosed GzipFile:ResourceWarning")
-NOISE_OF_GZIP = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 @pytest.fixture
 def fs() -> Any:
@@ -126,16 +122,6 @@ def test_the_text_that_the_wrapper_still_holds_is_counted_in_a_cycle_of_garbage_
     assert not fs.exists(f"{tmp_path}/x")
 
 
-@NOISE_OF_GZIP
-@WARNING_OF_GZIP
-def test_compressed_bytes_are_counted_before_their_compression(fs, tmp_path):
-    held = [fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip")]
-    held[0].write("x" * 5000)
-    with pytest.warns(ResourceWarning, match=" 5,000 bytes "):
-        drop(held)
-    assert not fs.exists(f"{tmp_path}/x.gz")
-
-
 def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
     with fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip") as file:
         file.write("text")
@@ -171,14 +157,6 @@ LOGGING = """
     for number in range(1000):
         logging.info("%04d", number)
 """
-
-
-def test_a_log_that_is_not_closed_at_exit_is_told_although_the_log_itself_is_lost(fs, tmp_path):
-    said = end_of(tmp_path, LOGGING)
-    assert said.count("app.log: the program ends") == 1
-    assert " 5,000 bytes " in said
-    assert not fs.exists(f"{tmp_path}/app.log")
-    assert "ResourceWarning" in end_of(tmp_path, LOGGING, "-Wdefault")
 
 
 def test_a_log_that_is_closed_at_exit_is_whole_and_nothing_is_told(fs, tmp_path):

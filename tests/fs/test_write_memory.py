@@ -4,7 +4,6 @@ import gc
 import os
 import random
 import threading
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -240,31 +239,3 @@ def test_a_text_file_that_dies_waits_for_nobody(fs):
         with pytest.warns(ResourceWarning):
             del file
         assert holder.is_alive()
-
-
-@pytest.mark.slow
-def test_a_thousand_open_files_hold_no_more_than_the_bound(monkeypatch, tmp_path):
-    """By the count of what Python has allocated, files and all."""
-    monkeypatch.undo()
-    bound = 2**24
-    fs = RollingFileSystem("file", sync=False, max_write_memory=bound, skip_instance_cache=True)
-    data = bytes(2**16)
-    with fs.open(f"{tmp_path}/warm", "ab") as file:
-        file.write(data)
-    tracemalloc.start()
-    try:
-        files = [fs.open(f"{tmp_path}/f{nth}", "ab") for nth in range(1000)]
-        open_bytes = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        for file in files:
-            file.write(data + b"!")  # 64 MiB of copies in all
-        grown = tracemalloc.get_traced_memory()[1] - open_bytes
-    finally:
-        tracemalloc.stop()
-    assert fs._client.segments.budget.used <= bound
-    assert grown <= bound + 2 * budget.PART_BYTES
-    for file in files[:3]:
-        file.close()
-        assert fs.cat_file(file.path) == data + b"!"
-    for file in files:
-        file.discard()
