@@ -98,15 +98,6 @@ def test_records_are_there_in_time_though_nobody_flushes(fs, make, backend):
     assert lines(fs) == ["one"]
 
 
-def test_close_writes_what_waits_and_later_records_are_counted(fs, make):
-    handler, logger = make(interval="1h")
-    logger.info("one")
-    handler.close()
-    logger.info("two")
-    assert lines(fs) == ["one"]
-    assert handler.lost == 1
-
-
 def test_a_full_queue_loses_the_newest_records_and_the_log_says_how_many(fs, make):
     handler, logger = make(interval="1h", queue_bytes=30)
     for number in range(10):
@@ -239,6 +230,14 @@ def test_numbers_out_of_range_are_refused(fs, options):
         RollingHandler(PATH, fs=fs, **options)
 
 
+def test_commits_are_shared_by_the_filesystem_that_the_handler_makes(fs):
+    handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
+    handler.close()
+    assert handler.fs._client.commits.share is not None
+    with pytest.raises(ValueError, match="share_commits"):
+        RollingHandler(PATH, fs=fs, share_commits=True)
+
+
 def test_a_url_of_another_filesystem_is_refused(tmp_path):
     with pytest.raises(ValueError, match="rolling::"):
         RollingHandler(f"file://{tmp_path}/log")
@@ -287,14 +286,6 @@ def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, 
     told = said.splitlines()
     assert len(told) == (how != "fork")
     assert all("1 log record was not written: " in line and "had used obstore" in line for line in told)
-
-
-def test_a_refusal_that_is_final_loses_records_at_once(fs, make, monkeypatch):
-    failing(fs, monkeypatch, OSError(errno.ENOTSUP, "nothing was committed"))
-    handler, logger = make(interval="1h")
-    logger.info("one")
-    handler.flush()
-    assert handler.lost == 1
 
 
 def test_the_handler_can_be_named_in_a_configuration(tmp_path):
@@ -451,10 +442,13 @@ def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_lo
     assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == expected
 
 
-def test_records_for_a_sealed_log_are_lost_at_once_and_reported(fs, make, capsys):
+@pytest.mark.parametrize(("refusal", "why"), [(None, "is sealed"), (errno.ENOTSUP, "nothing was committed")])
+def test_what_is_refused_for_good_is_lost_at_once_and_reported(fs, make, monkeypatch, capsys, refusal, why):
     fs.create(PATH)
     fs.append(PATH, b"before\n")
     fs.seal(PATH)
+    if refusal:
+        failing(fs, monkeypatch, OSError(refusal, why))
     handler, logger = make(interval="1h")
     logger.info("one")
     logger.info("two")
@@ -463,21 +457,8 @@ def test_records_for_a_sealed_log_are_lost_at_once_and_reported(fs, make, capsys
     handler.close()
     told = capsys.readouterr().err
     assert told.startswith(f"/{PATH}: 2 log records were not written: ")
-    assert "is sealed" in told
+    assert why in told
     assert lines(fs) == ["before"]
-
-
-def test_a_log_that_is_made_anew_says_what_a_sealed_one_refused(fs, make):
-    fs.create(PATH)
-    fs.seal(PATH)
-    handler, logger = make(interval="1h")
-    logger.info("one")
-    handler.flush()
-    fs.rm(PATH)
-    logger.info("two")
-    handler.flush()
-    first, second = lines(fs)
-    assert (first, second.startswith("1 log records before this line were lost: ")) == ("two", True)
 
 
 def test_what_is_logged_after_the_last_close_is_reported(tmp_path):
