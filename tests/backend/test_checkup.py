@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -20,7 +19,6 @@ from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
 from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
-from tests.support.servers import shared_backend
 
 CONDITIONS = ["conditional create", "conditional replace", "conditional delete"]
 OTHERS = [
@@ -98,19 +96,18 @@ def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -
 
 
 @pytest.mark.parametrize(
-    ("what", "verb", "answer"),
+    ("what", "verb"),
     [
-        ("copy on the server", "copy", UNKNOWN),
-        ("join on the server", "upload.copy", UNKNOWN),
-        ("complete listings", "list", UNKNOWN),
-        ("clock", "now", UNKNOWN),
+        ("copy on the server", "copy"),
+        ("join on the server", "upload.copy"),
+        ("complete listings", "list"),
+        ("clock", "now"),
     ],
 )
-def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str, answer: str) -> None:
+def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str) -> None:
     backend = Scripted(private_memory())
     backend.plan(verb, before=raises(OSError(errno.EIO, "the network is down")), times=None, probes=True)
     found = examined(backend)
-    assert answers(found)[what] == answer
     assert "network is down" in means(found, what)
     assert [name for name, answer in answers(found).items() if answer == UNKNOWN] == [what]
 
@@ -146,23 +143,3 @@ def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TimeoutError) as raised:
         examined(backend)
     assert "did not answer all questions" in str(raised.value.__cause__)  # fsspec's `sync` hides the error itself
-
-
-@pytest.mark.slow  # a fast one, of moto, is in tests/cli/test_doctor.py
-def test_s3_says_what_each_server_can_do(s3_options: dict[str, Any], bucket: str) -> None:
-    backend = shared_backend(**s3_options)
-    is_minio = "minio" in str(s3_options) or not run(backend, _has_delete_if(backend, bucket))
-    found = examined(backend, f"{bucket}/folder")
-    assert found.is_safe
-    assert found.store == f"{s3_options['endpoint_url']}/{bucket}"
-    assert [answers(found)[what] for what in CONDITIONS] == [YES, YES, NO if is_minio else YES]
-    assert [answers(found)[what] for what in OTHERS] == [YES] * 4 + [NO if is_minio else YES]
-    assert backend.fs.find(bucket, refresh=True) == []
-    assert run(backend, backend.list_uploads(bucket)) in ([], ())
-
-
-async def _has_delete_if(backend: Any, bucket: str) -> bool:
-    await backend.write(f"{bucket}/x", [b"x"])
-    has = not await backend.delete_if(f"{bucket}/x", '"another"')
-    await backend.delete([f"{bucket}/x"])
-    return has

@@ -319,11 +319,6 @@ def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite
         fs.cat_file(f"abfs://{container}@another.dfs.core.windows.net/{key}")
 
 
-def test_an_option_that_azure_has_not_is_named(azurite: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="option 'account_nam'"):
-        fsspec.filesystem("rolling", target_protocol="az", account_nam="x", **azurite)
-
-
 @pytest.mark.usefixtures("registered")
 def test_obstores_own_filesystem_is_a_target(azurite: dict[str, Any], path: str) -> None:
     options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint_of(azurite)}

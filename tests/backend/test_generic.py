@@ -262,16 +262,6 @@ def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_
     assert Path(header).read_bytes() == b"the new header"
 
 
-def test_a_header_is_never_open_for_writing_under_its_own_name(tmp_path: Path) -> None:
-    header, fs = f"{tmp_path}/x$header", BrokenOff()
-    backend = GenericBackend(fs, single_writer=True)
-    token = run(backend, backend.create(header, b"old"))
-    with open(header, "rb") as reader:  # the reader keeps the file that it has opened
-        run(backend, backend.replace(header, b"newer", token))
-        assert reader.read() == b"old"
-    assert [entry.path for entry in run(backend, backend.list(f"{tmp_path}/x$chunks")).entries] == []
-
-
 @pytest.mark.parametrize("moves", [0, 1])
 def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(
     tmp_path: Path, moves: int, caplog: pytest.LogCaptureFixture

@@ -54,15 +54,6 @@ class OnDiskByThreads(OnDisk):
     MARKS: ClassVar = {f"{race}[processes]": pytest.mark.slow for race in RACES}
 
 
-class TestLocalBackendWithoutSync(OnDiskByThreads):
-    @pytest.fixture
-    def backend(self) -> Backend:
-        return LocalBackend(sync=False)
-
-    def spawn_arguments(self) -> Factory:
-        return LocalBackend, (False,)
-
-
 @pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="needs POSIX record locks")
 class TestLocalBackendWithoutOfdLocks(OnDiskByThreads):
     """As on macOS: `lockf`, under a mutex of the process."""

@@ -36,26 +36,6 @@ def folder(store: MemoryFileSystem) -> Iterator[str]:
     store.pseudo_dirs[:] = [path for path in store.pseudo_dirs if not path.startswith(name)]
 
 
-class TestMemoryBackend(BackendContract):
-    @pytest.fixture
-    def backend(self) -> Backend:
-        return MemoryBackend()
-
-    @pytest.fixture
-    def folder(self, folder: str) -> str:
-        return folder
-
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = fsspec.filesystem("memory").cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        fsspec.filesystem("memory").pipe_file(path, data)
-
-    def spawn_arguments(self) -> None:
-        return None
-
-
 class InPrivateMemory(BackendContract):
     """The contract over files in memory that no other test sees."""
 
@@ -79,6 +59,12 @@ class InPrivateMemory(BackendContract):
         return None
 
 
+class TestMemoryBackend(InPrivateMemory):
+    @pytest.fixture
+    def backend(self, memory: MemoryBackend) -> Backend:
+        return memory
+
+
 @pytest.fixture
 def backend() -> MemoryBackend:
     return MemoryBackend()
@@ -100,13 +86,6 @@ def test_backends_over_one_store_share_tokens(folder: str) -> None:
     with pytest.raises(ConflictError):
         run(first, first.replace(f"{folder}/x$header", b"c", token))
     assert run(first, first.read(f"{folder}/x$header")).token == new
-
-
-def test_a_private_store_is_private(folder: str) -> None:
-    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
-    private, shared = MemoryBackend(fs), MemoryBackend()
-    run(private, private.create(f"{folder}/x$header", b"a"))
-    assert not run(shared, shared.is_folder(folder))
 
 
 def test_a_pickled_private_store_keeps_its_tokens(folder: str) -> None:

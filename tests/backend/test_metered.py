@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from rollingfs.backend.contract import Backend
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
@@ -69,16 +67,6 @@ def test_refusals_are_no_errors_and_both_come_through(metered: MeteredBackend) -
     assert found["create"] == (2, 1, 0, 1)
     assert found["read"] == found["read_if_changed"] == found["replace"] == (1, 1, 0, 0)
     assert found["read_range"] == (2, 2, 0, 0)
-
-
-def test_abilities_are_those_of_the_inner_backend_also_if_they_change() -> None:
-    inner = LocalBackend(sync=False)
-    metered = MeteredBackend(inner, Meters())
-    abilities = list(Backend.__annotations__)
-    assert {name: getattr(metered, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
-    inner.requests_max = 7
-    assert metered.requests_max == 7
-    assert metered.sync is False
 
 
 def test_a_metered_backend_is_not_counted_twice() -> None:

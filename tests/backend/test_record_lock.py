@@ -213,6 +213,7 @@ def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiter: Any
 def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path: Path, waiting: threading.Event) -> None:
     def interrupt() -> None:
         waiting.wait(WAIT_S)
+        time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
         os.kill(os.getpid(), signal.SIGINT)
 
     before = set(bell._open)

@@ -336,25 +336,6 @@ def test_a_conditional_write_that_fails_is_not_sent_again(
     assert run(wired, wired.read(path)).data == b"one"
 
 
-VERBS: dict[str, Callable[[ObjectBackend, str], Any]] = {
-    "read": lambda backend, path: backend.read(path),
-    "list": lambda backend, path: backend.list(path),
-    "create": lambda backend, path: backend.create(path, b""),
-    "replace": lambda backend, path: backend.replace(path, b"", STALE),
-    "delete_if": lambda backend, path: backend.delete_if(path, STALE),
-    "delete": lambda backend, path: backend.delete([path]),
-}
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_bucket_is_named(backend: ObjectBackend, verb: str, request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.params["s3_options"] == "seaweed" and verb in ("replace", "delete_if"):
-        pytest.skip("SeaweedFS looks at If-Match first: it answers 412 where the bucket is missing")
-    bucket = f"absent-{uuid.uuid4().hex[:12]}"
-    with pytest.raises(FileNotFoundError, match=f"bucket '{bucket}' does not exist"):
-        run(backend, VERBS[verb](backend, f"{bucket}/f"))
-
-
 def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(verb: str, **_: object) -> dict[str, Any]:
         assert verb == "delete_objects"

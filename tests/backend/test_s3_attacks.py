@@ -204,7 +204,7 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
-    monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.1)
     with serving(moto["endpoint_url"], Elsewhere) as proxy:
         plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
         backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)

@@ -101,25 +101,6 @@ def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, fo
     assert len(others) <= 4, "twice the header and once the file of that name, and at most one header within"
 
 
-def test_a_segment_with_many_chunks_is_one_entry_of_its_folder(fs, plain, folder, proxy):
-    plain.create(f"{folder}/log", policy=CHUNKS)
-    plain.append(f"{folder}/log", b"0123456789" * 30)
-    assert len(plain._backend.fs.find(f"{folder}/log$chunks")) == 30
-    assert fs.isdir(folder)
-    assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
-
-
-def test_what_no_segment_lives_by_makes_no_folder(fs, plain, folder, proxy):
-    count = folders.FIRST_PAGE_KEYS_MAX + 4
-    plain._backend.fs.pipe({f"{folder}/log{number}$chunks/{number:020d}-0": b"x" for number in range(count)})
-    assert (fs.isdir(folder), fs.exists(folder)) == (False, False)
-    with pytest.raises(FileNotFoundError):
-        fs.info(folder)
-    assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX, 1000] * 3
-    plain.create(f"{folder}/zz")
-    assert (fs.isdir(folder), fs.exists(folder), fs.info(folder)["type"]) == (True, True, "directory")
-
-
 def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, proxy, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(folders, "FIRST_PAGE_KEYS_MAX", 2)
     for number in range(4):
@@ -130,16 +111,6 @@ def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, prox
     assert _listings(proxy) == [2, 1000]
     plain.rm(f"{folder}/3")
     assert not fs.isdir(folder)
-
-
-def test_nothing_and_a_file_are_no_folders(fs, plain, folder, proxy):
-    plain.pipe_file(f"{folder}/file", b"x")
-    for path in (f"{folder}/absent", f"{folder}/fil"):
-        proxy.seen.clear()
-        assert not fs.exists(path)
-        assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX]
-    assert not fs.isdir(f"{folder}/file")
-    assert not fs.isdir(f"{folder}-absent-bucket/folder")
 
 
 def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):

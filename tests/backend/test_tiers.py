@@ -157,18 +157,6 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
     assert aborted == ["/archive/logs/s$chunks/tier-x"]
 
 
-@pytest.mark.parametrize("root", ["", "/", "/x$chunks/y"])
-def test_a_root_that_is_none_is_refused(root):
-    with pytest.raises(ValueError, match="none for a tier"):
-        TierStore(private_memory(), root)
-
-
-@pytest.mark.parametrize("alias", ["", "Cold", "a/b", "-x", "x" * 33, "a b"])
-def test_an_alias_that_no_header_can_hold_is_refused(alias):
-    with pytest.raises(ValueError, match="is not an alias"):
-        TieredBackend(private_memory(), {alias: TierStore(private_memory(), "/archive")})
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_drops_the_connections_of_the_tiers_too():
     forks = []
