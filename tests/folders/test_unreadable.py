@@ -345,19 +345,6 @@ def test_a_trim_that_was_recorded_goes_on_when_the_header_is_mended(place):
     assert stream.retain().failed == {}
 
 
-def test_retention_trims_the_others_and_names_it(place):
-    stream = place.fs.stream(place.root)
-    stream.retention = RetentionPolicy.by_size(0, every=0)
-    did = stream.retain()
-    assert did.bytes == 4
-    assert list(did.failed) == [place.bad]
-    assert did.size == 0
-    place.mend()
-    assert place.fs.cat_file(place.bad) == b"bb"
-    with pytest.raises((CorruptHeaderError, PermissionError)):
-        place.spoil(CORRUPT if place.said != "not for you" else None).fs.stream(place.root, on_error="raise").retain()
-
-
 def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
     fs = corrupt.fs
     corrupt.mend()

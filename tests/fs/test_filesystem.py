@@ -166,25 +166,34 @@ def test_a_name_with_dollars_does_not_make_another_exist(place):
     assert place.fs.find(place.root) == [f"{place.root}/issue4591$x"]
 
 
-@pytest.mark.parametrize("name", ["x$header", "x$chunks", "x$chunks/y", "folder/$removed"])
-def test_reserved_names_are_refused_to_writers_and_missing_to_readers(memory, name):
+RESERVED = ["x$header", "x$chunks", "x$chunks/y", "folder/$removed"]
+
+
+@pytest.mark.parametrize("name", [*RESERVED, "folder/$listing"])
+def test_reserved_names_are_refused_to_writers(memory, name):
     fs, path = memory.fs, f"{memory.root}/{name}"
-    memory.plain(name, b"not a header")
+    memory.plain("other", b"other")
     makers = [
         *(partial(verb, path) for verb in (fs.create, fs.touch, fs.seal, fs.collect, fs.mkdir)),
         *(partial(verb, path, b"") for verb in (fs.append, fs.overwrite, fs.stage, fs.pipe_file)),
+        *(partial(verb, f"{memory.root}/other", path) for verb in (fs.mv, fs.cp_file, fs.export)),
         *(partial(fs.open, path, mode) for mode in ("ab", "wb")),
         *(partial(fs.truncate, path, 0), partial(fs.concat, path, [])),
     ]
     for make in makers:
-        with pytest.raises(ValueError, match="is not a segment name"):
+        with pytest.raises(ValueError, match=r"is not a segment name|the name is reserved|not a name for a segment"):
             make()
+    assert fs.find(memory.root) == [f"{memory.root}/other"]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_what_has_a_reserved_name_is_missing_to_readers(memory, name):
+    fs, path = memory.fs, f"{memory.root}/{name}"
+    memory.plain(name, b"not a header")
     readers = [fs.info, fs.cat_file, fs.ls, fs.open, fs.segment, fs.rm, fs.rm_file, fs.ukey]
-    for read in readers:
+    for read in [*readers, lambda path: fs.mv(path, f"{memory.root}/target")]:
         with pytest.raises(FileNotFoundError):
             read(path)
-    with pytest.raises(FileNotFoundError):
-        fs.mv(path, f"{memory.root}/target")
     assert not fs.exists(path)
     assert not fs.isdir(path)
     assert memory.fs._bridge.run(memory.fs._backend.read(path)).data == b"not a header"

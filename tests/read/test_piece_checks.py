@@ -92,39 +92,12 @@ def by_read(place: Place, step: int = -1) -> bytes:
         return b"".join(iter(lambda: file.read(step), b""))
 
 
-def by_readinto(place: Place) -> bytes:
-    target, found = bytearray(333), b""
-    with place.fs.open(place.path) as file:
-        while count := file.readinto(target):
-            found += target[:count]
-    return found
-
-
-def by_lines(place: Place) -> bytes:
-    with place.fs.open(place.path) as file:
-        return b"".join(file)
-
-
-def by_read1(place: Place) -> bytes:
-    with place.fs.open(place.path) as file:
-        return b"".join(iter(lambda: file.read1(77), b""))
-
-
 def by_read_at_in_any_order(place: Place) -> bytes:
     starts = list(range(0, len(DATA), 130))
     random.Random(1).shuffle(starts)
     with place.fs.open(place.path) as file:
         parts = {start: file.read_at(130, start) for start in starts}
     return b"".join(parts[start] for start in sorted(parts))
-
-
-def by_seeks_backwards(place: Place) -> bytes:
-    found = b""
-    with place.fs.open(place.path) as file:
-        for start in reversed(range(0, len(DATA), 450)):
-            file.seek(start)
-            found = file.read(450) + found
-    return found
 
 
 def by_cat_ranges(place: Place) -> bytes:
@@ -157,31 +130,16 @@ class Sink:
 VERBS: dict[str, Callable[[Place], bytes]] = {
     "read": by_read,
     "read in steps": lambda place: by_read(place, 90),
-    "read in steps larger than chunks": lambda place: by_read(place, 1100),
-    "readinto": by_readinto,
-    "lines": by_lines,
-    "read1": by_read1,
     "read_at in any order": by_read_at_in_any_order,
-    "backwards": by_seeks_backwards,
     "cat_file": lambda place: place.fs.cat_file(place.path),
     "cat_ranges": by_cat_ranges,
     "get_file": by_get_file,
     "segment.read": by_segment,
     "tail": lambda place: b"".join(place.fs.segment(place.path).tail(follow=False)),
-    "blocks of fsspec": lambda place: place.fs.read_block(place.path, 0, len(DATA)),
 }
 
 
-ON_S3 = {"read", "cat_file", "get_file"}
-"""What is read of a store in ways of its own; the other verbs read as these do."""
-READERS = [
-    pytest.param(kind, verb, marks=[pytest.mark.slow] if kind == "s3" and verb not in ON_S3 else [])
-    for kind in KINDS
-    for verb in VERBS
-]
-
-
-@pytest.mark.parametrize(("place", "verb"), READERS, indirect=["place"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_whoever_reads_all_of_a_chunk_hears_that_it_is_damaged(place, verb):
     assert VERBS[verb](place) == DATA
     for index, at in ((0, 0), (1, 555), (CHUNKS - 1, CHUNK_BYTES - 1)):
@@ -425,15 +383,6 @@ def test_a_copy_of_damaged_bytes_fails_and_leaves_nothing(place, start, index, a
         except FileNotFoundError:
             left = ()
         assert [entry.path for entry in left if not entry.path.endswith("/lock")] == []
-
-
-def test_a_copy_over_something_leaves_that_as_it_is_if_the_source_is_damaged(place):
-    target = f"{place.root}/copy"
-    place.fs.pipe_file(target, b"what was there")
-    place.damage(3, 1)
-    with pytest.raises(CorruptChunkError):
-        place.fs.cp_file(place.path, target)
-    assert place.fs.cat_file(target) == b"what was there"
 
 
 def made_anew(fs: RollingFileSystem, path: str) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import ConflictError
 from rollingfs.runtime import meters
-from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.meters import BUCKETS, LEFT_MAX, NS_MIN, STEPS, Meters, bounds_ns
 from tests.support.schedules import Caller, in_threads
 
@@ -120,19 +119,6 @@ def test_coroutines_of_one_loop_are_all_counted_with_how_they_ended():
     asyncio.run(main())
     total = counted.total()["x"]
     assert (total.count, total.refusals, total.errors, total.bytes) == (120, 60, 40, 100)
-
-
-def test_the_answer_and_the_error_of_a_measured_call_come_through():
-    counted = Meters()
-
-    async def call(error: BaseException | None) -> int:
-        if error is not None:
-            raise error
-        return 7
-
-    assert drive(counted.measure("x", call(None))) == 7
-    with pytest.raises(KeyboardInterrupt):
-        drive(counted.measure("x", call(KeyboardInterrupt())))
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")

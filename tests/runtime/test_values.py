@@ -6,15 +6,12 @@ import copy
 import dataclasses
 import inspect
 import pickle
-import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import rollingfs
 from rollingfs.runtime.values import value_class
 
 _standard = dataclass(frozen=True, slots=True)
@@ -103,6 +100,7 @@ def test_two_values_differ_by_the_fields_that_compare() -> None:
         assert plain(1) != plain(2)
         assert plain(1) != more(1)
         assert plain(1) != 1
+        assert plain(1).c is not plain(1).c, "each gets a default of its own from a factory"
 
 
 @pytest.mark.parametrize("name", list(OURS))
@@ -124,22 +122,6 @@ def test_wrong_arguments_get_the_same_message(name: str, args: tuple[Any, ...], 
             classes[name](*args, **kwargs)
         messages.append(str(raised.value))
     assert messages[0] == messages[1]
-
-
-def test_nothing_changes_a_value() -> None:
-    for classes in (OURS, THEIRS):
-        one = classes["Checked"](1)
-        with pytest.raises(FrozenInstanceError, match="cannot assign to field 'a'"):
-            one.a = 2
-        with pytest.raises(FrozenInstanceError, match="cannot delete field 'a'"):
-            del one.a
-        assert one.a == 1
-
-
-def test_each_value_gets_a_default_of_its_own_from_a_factory() -> None:
-    plain = OURS["Plain"]
-    assert plain(1).c == []
-    assert plain(1).c is not plain(1).c
 
 
 def test_a_field_without_a_default_stands_before_those_with_one() -> None:
@@ -173,16 +155,6 @@ def test_the_methods_of_a_class_stay() -> None:
     one: Any = Own()
     assert (one.a, repr(one), one == 7, hash(one)) == (7, "own", True, 8)
 
-    @value_class
-    class Unhashable:
-        """Compares, and has no hash, as Python says."""
-
-        def __eq__(self, other: object) -> bool:
-            return True
-
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(Unhashable())
-
 
 def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> None:
     @value_class(slots=False)
@@ -195,8 +167,10 @@ def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> 
     one: Any = Loose(1)
     assert vars(one) == {"a": 1, "b": 2}
     assert len({one, Loose(1), Loose(2)}) == 2, "equal values have one hash"
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'a'"):
         one.a = 3
+    with pytest.raises(FrozenInstanceError, match="cannot delete field 'a'"):
+        del one.a
 
 
 @value_class
@@ -212,12 +186,3 @@ class Pickled:
 def test_values_are_pickled(protocol: int) -> None:
     one = Pickled(1, c=(2,))
     assert pickle.loads(pickle.dumps(one, protocol)) == one
-
-
-def test_the_core_makes_its_immutable_values_in_this_one_way() -> None:
-    core = Path(rollingfs.__file__).parent
-    packages = ("backend", "commit", "format", "read", "runtime", "write")
-    sources = [core / "policy.py", *(path for package in packages for path in (core / package).rglob("*.py"))]
-    assert sum("@value_class" in path.read_text(encoding="utf-8") for path in sources) > 30
-    standard = re.compile(r"^\s*@(dataclasses\.)?dataclass\([^)]*frozen", re.MULTILINE)
-    assert [path for path in sources if standard.search(path.read_text(encoding="utf-8"))] == []

@@ -219,7 +219,7 @@ def new_bucket(options: dict[str, Any]) -> str:
     return name
 
 
-BACKENDS = ("ObjectBackend", "Counting", "Scripted", "Faulty")
+BACKENDS = ("S3Backend", "Counting", "Scripted", "Faulty")
 """The classes by which tests reach a bucket."""
 
 
@@ -237,7 +237,7 @@ def believe(endpoint_url: str, *, delete_if: bool) -> None:
     from rollingfs.backend.probe import Abilities
     from rollingfs.backend.verdicts import _of_process
 
-    _of_process[f"ObjectBackend {endpoint_url}/"] = Abilities(delete_if)
+    _of_process[f"{BACKENDS[0]} {endpoint_url}/"] = Abilities(delete_if)
 
 
 def share_verdict(endpoint_url: str, bucket: str, way_url: str | None = None) -> None:

@@ -201,6 +201,7 @@ def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_seg
     first = SOURCES[0]
     site.mover.commits.timeout_s = 0.1
     site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
+    site.mover = Client(site.backend, commit_timeout_s=0.5)  # after it the tombstone waits for others
     site.concat()
     with pytest.raises(FileNotFoundError):
         drive(later(site.store).eraser.erase(first, 2**40))
