@@ -199,15 +199,6 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
     assert not plain.exists(f"{bucket}/log$header")
 
 
-<<<<<<< ours
-=======
-def probed(cache, store):
-    """A cache in which a process of its own finds the verdict on a store."""
-    verdicts._save(str(cache), f"S3Backend {store}", Abilities(delete_if=True))
-    return cache
-
-
->>>>>>> theirs
 def _chunks(plain, bucket):
     plain.invalidate_cache()
     return [path for path in plain.find(bucket) if "$chunks/0" in path]
