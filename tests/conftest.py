@@ -141,16 +141,23 @@ def nothing_old_to_search() -> None:
     """
     MemoryFileSystem.store.clear()
     MemoryFileSystem.pseudo_dirs[:] = [""]
-    with warnings.catch_warnings():
-        # tests with a loop of their own leave s3fs's connections, which nobody can close once the loop is closed
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    _collect()
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
     """Give the interpreter back what `nothing_old_to_search` took, so that it ends as usual."""
     gc.unfreeze()
+    _collect()
+
+
+def _collect() -> None:
+    with warnings.catch_warnings():
+        # tests with a loop of their own leave s3fs's connections, which nobody can close once the loop is closed
+        warnings.simplefilter("ignore", ResourceWarning)
+        for _ in range(2):  # the end of one client lets go of another
+            gc.collect()
 
 
 @pytest.fixture(scope="session", autouse=True)
