@@ -8,12 +8,10 @@ from __future__ import annotations
 import itertools
 import select
 import subprocess
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -87,44 +85,21 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
     made.close()
 
 
-@pytest.fixture
-def disks(jvm: Jvm, tmp_path: Path) -> Iterator[Place]:
-    """Folder after folder."""
-    jvm.tell("new")  # of the bucket before
-    return placed(Client(LocalBackend(sync=False)), str(tmp_path), "rolling+file")
-
-
-def placed(client: Client, root: str, scheme: str) -> Iterator[Place]:
-    """Place after place below a folder or in a bucket."""
-    for index in itertools.count():
-        yield Place(None, client, f"{root}/{index}", f"{scheme}://{root}/{index}")
-
-
-@pytest.fixture(scope="module")
-def connected(jvm: Jvm, minio: dict[str, Any]) -> tuple[Client, str]:
-    """A bucket that the JVM knows as well."""
-    if not world.wants_s3a():
-        require("the S3 connector of Spark is not in Ivy's cache")
-    from rollingfs.spark.configure import s3a_options
-
-    for key, value in s3a_options(minio).items():
-        jvm.tell("set", key.removeprefix("spark.hadoop."), value)
-    return Client(shared_backend(**minio)), new_bucket(minio)
-
-
-@pytest.fixture
-def prefixes(jvm: Jvm, connected: tuple[Client, str]) -> Iterator[Place]:
-    """Prefix after prefix in the bucket."""
-    client, bucket = connected
-    jvm.tell("new")  # of the disk before
-    return placed(client, f"{bucket}/{uuid.uuid4().hex[:8]}", "rolling+faulty")
-
-
 @pytest.fixture(params=["disks", pytest.param("prefixes", marks=pytest.mark.s3)])
-def places(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Each of them."""
-    found: Iterator[Place] = request.getfixturevalue(request.param)
-    return found
+def places(jvm: Jvm, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Folder after folder of the disk, or prefix after prefix in a bucket that the JVM knows as well."""
+    jvm.tell("new")  # of the store before
+    client, root, scheme = Client(LocalBackend(sync=False)), str(tmp_path), "rolling+file"
+    if request.param == "prefixes":
+        if not world.wants_s3a():
+            require("the S3 connector of Spark is not in Ivy's cache")
+        from rollingfs.spark.configure import s3a_options
+
+        options = request.getfixturevalue("minio")
+        for key, value in s3a_options(options).items():
+            jvm.tell("set", key.removeprefix("spark.hadoop."), value)
+        client, root, scheme = Client(shared_backend(**options)), new_bucket(options), "rolling+faulty"
+    return (Place(None, client, f"{root}/{nth}", f"{scheme}://{root}/{nth}") for nth in itertools.count())
 
 
 def full(place: Place) -> None:
@@ -219,10 +194,11 @@ def test_a_failure_among_plain_files_changes_nothing_of_rollingfs_and_loses_no_o
     raise AssertionError(f"more than {CALLS_MAX} calls")
 
 
-def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_says_that_it_lives(jvm, disks):
+@pytest.mark.parametrize("places", ["disks"], indirect=True)
+def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_says_that_it_lives(jvm, places):
     outcomes: Counter[str] = Counter()
     for at in range(1, CALLS_MAX):
-        place = next(disks)
+        place = next(places)
         place.plain("log", OLD)
         answer = jvm.ask("WAITS", at, "delete", f"{place.url}/log")
         if answer.outcome != "waits":
@@ -245,13 +221,14 @@ def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_s
     assert set(outcomes) == {"done", "failed"}
 
 
+@pytest.mark.parametrize("places", ["disks"], indirect=True)
 @pytest.mark.parametrize(
     ("operation", "path", "expected"),
     [("read", "/in/log", LONG.decode()), ("list", "/in", f"log:{len(LONG)} plain:5 tail:4")],
     ids=["read", "list"],
 )
-def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, disks, operation, path, expected):
-    place = next(disks)
+def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, places, operation, path, expected):
+    place = next(places)
     place.segment("in/log", LONG, PAGED)
     place.segment("in/tail", b"tail")
     place.plain("in/plain", b"plain")

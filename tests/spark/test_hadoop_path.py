@@ -69,17 +69,6 @@ def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place)
     assert rows(place, "text", f"{place.url}/in/{{one,pl*}}") == [("1",), ("22",), ("333",)]
 
 
-def test_many_small_partitions_of_one_segment_miss_no_record_and_double_none(place):
-    url = place.segment("lines", content())
-    place.spark.conf.set("spark.sql.files.maxPartitionBytes", "97b")
-    try:
-        frame = place.spark.read.text(url)
-        assert frame.rdd.getNumPartitions() > 5
-        assert sorted(row[0] for row in frame.collect()) == sorted(content().decode().splitlines())
-    finally:
-        place.spark.conf.unset("spark.sql.files.maxPartitionBytes")
-
-
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_job_writes_plain_files_that_python_and_spark_read(place, version):
     url = f"{place.url}/table"
@@ -93,19 +82,6 @@ def test_a_job_writes_plain_files_that_python_and_spark_read(place, version):
     assert place.content(f"table/part=0/{name}")[:4] == b"PAR1"
     with pytest.raises(FileNotFoundError):
         place.run(place.client.backend.read(f"{place.path}/table/part=0/{name}$header"))
-
-
-def test_a_table_is_saved_queried_appended_to_and_overwritten(place):
-    spark, url = place.spark, f"{place.url}/saved"
-    spark.sql("DROP TABLE IF EXISTS saved")
-    try:
-        spark.range(10).write.option("path", url).saveAsTable("saved")
-        spark.range(10, 15).write.mode("append").saveAsTable("saved")
-        assert spark.sql("SELECT sum(id) FROM saved").collect()[0][0] == sum(range(15))
-        spark.range(3).write.mode("overwrite").option("path", url).saveAsTable("saved")
-        assert spark.sql("SELECT sum(id) FROM saved").collect()[0][0] == 3
-    finally:
-        spark.sql("DROP TABLE IF EXISTS saved")
 
 
 MODES = ("errorifexists", "ignore", "append", "overwrite")

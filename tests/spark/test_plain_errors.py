@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import sys
@@ -19,7 +18,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
-from tests.support import spark as world
+from tests.support.spark_source import QUERY, TEXT, Task, record_batch
 
 SENTENCE = "/x is sealed; nothing was written"
 CODE_LENGTH_BYTES = 8
@@ -86,89 +85,48 @@ def test_a_program_that_spark_did_not_start_is_no_worker():
     assert not plain_errors._is_worker()
 
 
-# -- in a session ------------------------------------------------------------------------------------------------
-
-
-def first_lines(call: Callable[[], Any], count: int = 2) -> str:
-    with pytest.raises(Exception) as refused:  # noqa: PT011 - the text is what is tested
-        call()
-    lines = [line.strip() for line in str(refused.value).splitlines()]
-    return "\n".join([line for line in lines if line][:count])  # PySpark 4.0 begins with an empty line
-
-
-class Ways:
-    """The ways in which a session meets an error."""
-
-    def __init__(self, spark: Any, folder: Path, fs: RollingFileSystem) -> None:
-        self.spark = spark
-        self.folder = folder
-        fs.create(f"{folder}/sealed")
-        fs.append(f"{folder}/sealed", b"x\n")
-        fs.seal(f"{folder}/sealed")
-        for name in ("damaged", "headless"):
-            fs.create(f"{folder}/{name}", RollingPolicy(max_bytes=100, inline_bytes=10))
-            fs.append(f"{folder}/{name}", b"a line\n" * 50)
-        for path in folder.glob("damaged$chunks/*"):
-            path.unlink()
-        (folder / "headless$header").write_bytes(b"garbage")
-
-    def read(self, name: str, **options: Any) -> Any:
-        return self.spark.read.format("rolling").options(**options).load(f"{self.folder}/{name}")
-
-    def write(self, name: str, **options: Any) -> None:
-        rows = self.spark.createDataFrame([("x", "a/b")], "value string, k string")
-        rows = rows if "segmentBy" in options else rows.select("value")
-        rows.write.format("rolling").options(**options).mode("append").save(f"{self.folder}/{name}")
-
-    def stream(self, source: str, target: str, **options: str) -> None:
-        frame = self.spark.readStream.format("rolling").options(**options).load(f"{self.folder}/{source}")
-        writer = frame.writeStream.format("rolling").trigger(availableNow=True)
-        query = writer.option("checkpointLocation", f"{self.folder}/_{source} {target}").start(
-            f"{self.folder}/{target}"
-        )
-        query.awaitTermination()
-
-
 @pytest.fixture
-def ways(source: Any, tmp_path: Path, fs: RollingFileSystem) -> Ways:
-    world.require_java()
-    return Ways(source, tmp_path, fs)
+def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
+    """A sealed segment, one whose chunks are gone, and one whose header is damaged."""
+    fs.overwrite(f"{tmp_path}/sealed", b"x\n")
+    fs.seal(f"{tmp_path}/sealed")
+    fs.create(f"{tmp_path}/damaged", RollingPolicy(max_bytes=100, inline_bytes=10))
+    fs.append(f"{tmp_path}/damaged", b"a line\n" * 50)
+    for path in tmp_path.glob("damaged$chunks/*"):
+        path.unlink()
+    (tmp_path / "headless$header").write_bytes(b"garbage")
+    return tmp_path
+
+
+def test_a_worker_sends_the_sentence_whichever_step_of_a_read_or_write_fails(worker, folder, monkeypatch):
+    def of(name: str) -> RollingDataSource:
+        return RollingDataSource({"path": f"{folder}/{name}"})
+
+    def write() -> None:
+        with Task(0, QUERY, 1).running():
+            of("sealed").streamWriter(TEXT, False).write(iter([record_batch(TEXT, ["a"])]))
+
+    damaged = of("damaged").reader(TEXT)
+    for step in (
+        lambda: of("headless").reader(TEXT).partitions(),
+        lambda: [list(damaged.read(part)) for part in damaged.partitions()],
+        lambda: of("headless").streamReader(TEXT).initialOffset(),
+        lambda: of("sealed").writer(TEXT, False),
+        write,
+    ):
+        monkeypatch.setenv(HIDE_TRACEBACK, "")
+        found = sent(step)
+        assert "Error: " in found
+        assert "Traceback" not in found
 
 
 @pytest.mark.slow
-def test_the_planning_of_a_batch_says_it_in_the_first_line_behind_sparks_prefix(ways):
-    prefix = "[PYTHON_DATA_SOURCE_ERROR] Failed to "
-    found = first_lines(lambda: ways.read("sealed", colour="blue"), 1)
-    assert found.startswith(f"{prefix}create Python data source instance: ValueError: format('rolling') has no option")
-    found = first_lines(lambda: ways.read("headless").count(), 1)
-    assert found.startswith(f"{prefix}generate Python data source read partitions: rollingfs.errors.CorruptHeaderError")
-    found = first_lines(lambda: ways.write("sealed"), 1)
-    assert found.startswith(f"{prefix}initialize Python data source writer: rollingfs.errors.SegmentSealedError: ")
-    assert found.endswith("nothing was written")
+def test_a_session_shows_the_sentence_in_its_first_lines(source, folder):
+    def first_lines(name: str, count: int) -> str:
+        with pytest.raises(Exception) as refused:  # noqa: PT011 - the text is what is tested
+            source.read.format("rolling").load(f"{folder}/{name}").count()
+        lines = [line.strip() for line in str(refused.value).splitlines()]
+        return "\n".join([line for line in lines if line][:count])  # PySpark 4.0 begins with an empty line
 
-
-@pytest.mark.slow
-def test_a_task_says_it_in_the_line_behind_sparks(ways):
-    for call, sentence in [
-        (lambda: ways.read("damaged").count(), "rollingfs.errors.CorruptChunkError: "),
-        (lambda: ways.write("routed", segmentBy="k"), "value 'a/b' of column 'k' can name no segment"),
-    ]:
-        first, second = first_lines(call).splitlines()
-        assert "An exception was thrown from the Python worker" in first
-        assert sentence in second
-
-
-@pytest.mark.slow
-def test_a_stream_says_it_in_the_first_line_behind_sparks_prefix(ways):
-    if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
-        return  # streams are not read before PySpark 4.2
-    # Spark fails at the reader that it does not have, and shows our sentence before that
-    assert "option endingOffsets is for batch reads" in first_lines(
-        lambda: ways.stream("sealed", "out", endingOffsets="latest"), 1000
-    )
-    found = first_lines(lambda: ways.stream("headless", "out"), 1)
-    assert found.startswith("[STREAM_FAILED] Query [id = ")
-    assert "rollingfs.errors.CorruptHeaderError: 1 of 1 segments cannot be read" in found
-    found = first_lines(lambda: ways.stream("sealed", "sealed"), 1)
-    assert "rollingfs.errors.SegmentSealedError: " in found
-    assert "nothing was written" in found
+    assert "read partitions: rollingfs.errors.CorruptHeaderError" in first_lines("headless", 1)
+    assert "rollingfs.errors.CorruptChunkError: " in first_lines("damaged", 2).splitlines()[1]

@@ -20,7 +20,6 @@ from tests.support.spark import Place, arrow_stream, parquet_file
 
 pytestmark = pytest.mark.slow
 
-PIECE = 70
 PAGES = RollingPolicy(max_bytes=40, inline_bytes=20)
 """So small chunks that their map needs index pages."""
 
@@ -172,18 +171,6 @@ def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
     with refused("columns are not those"):
         save(frame.select("s"), place, "grown", format="parquet")
     assert load(place, "grown", format="parquet").count() == 350
-
-
-@pytest.mark.parametrize("kind", ["arrow", "parquet"])
-def test_a_null_that_is_appended_later_leaves_all_readable(disk, kind):
-    first = disk.spark.range(3)
-    assert not first.schema["id"].nullable
-    save(first, disk, "nulls", format=kind)
-    save(disk.spark.sql("select cast(null as bigint) id"), disk, "nulls", format=kind)
-    assert values(load(disk, "nulls", "id long", format=kind)) == [0, 1, 2, None]
-    inferred = load(disk, "nulls", format=kind)
-    assert inferred.schema["id"].nullable
-    assert values(inferred) == [0, 1, 2, None]
 
 
 def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_spark_itself(place):

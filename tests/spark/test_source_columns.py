@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from rollingfs import RollingFileSystem
-from rollingfs.parquet import append, encoding
+from rollingfs.parquet import append
 from rollingfs.spark.source import rows
 from tests.support.spark import parquet_file
 from tests.support.spark_source import read
@@ -74,15 +74,6 @@ def test_a_value_that_does_not_fit_its_column_is_refused_by_the_columns_name():
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def test_a_column_added_to_a_pandas_file_is_seen_by_pandas(fs, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    data = pandas.DataFrame({"n": [1, 2]}, index=["a", "b"]).to_parquet()
-    rows = {"n": [3], "__index_level_0__": ["c"], "new": [0.5]}
-    found = pandas.read_parquet(grown(fs, tmp_path / "t", data, rows))
-    assert (list(found.index), list(found.columns)) == (["a", "b", "c"], ["n", "new"])
-    assert found["new"].isna().tolist() == [True, True, False]
-
-
 def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_added_ones(fs, tmp_path):
     spark = b"org.apache.spark.sql.parquet.row.metadata"
     table = pa.table({"n": [1]}).replace_schema_metadata({b"mine": b"x", spark: b"a struct of n"})
@@ -93,11 +84,3 @@ def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_ad
     assert pq.read_schema(data).names == ["n", "new"]
     stored = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(kept[b"ARROW:schema"])))
     assert (stored.names, stored.metadata) == (["n", "new"], {b"mine": b"x"})
-
-
-NONE = pa.table({"n": pa.array([], pa.int64())})
-
-
-@pytest.mark.parametrize("data", [encoding.empty(NONE.schema), parquet_file(NONE)], ids=["no group", "one"])
-def test_a_file_without_rows_gets_the_columns_that_come(fs, tmp_path, data):
-    assert pq.read_table(grown(fs, tmp_path / "t", data, {"n": [1], "s": ["x"]})).to_pylist() == [{"n": 1, "s": "x"}]

@@ -10,13 +10,10 @@ import sys
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollingfs.format import thrift
-from rollingfs.parquet import encoding, files
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
 from rollingfs.spark.source.option import BATCH, WRITE
@@ -99,18 +96,13 @@ def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, ro
         ({"format": "json", "timeZone": "UTC"}, "no option timezone.*read_json"),
         ({"format": "arrow", "compression": "gzip"}, "option compression is for lines"),
         ({"format": "text", "compression": "zip"}, "option compression is 'zip'"),
-        ({"partitionbytes": "much"}, "option partitionBytes"),
         ({"onCorrupt": "ignore"}, "option onCorrupt is 'ignore': it must be one of fail, skip"),
-        ({"includeMetadata": "maybe"}, "option includeMetadata is 'maybe'"),
         ({"storage_options": '{"secret": "HIDE"'}, "storage_options must be a JSON object"),
-        ({"storage_options": '["HIDE"]'}, "storage_options must be a JSON object"),
         ({"tiers": '["HIDE"]'}, "tiers must be a JSON object"),
         ({"tiers": "{}", "storage_options": '{"rolling": {"tiers": {}}}'}, "given twice"),
         # of streams
         ({"maxbytespertrigger": "0"}, "at least 1 byte"),
         *(({name: "x"}, name) for name in ("maxRecordsPerTrigger", "minBytesPerTrigger", "maxTriggerDelay")),
-        ({"maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger"),
-        ({"pollInterval": "x"}, "option pollInterval: 'x'"),
         ({"subscriber": ""}, "option subscriber is empty"),
         # positions
         ({"endingOffsets": "earliest"}, "endingOffsets is 'earliest'"),
@@ -121,10 +113,8 @@ def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, ro
         ({"inlineBytes": "2MiB"}, "option inlineBytes: inline_bytes is 2097152"),
         ({"maxAge": "soon"}, "option maxAge: 'soon' is not a duration"),
         ({"taskMessageBytes": "-1"}, "option taskMessageBytes: '-1' is not a size"),
-        ({"batchMessageBytes": "much"}, "option batchMessageBytes: 'much' is not a size"),
         ({"segmentBy": ""}, "option segmentBy is empty"),
         ({"txnAppId": "a"}, "options txnAppId and txnVersion are 'a' and None: give both"),
-        ({"txnVersion": "1"}, "options txnAppId and txnVersion are None and '1': give both"),
         ({"txnAppId": "a", "txnVersion": "-1"}, "whole number"),
     ],
 )
@@ -341,30 +331,6 @@ def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
         found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
     assert found == [*range(200)]
-
-
-def test_a_footer_taken_apart_and_put_together_is_the_same():
-    raw = files.footer_in(parquet_file(pa.table({"n": [1], "l": [[1.5]], "b": [True]}), write_page_index=True))
-    assert thrift.Encoder().struct(thrift.Decoder(raw).struct()) == raw
-
-
-def test_a_footer_that_is_cut_off_and_what_is_no_parquet_are_refused():
-    data = parquet_file(pa.table({"n": [1]}))
-    with pytest.raises(thrift.MalformedFooterError, match="does not end"):
-        files.footer_in(data[:-1])
-    with pytest.raises(thrift.MalformedFooterError, match="cut off"):
-        thrift.Decoder(files.footer_in(data)[:-20]).struct()
-
-
-def test_the_parquet_encoder_gives_a_file_and_its_footer():
-    batch = pa.record_batch({"n": [1, 2]})
-    encoder = encoding.Encoder(iter([batch, batch]))
-    data = b"".join(encoder)
-    assert pq.read_table(io.BytesIO(data)).to_pydict() == {"n": [1, 2, 1, 2]}
-    assert encoder.footer == files.footer_in(data)
-    nothing = encoding.Encoder(iter([batch.slice(0, 0)]))
-    assert (list(nothing), nothing.footer) == ([], None)
-    assert pq.read_table(io.BytesIO(encoding.empty(batch.schema))).num_rows == 0
 
 
 # -- offsets of a stream -----------------------------------------------------------------------------------------

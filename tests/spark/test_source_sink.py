@@ -72,19 +72,6 @@ def test_by_default_64_tasks_may_send_64_kib_128_may_send_16_and_512_may_send_1(
     assert 62 * KIB < shares[64] < 64 * KIB
 
 
-@pytest.mark.parametrize("format_", ["text", "arrow", "parquet"])
-def test_rows_are_the_same_whether_they_travel_or_are_staged(store, monkeypatch, format_):
-    found = []
-    for limit in ("0", "64KiB"):
-        sink = Sink(monkeypatch, store, format=format_, taskMessageBytes=limit, path=f"memory://log/{limit}")
-        for batch in range(3):
-            sink.stream(batch, ["a", "b"], [], [f"c{batch}"])
-        assert any("/stage-" in path for path in sink.chunk_files()) == (limit == "0")
-        assert sink.rows() == [row for batch in range(3) for row in ("a", "b", f"c{batch}")]
-        found.append(sink.fs.cat_file(sink.target))
-    assert found[0] == found[1]
-
-
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
@@ -147,16 +134,6 @@ def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own
     assert sink.rows() == ["a", "b"]
 
 
-def test_a_field_that_a_folder_says_comes_before_the_option(sink):
-    sink.fs.create("log/other")
-    sink.fs.set_policy("log", max_bytes="3MiB")
-    sink.options |= {"maxBytes": "1MiB"}
-    sink.write(["a"])
-    assert sink.fs.segment("log/t").policy.max_bytes == 3 * 2**20
-    sink.write(["b"])
-    assert sink.rows() == ["a", "b"]
-
-
 def test_a_segment_that_does_not_follow_its_folder_yet_takes_a_write_with_an_option_that_the_folder_says(sink):
     sink.fs.create("log/other")
     sink.fs.set_policy("log", max_bytes="3MiB")
@@ -167,12 +144,6 @@ def test_a_segment_that_does_not_follow_its_folder_yet_takes_a_write_with_an_opt
         sink.write([option])
     assert sink.fs.segment("log/t").policy.max_bytes == 2**20
     assert sink.rows() == ["1MiB", "2MiB"]
-
-
-def test_the_filesystem_of_the_options_makes_segments_of_their_policy():
-    source = RollingDataSource({"path": "memory://log/p", "maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"})
-    fs = places.filesystem(source._parsed())
-    assert fs._client.segments.inherited.default == RollingPolicy("1MiB", "1h", 1000)
 
 
 # -- rows by segment ---------------------------------------------------------------------------------------------

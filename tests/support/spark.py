@@ -229,15 +229,6 @@ class Place:
         """What Python finds now."""
         return self.run(self.client.headers.load(f"{self.path}/{name}")).header
 
-    def chunk_files(self, name: str) -> list[str]:
-        """What lies in the chunk folder, the lock apart."""
-        try:
-            listing = self.run(self.client.backend.list(f"{self.path}/{name}$chunks"))
-        except FileNotFoundError:
-            return []
-        found = [entry.path.rpartition("/")[2] for entry in listing.entries]
-        return [file for file in found if file != "lock"]
-
     def tree(self, name: str = "") -> dict[str, bytes]:
         """Every file below a folder, by its path from the place, with its bytes; empty folders end in a slash."""
         folder = f"{self.path}/{name}".rstrip("/")
@@ -277,11 +268,6 @@ class Place:
     def listed(self, name: str = "") -> dict[str, int]:
         """Names and sizes of what a folder shows."""
         return {found.getPath().getName(): found.getLen() for found in self.fs.listStatus(self.hadoop_path(name))}
-
-    def append(self, name: str, data: bytes) -> None:
-        stream = self.fs.append(self.hadoop_path(name))
-        stream.write(data)
-        stream.close()
 
     def create(self, name: str, data: bytes) -> None:
         stream = self.fs.create(self.hadoop_path(name), True)
