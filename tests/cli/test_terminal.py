@@ -20,10 +20,6 @@ def programs(tmp_path_factory):
     return tmp_path_factory.mktemp("programs")
 
 
-def files(folder):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.endswith("$lock"))
-
-
 def test_people_see_progress_and_a_coloured_map(tmp_path, programs, store):
     (tmp_path / "input").write_bytes(b"x" * (MEGABYTES << 20))
     with terminal(tmp_path, programs) as shell:
@@ -61,21 +57,3 @@ def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, pr
         store.seal(path)
         shown = shell.ends()
         assert "new 2" in shown
-
-
-def test_ctrl_c_in_an_append_leaves_nothing_and_says_so(tmp_path, programs, store):
-    path = f"{tmp_path}/log"
-    store.create(path)
-    store.append(path, b"before\n")
-    before = files(tmp_path)
-    (tmp_path / "input").write_bytes(b"x" * (MEGABYTES << 20))
-    with terminal(tmp_path, programs) as shell:
-        shell.type("{ cat input; echo sent >&2; sleep 1000; } | rollingfs append log\n")
-        shell.expect("sent")
-        shell.expect(r"6\.0/\? MiB")
-        shell.type("\x03")
-        shown = shell.ends(130)
-        assert "log: interrupted; the append is not committed" in shown
-        assert "Traceback" not in shown
-    assert store.cat_file(path) == b"before\n"
-    assert files(tmp_path) == sorted([*before, "input"])

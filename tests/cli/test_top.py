@@ -15,7 +15,7 @@ from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
 from rollingfs.show.outlook_text import next_text, saved_text
 from rollingfs.show.prices import prices_of
-from tests.support.cli import Run, done, failed, terminal
+from tests.support.cli import Run, done, terminal
 
 
 @pytest.fixture
@@ -93,30 +93,12 @@ def test_money_is_by_the_list_prices_of_the_store_and_only_where_they_are_known(
     assert next_text(Outlook(), express) == "upkeep has nothing to join or to move"
 
 
-def test_as_json_it_is_one_array_with_the_names_of_the_states(root):
-    found = done("top", root, "--json", "--sort", "size").json
-    assert [one["path"].rpartition("/")[2] for one in found] == ["c", "b", "a"]
-    assert found[1]["cold_bytes"] == found[1]["cold_end"] == 100
-    assert found[1]["size"] == 250
-
-
 def test_an_unreadable_segment_is_a_row_and_an_exit_code(root):
     Path(f"{root}/a$header").write_bytes(b"nonsense")
     found = Run("top", root)
     assert found.code == 3
     assert "1 unreadable" in found.text
     assert "unreadable" in " ".join(rows(found.text)[0])
-
-
-def test_nothing_there_is_an_error(tmp_path):
-    assert "nothing" in failed("top", f"{tmp_path}/nothing")
-
-
-def test_more_rows_than_fit_are_counted():
-    states = [SegmentState(f"/r/{number}", "open") for number in range(10)]
-    table = top.table(states, "/r", now_s=0.0, rows_max=3)
-    assert table.row_count == 4
-    assert "7 more" in str(list(table.columns[0].cells)[-1])
 
 
 AGES = {-5: "0 s", 0.4: "0 s", 59: "59 s", 61: "1 min 1 s", 7260: "2 h 1 min", 90000: "1 d 1 h"}

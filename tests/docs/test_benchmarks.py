@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ require_module("rich")
 
 from s3fs import S3FileSystem
 
-from benchmarks.case import Case, Goal, Sample, Skip, figure, ratio
+from benchmarks.case import Case, Goal, Sample, figure, ratio
 from benchmarks.cases import ALL
 from benchmarks.content import TILE_BYTES, check, content
 from benchmarks.fabricate import page_counts
@@ -69,38 +68,15 @@ def test_the_99th_percentile_of_a_goal_is_that_of_all_rounds_together():
 
 @contextlib.contextmanager
 def hosting(job):
-    yield {"process": os.getpid(), "lock": threading.Lock()}  # which could not be sent to another process
-
-
-def notes_where_it_ran(job):
-    assert job.given["lock"].acquire(blocking=False)
-    job.given["lock"].release()
-    with job.measured() as sample:
-        pass
-    sample.extra = {"in_host": job.given["process"] == os.getpid()}
+    yield {}
 
 
 def fails(job):
     raise RuntimeError("it cannot be done")
 
 
-def leaves_out(job):
-    raise Skip("nothing to do it with")
-
-
 def dies(job):
     os._exit(3)
-
-
-def test_all_rounds_of_a_hosted_case_run_in_the_process_of_its_host():
-    contestants = {"one": notes_where_it_ran, "fails": fails, "skips": leaves_out, "other": notes_where_it_ran}
-    said: list[str] = []
-    [outcome] = run([Case("X", "x", contestants, host=hosting, needs_servers=False)], 3, True, said.append)
-    assert {name: len(samples) for name, samples in outcome.samples.items()} == {"one": 3, "other": 3}
-    assert all(sample.extra["in_host"] for samples in outcome.samples.values() for sample in samples)
-    assert "it cannot be done" in outcome.failed["fails"]
-    assert outcome.skipped == {"skips": "nothing to do it with"}
-    assert any("round 3: other" in line for line in said)
 
 
 def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
@@ -108,12 +84,6 @@ def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
     assert outcome.samples == {}
     assert set(outcome.failed) == {"one", "two"}
     assert GONE in outcome.failed["one"]
-
-
-def test_a_host_that_cannot_begin_says_why_for_every_contestant():
-    [outcome] = run([Case("X", "x", {"one": fails, "two": fails}, host=fails, needs_servers=False)], 2, True, print)
-    assert all("it cannot be done" in why for why in outcome.failed.values())
-    assert set(outcome.failed) == {"one", "two"}
 
 
 @pytest.mark.parametrize("count", [1, 128, 129, 256, 4224, 4225, 100_000, 1_000_000])

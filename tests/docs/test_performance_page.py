@@ -61,22 +61,6 @@ def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[s
         assert set(rule.get("Expiration", {})) <= {"ExpiredObjectDeleteMarker"}
 
 
-def test_cases_that_are_not_run_again_keep_their_results(tmp_path: Path) -> None:
-    from benchmarks.cases import ALL
-    from benchmarks.report import save
-    from benchmarks.runner import Outcome
-
-    first, second = (Outcome(case) for case in ALL[:2])
-    first.failed["ours"] = "before"
-    save([first, second], 3, False, tmp_path)
-    again = Outcome(first.case)
-    save([again], 5, False, tmp_path)
-    cases = json.loads((tmp_path / "latest.json").read_text(encoding="utf-8"))["works"]
-    assert [*cases] == [first.case.id, second.case.id]
-    assert [case["rounds_run"] for case in cases.values()] == [5, 3]
-    assert cases[first.case.id]["failed"] == {}
-
-
 def test_the_price_of_a_log_is_that_of_the_stored_requests() -> None:
     from benchmarks.cost import stored, table
 

@@ -46,14 +46,6 @@ def test_workers_of_dask_append_to_one_segment(tmp_path: Path) -> None:
     run_program("with_dask.py", program_of("with_dask.py"), tmp_path, {})
 
 
-def test_workers_that_are_done_within_a_moment_are_read_whole(tmp_path: Path) -> None:
-    """The workers are done before the header that the reader has seen is a second old."""
-    require_module("dask")
-    slow_clock = "import time\nclock = time.monotonic\ntime.monotonic = lambda: clock() / 1000\n"
-    code = program_of("with_dask.py").replace('scheduler="processes"', 'scheduler="synchronous"')
-    run_program("with_dask.py", slow_clock + code, tmp_path, {})
-
-
 def test_executors_of_spark_append_to_one_segment(tmp_path: Path) -> None:
     world.require_java()
     (tmp_path / "spark-defaults.conf").write_text(SETTINGS)

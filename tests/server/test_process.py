@@ -231,23 +231,3 @@ def test_memory_stays_flat_while_large_bodies_are_appended(tmp_path: Path) -> No
         assert int(peak) < 250 * 1024
         with httpx.stream("GET", url, timeout=600) as answer:
             assert sum(map(len, answer.iter_bytes())) == 3 << 30
-
-
-@pytest.mark.slow
-def test_a_thousand_clients_follow_one_segment(tmp_path: Path) -> None:
-    with serving(f"{tmp_path}/store") as server:
-        url = "/v1/segments/a"
-        httpx.put(server.url + url).raise_for_status()
-        tails = [connected(server) for _ in range(1000)]
-        for tail in tails:
-            tail.sendall(f"GET {url}:tail?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        while "rollingfs_server_tails_running 1000" not in httpx.get(f"{server.url}/metrics", timeout=60).text:
-            time.sleep(0.1)
-        httpx.post(server.url + url, content=b"news\n", timeout=60).raise_for_status()
-        for tail in tails:
-            data = b""
-            while not data.endswith(b"news\n"):
-                part = tail.recv(4096)
-                assert part
-                data += part
-            tail.close()

@@ -67,14 +67,6 @@ def test_a_lost_race_is_a_conflict_and_both_commits_are_counted(path):
     assert other.metrics().commits.count == 1
 
 
-def test_a_commit_that_changes_nothing_is_none(fs, path):
-    fs.pipe_file(path, b"")
-    fs.seal(path)
-    before = fs.metrics().commits.count
-    fs.seal(path)
-    assert fs.metrics().commits.count == before == 2
-
-
 def test_an_append_of_which_nobody_knows_is_counted_as_unknown(path):
     below = Scripted(private_memory())
     fs = filesystem(below, commit_timeout_s=0.05)
