@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import IO, Any
 
@@ -54,6 +54,18 @@ async def put_file(
         await pipe_file(Binding.by_path(core, rpath), _pieces(file, callback), mode)
 
 
+class _ReplacedError(Exception):
+    """Internal: what is copied was replaced meanwhile, or its chunks went. The target may miss something, too."""
+
+
+async def _unchanged(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        async for data in parts:
+            yield data
+    except FileNotFoundError as error:
+        raise _ReplacedError from error
+
+
 async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
     """Copy the retained bytes of a file into a new segment; for a folder, make one.
 
@@ -82,9 +94,9 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
             return
         intake = core.client.segments.replacement(target)
         try:
-            async for data in parts:
+            async for data in _unchanged(parts):
                 await intake.take(data)
-        except FileNotFoundError:  # replaced meanwhile, or chunks went: what is there now is copied
+        except _ReplacedError:  # what is there now is copied
             await intake.abort()
             continue
         except BaseException:

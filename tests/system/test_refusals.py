@@ -127,6 +127,14 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, A
     assert not fs.exists(bucket)
 
 
+def test_a_missing_bucket_is_named_by_a_copy_into_it(store: dict[str, Any]) -> None:
+    """A copy begins again where its source is missing of a sudden, and here the target is."""
+    fs, source, bucket = open_fs(store), new_segment(store), f"absent-{uuid.uuid4().hex[:12]}"
+    fs.append(source, bytes(MUCH_BYTES))
+    with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist"):
+        fs.cp_file(source, f"{bucket}/log")
+
+
 @pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
 def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
