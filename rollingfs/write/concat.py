@@ -7,9 +7,10 @@ to the target; then they become tombstones (`moves`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
@@ -24,6 +25,7 @@ from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
+from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.grow import grow
 from rollingfs.write.moves import Marked, MarkLostError, Moves
@@ -32,6 +34,8 @@ from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import take_all
 
 logger = logging.getLogger("rollingfs")
+
+T = TypeVar("T")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
 """Maximum bytes of source names in the marks of one commit."""
@@ -104,8 +108,7 @@ class Concats:
             await self._check_joinable(sources)
         batches = _batches(target, sources)
         if as_parquet and len(batches) > 1:  # all are looked at before any is joined
-            views = await self.store.each([partial(self.segments.lookup.view, path) for path in sources])
-            await one_footer(self.fetcher, views)
+            await self._seen(sources, partial(one_footer, self.fetcher))
         offset = -1
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
@@ -119,12 +122,24 @@ class Concats:
             guard = replace(guard, expected_offset=None)
         return offset
 
+    async def _seen(self, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
+        """What a look into sources shows; a new look, if others have changed them before it was over."""
+        for number in range(SNAPSHOTS_MAX):
+            calls = [partial(self.segments.lookup.view, path, fresh=number > 0) for path in paths]
+            views = await self.store.each(calls)
+            try:
+                return await look(views)
+            except OUTDATED:
+                if number == SNAPSHOTS_MAX - 1:
+                    raise
+        raise AssertionError("the last look returns or raises")
+
     async def _check_joinable(self, paths: Sequence[str]) -> None:
         """Refuse formats whose readers would find only one of the files; reads both ends of each source.
 
         It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
         """
-        ends = await self.store.each([partial(self._ends, path) for path in paths])
+        ends = await self.store.each([partial(self._seen, [path], self._ends) for path in paths])
         for path, (head, tail) in zip(paths, ends, strict=True):
             name = whole_files.format_of(head, tail)
             if name is not None:
@@ -134,9 +149,9 @@ class Concats:
                     f"Nothing was joined; as_bytes=True joins the bytes all the same{one_file}"
                 )
 
-    async def _ends(self, path: str) -> tuple[bytes, bytes]:
+    async def _ends(self, views: Sequence[Snapshot]) -> tuple[bytes, bytes]:
         """The first and the last bytes of a source."""
-        view = await self.segments.lookup.view(path)
+        [view] = views
         head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
         if tail <= head:
             data = await self.fetcher.read(view, view.start, view.length)
@@ -171,7 +186,10 @@ class Concats:
             items = [item for path, header in zip(paths, frozen, strict=True) for item in _items(path, header, target)]
             if as_parquet:
                 views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
-                footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
+                try:
+                    footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
+                except OUTDATED as error:  # of the target alone: the sources are marked
+                    raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
                 items += [footer] if footer else []
             found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
             grown = await grow(found, items, attempt.files, joint=True)

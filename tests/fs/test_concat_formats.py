@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy, WholeFileError
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.write import concat as concats
+from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed
 from tests.support.servers import require_module
 
@@ -62,6 +64,23 @@ def test_the_bytes_of_a_truncated_source_count(folder: Any) -> None:
     fs.truncate(f"{root}/a", 10)
     with pytest.raises(WholeFileError, match="Parquet"):
         fs.concat(f"{root}/all", [f"{root}/a"])
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_a_source_that_changes_while_its_ends_are_read_is_looked_at_again(index: int) -> None:
+    store = Scripted(private_memory())
+    fs, other = (RollingFileSystem(backend=one, max_bytes=10, inline_bytes=0) for one in (store, store.inner))
+    for name in ("/all", "/erased", "/replaced"):
+        other.create(name)
+    for source, act in (
+        ("/erased", partial(other.truncate, "/erased", 15, erase=True)),
+        ("/replaced", lambda: (other.overwrite("/replaced", b"new"), other.seal("/replaced"))),
+    ):
+        other.append(source, TEXT * 4)
+        other.seal(source)
+        store.plan(before=act, skips=index)
+        fs.concat("/all", [source])
+    assert fs.cat_file("/all").endswith((TEXT + b"new", TEXT * 4 + b"new"))
 
 
 def test_the_command_refuses_and_leaves_no_target(folder: Any) -> None:
@@ -155,6 +174,19 @@ def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder
     monkeypatch.setattr(concats, "one_footer", beaten)
     fs.concat(f"{root}/all", [f"{root}/p1", f"{root}/p2"], as_format="parquet")
     assert numbers(fs, f"{root}/all") == [0, 10, 1, 2]
+
+
+def test_a_target_that_is_replaced_before_its_footer_is_read_is_read_again() -> None:
+    store = Scripted(private_memory())
+    fs, other = (RollingFileSystem(backend=one, inline_bytes=0) for one in (store, store.inner))
+    parquet(other, "/all", [0])
+    other.seal(parquet(other, "/p", [1]))
+    new = packed(pa.table({"a": [10], "s": ["10"]}))
+    for act in (lambda: append(other, "/all", {"a": [5], "s": ["5"]}), lambda: other.pipe_file("/all", new)):
+        store.plan("read_range", lambda path: path.startswith("/all$chunks"), before=act)
+    fs.concat("/all", ["/p"], as_format="parquet")
+    assert not store.plans
+    assert numbers(fs, "/all") == [10, 1]
 
 
 def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit(folder: Any, monkeypatch: Any) -> None:
