@@ -28,6 +28,11 @@ class PageGoneError(FileNotFoundError):
     """An index page is gone: the header that named it has been replaced, or it is corrupt."""
 
 
+def missing_page(segment: str, gone: FileNotFoundError) -> CorruptHeaderError:
+    """The error for an index page that is gone though the newest header names it."""
+    return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {gone.filename}")
+
+
 class Pages:
     """The index pages of one backend."""
 

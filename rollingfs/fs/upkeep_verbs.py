@@ -229,4 +229,6 @@ async def verify(
     from rollingfs.maintenance.verify import Verifier
 
     tell = begin(callback, (await at.current.look()).size, progress)
-    return await Verifier(at.client.fetcher).verify(at.path, progress=tell)
+    rows = await Verifier(at.client.fetcher).verify(at.path, progress=tell)
+    await at.refresh()  # the rows are of what has the name, whatever that is
+    return rows

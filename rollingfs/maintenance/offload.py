@@ -175,7 +175,8 @@ class Offloader:
         """
         check_tier(self.backend, tier, path)
         check_may_move(path)
-        return await self._move(path, known or segment, tier, is_hot, chosen or Chosen(), lag_s, block_bytes, progress)
+        how = tier, is_hot, chosen or Chosen(), lag_s, block_bytes, progress
+        return await self._move(path, known, known.segment if known is not None else segment, *how)
 
     async def onload(
         self,
@@ -196,12 +197,13 @@ class Offloader:
         def is_wanted(chunk: Chunk) -> bool:
             return bool(chunk.tier) and tier in (None, chunk.tier)
 
-        return await self._move(path, header, "", is_wanted, chosen or Chosen(), lag_s, 1, progress)
+        return await self._move(path, header, segment, "", is_wanted, chosen or Chosen(), lag_s, 1, progress)
 
     async def _move(
         self,
         path: str,
-        of: Header | str | None,
+        known: Header | None,
+        segment: str | None,
         tier: str,
         is_wanted: Callable[[Chunk], bool],
         chosen: Chosen,
@@ -213,12 +215,19 @@ class Offloader:
             raise ValueError(f"{path}: deletion_lag is {lag_s} s: it must be at least 0; nothing was moved")
         if block_bytes < 1:
             raise ValueError(f"{path}: block_bytes is {block_bytes}: it must be at least 1; nothing was moved")
-        header = of if isinstance(of, Header) else await live(self.store, path, of)
-        chosen.check(path, header)
-        await finish_drops(self.commits, path, header)
-        rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, lag_s, protects=True)
-        plan, steps, upto = moves(tier, chosen, block_bytes, is_wanted), Steps(header.size, progress), chosen.upto
-        did = await rewrite_all(rewriter, header, plan, block_bytes, steps, start=chosen.start, upto=upto)
+        while True:
+            header = await live(self.store, path, segment) if known is None else known
+            chosen.check(path, header)
+            await finish_drops(self.commits, path, header)
+            rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, lag_s, protects=True)
+            plan, steps, upto = moves(tier, chosen, block_bytes, is_wanted), Steps(header.size, progress), chosen.upto
+            try:
+                did = await rewrite_all(rewriter, header, plan, block_bytes, steps, start=chosen.start, upto=upto)
+                break
+            except FileNotFoundError:
+                known = await live(self.store, path, segment)
+                if known.segment == header.segment:
+                    raise  # else another segment has the name now, which is meant as well
         if rewriter.damaged:
             raise DamagedBlocksError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
         return Offloaded(*did)

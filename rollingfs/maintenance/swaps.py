@@ -14,6 +14,7 @@ from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import PageGoneError, missing_page
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError
@@ -59,6 +60,8 @@ async def window(
     ------
     FileNotFoundError
         The segment is gone, or has another incarnation.
+    CorruptHeaderError
+        An index page is lost.
     ConflictError
         Its index pages change all the time.
     """
@@ -66,10 +69,10 @@ async def window(
         header = await live(store, path, segment) if known is None else known
         try:
             return await window_of(store, path, header, position, bytes_max)
-        except FileNotFoundError:
+        except PageGoneError as gone:
             known = await live(store, path, segment)
             if known.version == header.version:
-                raise
+                raise missing_page(path, gone) from gone
     raise ConflictError(f"{path}: its index pages changed {LOOKS_MAX} times while they were read; try again")
 
 
@@ -83,7 +86,7 @@ async def window_of(store: Store, path: str, header: Header, position: int, byte
 
     Raises
     ------
-    FileNotFoundError
+    PageGoneError
         An index page that it names is gone: it is not the newest header any more.
     """
     start = max(position, header.start)
@@ -101,11 +104,17 @@ async def window_of(store: Store, path: str, header: Header, position: int, byte
 async def is_there(store: Store, path: str, segment: str, run: Sequence[Chunk]) -> bool:
     """Whether a segment still names the files of a run."""
     header = (await store.headers.load(path)).header
-    if header is None or header.segment != segment or header.start > run[0].start:
-        return False
-    entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
-    files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
-    return all((chunk.tier, chunk.file) in files for chunk in run)
+    while header is not None and header.segment == segment and header.start <= run[0].start:
+        entries, seen = placement.overlapping(header.entries, run[0].start, run[-1].end), header.version
+        try:
+            files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
+        except PageGoneError as gone:
+            header = (await store.headers.load(path)).header
+            if header is not None and (header.segment, header.version) == (segment, seen):
+                raise missing_page(path, gone) from gone
+        else:
+            return all((chunk.tier, chunk.file) in files for chunk in run)
+    return False
 
 
 def clipped(chunk: Chunk, start: int) -> Chunk:

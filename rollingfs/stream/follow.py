@@ -15,6 +15,7 @@ from dataclasses import replace
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import PageGoneError, missing_page
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
@@ -219,12 +220,15 @@ class Followed:
                 return
         else:
             loaded = await self._store.headers.load(self.path)
-        header = await self._live(loaded)
-        try:
-            self._hot = await self._found(header, hot)
-        except FileNotFoundError:  # an index page is gone: this was an old header, or the segment is damaged
-            loaded = await self._store.headers.load(self.path)
-            self._hot = await self._found(await self._live(loaded), hot)
+        while True:
+            header = await self._live(loaded)
+            try:
+                self._hot = await self._found(header, hot)
+                break
+            except PageGoneError as gone:  # this was an old header, or the segment is damaged
+                seen, loaded = loaded, await self._store.headers.load(self.path)
+                if loaded.token == seen.token:
+                    raise missing_page(self.path, gone) from gone
         self.token = loaded.token
 
     async def _live(self, loaded: Loaded) -> Header:

@@ -149,6 +149,16 @@ def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, f
         assert site.content() == b"another"
 
 
+def test_rows_of_another_segment_are_no_answer_to_verify():
+    site = Site(Scripted(private_memory()), "", POLICY)
+    site.create()
+    handle = site.segment()
+    handle.append(DATA)
+    site.backend.plan(path="$header", skips=1, before=lambda: site.by_another("overwrite", [b"another"]))
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        handle.verify()
+
+
 def test_a_deleted_segment_is_gone_for_its_own_handle_at_once(site, handle):
     handle.append(DATA)
     handle.delete()

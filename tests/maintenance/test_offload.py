@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -76,6 +77,18 @@ def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
     hot, cold = names.chunks_folder(path) + "/", names.in_tier("cold", names.chunks_folder(path)) + "/"
     found = {file for file in store.files() if "/pin-" not in file and "/index-" not in file}
     return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
+
+
+def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_its_path_as_well():
+    for index in range(6):
+        store = TieredStore()
+        fill(store)
+        world = client(store)
+        replace = partial(client(store).client.segments.overwrite, A, b"n" * 40)
+        world.backend.prepare(between={index: lambda replace=replace: drive(replace())})
+        offload(world)
+        assert client(store).content(A) == b"n" * 40
+        assert set(tiers_of(client(store))) == {"cold"}
 
 
 # -- what moves, and what is read ----------------------------------------------------------------------------

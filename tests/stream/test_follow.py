@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from rollingfs import Follower, RetentionPolicy, RollingFileSystem
-from rollingfs.errors import CorruptChunkError, UnknownTierError
-from rollingfs.format import names
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError, UnknownTierError
+from rollingfs.format import names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.runtime.concurrency import drive
@@ -120,6 +121,22 @@ def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_d
         drive(followed(world, rule=BlockRule(block_bytes=40, max_delay_s=0)).move_all())
     assert chunks_of(world)[:2] == [("", 20), ("", 20)]
     assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
+
+
+def test_a_lost_index_page_is_no_missing_segment(monkeypatch):
+    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
+    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=1))
+    store = TieredStore()
+    fill(store)
+    [page] = [file for file in store.files() if "/index-" in file]
+    del store.fs.store[page]
+    one = followed(client(store))
+    step(one)
+    assert not one.is_missing
+    assert page in str(one.status.last_error)
+    for act in (World.offload, World.consolidate):
+        with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
+            act(client(store), A)
 
 
 def test_a_damaged_block_is_said_no_more_once_a_truncation_takes_it(damaged):
