@@ -15,7 +15,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -98,34 +97,6 @@ def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Si
     assert content.startswith(b".mine[")
     assert content.endswith(b"it did not take place and never will]")
     assert content.count(b"[") == 1
-
-
-def test_handlers_of_two_threads_that_append_never_wait_for_each_other(site: Site, caplog: Any) -> None:
-    inside, logged = threading.Event(), threading.Event()
-
-    def append_and_lose() -> None:
-        another_appends(site)
-        inside.set()  # this thread has the segment's lock, and will log
-        assert logged.wait(10)
-
-    site.backend.plan("replace", "clicks$header", before=append_and_lose)
-    first = threading.Thread(target=site.append, args=(b"mine",), daemon=True)
-    caplog.set_level(logging.DEBUG, "rollingfs")
-    first.start()
-    assert inside.wait(10)
-
-    class Waiting(logging.Handler):
-        """Its own lock is held while it appends, which waits for the first thread's commit."""
-
-        def emit(self, record: logging.LogRecord) -> None:
-            logged.set()
-            site.append(b"log")
-
-    with logging_to(Waiting()) as logger:
-        in_time(lambda: logger.warning("of the second thread"))
-        first.join(10)
-        assert not first.is_alive()
-    assert site.content() == b".mine" + b"log" * 2
 
 
 def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_of_waiting_for_ever(

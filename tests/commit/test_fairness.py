@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 import time
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.client import Client
 from rollingfs.commit import fairness
-from rollingfs.commit.fairness import CLAIMED_S_MAX, FIRST_AGE_S_MAX, RIVAL_VERSIONS, Turns
-from rollingfs.format.header import COMMITS_MAX, Commit, Header
+from rollingfs.commit.fairness import CLAIMED_S_MAX, Turns
+from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import private_memory
 
@@ -42,20 +41,6 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     return turns
 
 
-def test_a_writer_alone_never_waits(turns: Turns) -> None:
-    assert turn_wait_s(turns, _header(9, me=9)) == 0
-    assert turn_wait_s(turns, _header(99, me=99, other=99 - RIVAL_VERSIONS)) == 0, "who stopped long ago is no rival"
-    assert turn_wait_s(turns, None) == 0
-
-
-def test_a_race_is_over_after_a_while(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = _header(9, a=8, me=9)
-    assert turn_wait_s(turns, header) > 0
-    now_s = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now_s + 60)
-    assert turn_wait_s(turns, header) == 0
-
-
 def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_them(turns: Turns) -> None:
     assert turn_wait_s(turns, _header(9, me=7, a=8, b=9)) == 0
     assert turn_wait_s(turns, _header(9, a=7, me=8, b=9)) == pytest.approx(0.02)
@@ -77,17 +62,6 @@ def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(turns:
     assert not turns.is_claimed(dataclasses.replace(asked, turn="me"))
 
 
-def test_rivals_who_let_their_turn_pass_are_waited_for_twice(turns: Turns) -> None:
-    header = _header(9, a=7, b=8, me=9)
-    assert turn_wait_s(turns, header) > 0
-    turns.looked(header, header, 0.01)
-    assert turn_wait_s(turns, header) > 0
-    turns.looked(header, header, 0.01)
-    assert turn_wait_s(turns, header) == 0
-    assert turn_wait_s(turns, _header(10, a=7, b=8, me=10)) == 0
-    assert turn_wait_s(turns, _header(12, b=11, me=12)) > 0, "one of them is back"
-
-
 # -- slots -----------------------------------------------------------------------------------------------------
 
 
@@ -102,24 +76,3 @@ def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: p
     drive(client.segments.create("/folder/9"))
     drive(client.segments.create("/folder/0"))
     assert drive(client.segments.append("/folder/0", b"again")) == 0
-
-
-def test_a_header_is_believed_as_long_as_the_others_leave_its_lines_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    turns = Turns("me")
-    assert turns.believed_s == math.inf, "who has not committed has no line to lose"
-    turns.took(0.02, _header(1))
-    assert turns.believed_s == FIRST_AGE_S_MAX, "how many others there are shows only the second commit"
-    now_s += 10
-    turns.took(0.02, _header(102))
-    assert turns.believed_s == pytest.approx(COMMITS_MAX / 2 / 10), "ten a second are half of all lines in 3.2 s"
-    now_s += 10
-    turns.took(0.02, _header(103))
-    assert turns.believed_s == math.inf, "nobody else has committed"
-
-
-def test_who_must_be_prompt_gives_way_to_nobody(turns: Turns) -> None:
-    header = _header(9, a=8, me=9)
-    assert turn_wait_s(turns, header) > 0
-    assert turns.turn_wait_s(header, fresh=True, prompt=True) is None

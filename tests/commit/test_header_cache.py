@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Blob
-from rollingfs.commit import header_cache as headers_module
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
@@ -65,18 +64,6 @@ def load(site: Site) -> Loaded:
     return loaded
 
 
-@pytest.mark.parametrize("is_known", [True, False])
-def test_a_look_that_began_before_an_own_append_ended_does_not_hide_it(site: Site, is_known: bool) -> None:
-    if not is_known:
-        site.client.headers.forget()
-    meanwhile(site, lambda: site.append(b" two"))
-    old = load(site)
-    assert old.header is not None
-    assert old.header.length == 3, "that is what the store said"
-    assert seen_length(site) == 7
-    assert site.segment().length == 7
-
-
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("look", ["listing", "load", "changed load"])
 def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look: str, at: int) -> None:
@@ -99,19 +86,6 @@ def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look:
     if headers._lock is not lock:
         append()  # after the last step
     assert seen_length(site) == len(was_there) + 4
-
-
-def test_an_own_append_is_seen_although_it_was_evicted_while_a_look_was_under_way(site: Site, monkeypatch: Any) -> None:
-    monkeypatch.setattr(headers_module, "HEADERS_CACHED_MAX", 1)
-
-    def append_and_evict() -> None:
-        site.append(b" two")
-        site.run(site.client.segments.create(site.path + "-other"))
-
-    site.client.headers.forget()
-    meanwhile(site, append_and_evict)
-    load(site)
-    assert seen_length(site) == 7
 
 
 def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(site: Site) -> None:

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, ConflictError, FencedError
+from rollingfs import AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
-from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX
-from rollingfs.fs.core import Core
-from rollingfs.fs.stream_handle import Stream
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.cut import StreamCut
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.site import Site
 
@@ -41,14 +36,6 @@ def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace"
 # -- results come from the header that the commit wrote --------------------------------------------------------
 
 
-def test_a_handle_that_has_acquired_is_fenced_by_whoever_acquired_before_it_looked(site: Site) -> None:
-    lose_answer(site, lambda other: other.segments.acquire(site.path, "another"))
-    held = site.segment().acquire("me")
-    with pytest.raises(FencedError):
-        held.append(b"mine")
-    assert site.content() == b""
-
-
 @pytest.mark.parametrize(("mode", "verb"), [("xb", "create"), ("wb", "replace"), ("ab", "replace")])
 def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> None:
     site = Site(Scripted(private_memory()), "")
@@ -65,57 +52,6 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> 
     assert site.content() == b"another's"
 
 
-def test_an_append_says_what_its_own_commit_made(site: Site) -> None:
-    site.append(b"0123")
-    lose_answer(site, lambda other: other.segments.append(site.path, b"more"))
-    written = site.run(site.client.segments.extend(site.path, b"45"))
-    assert (written.offset, written.header.length) == (4, 6)
-    assert site.content() == b"012345more"
-
-
-def test_a_seal_returns_the_length_that_it_sealed(site: Site) -> None:
-    site.append(b"0123")
-    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"longer than before"))
-    assert site.run(site.client.segments.seal(site.path)) == 4
-
-
-def test_a_delete_that_took_place_leaves_what_is_created_after_it_alone(site: Site) -> None:
-    site.append(b"old")
-
-    async def create_again(other: Client) -> None:
-        await other.segments.create(site.path)
-        await other.segments.append(site.path, b"new")
-
-    lose_answer(site, create_again)
-    site.run(site.client.segments.delete(site.path))
-    assert site.content() == b"new"
-
-
-def test_deleting_a_plain_file_leaves_what_is_created_after_it_alone() -> None:
-    site = Site(Scripted(private_memory()), "")
-    site.run(site.backend.write(site.path, [b"plain"]))
-    site.run(site.client.segments.seal(site.path))
-    site.run(site.client.segments.delete(site.path))  # leaves a tombstone
-    site.run(site.backend.write(site.path, [b"plain again"]))
-    lose_answer(site, lambda other: other.segments.create(site.path))
-    site.run(site.client.segments.delete(site.path))
-    assert site.is_there()
-
-
-def test_an_adoption_by_a_lost_claim_begins_again() -> None:
-    site = Site(Scripted(private_memory()), "")
-    site.run(site.backend.write(site.path, [b"plain"]))
-
-    async def adopt_and_delete(other: Client) -> None:
-        await other.segments.append(site.path, b" of another")
-        await other.segments.delete(site.path)
-
-    lose_answer(site, adopt_and_delete, "create")
-    with pytest.raises(FileNotFoundError):
-        site.append(b"mine")
-    assert not site.is_there()
-
-
 @pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
 def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb: str) -> None:
     site = Site(Scripted(private_memory()), "")
@@ -127,22 +63,6 @@ def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb
     with pytest.raises(FileNotFoundError):
         handle.append(b"more")
     assert site.content() == b"another's"
-
-
-def test_a_publication_that_was_acknowledged_is_not_overwritten() -> None:
-    backend = Scripted(private_memory())
-    client, other = Client(backend), Client(backend.inner)
-    drive(client.segments.create("/stream/a"))
-    cut = StreamCut({"/stream/a": 0}, 1.0, 0)
-
-    def another_publishes() -> None:
-        Stream(Core(other, Bridge(backend.inner)), "/stream").publish("another", cut)
-        fail()
-
-    backend.plan("create", "$stream$header", after=another_publishes)
-    stream = Stream(Core(client, Bridge(backend)), "/stream")
-    stream.publish("me", cut)
-    assert set(stream.subscribers()) == {"another", "me"}
 
 
 def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: Site) -> None:
@@ -186,26 +106,6 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
     offset = site.append(b"mine")
     assert len(pauses) == 1
     assert (site.content()[offset:], site.content().count(b"mine")) == (b"mine", 1)
-
-
-@pytest.mark.parametrize("is_crowded", [True, False])
-def test_what_was_seen_long_ago_of_many_is_not_attempted_upon(site: Site, monkeypatch: Any, is_crowded: bool) -> None:
-    meet_others(site)
-    if not is_crowded:
-        for _ in range(COMMITS_MAX):
-            site.append(b"-")
-        monkeypatch.setattr(attempt, "BELIEVED_S_MAX", 0.0)
-    others_append(site)
-    site.backend.calls.clear()
-    assert site.append(b"mine") == len(site.content()) - 4
-    assert [verb for verb, _ in site.backend.calls] == ["read_if_changed", "replace"]
-
-
-def test_where_a_conflict_is_final_nothing_is_unknown_however_many_have_committed() -> None:
-    site = Site(private_memory(), "")
-    site.create()
-    others_append(site)
-    assert site.append(b"mine") == COMMITS_MAX + 6
 
 
 @pytest.mark.parametrize("answer", [fail, raises(ConflictError("it has changed"))], ids=["lost", "conflict"])
@@ -252,11 +152,3 @@ def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown
     site.backend.plan("create", "clicks-new$header", before=lose_answer_and_bucket)
     with pytest.raises(AppendOutcomeUnknown, match="its bucket is gone, but an earlier request may still arrive"):
         site.create()
-
-
-def test_a_header_that_is_there_says_more_than_an_answer_that_the_bucket_is_gone(site: Site) -> None:
-    site.backend.plan("replace", after=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))
-    assert site.append(b"written") == 0
-    site.backend.plan("replace", before=raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first")))
-    assert site.append(b" twice") == 7
-    assert site.content() == b"written twice"

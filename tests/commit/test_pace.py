@@ -9,10 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rollingfs import BadOffsetError
 from rollingfs.backend import race
 from rollingfs.commit import commits
-from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import SyncRuntime
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
@@ -70,39 +68,6 @@ def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Cloc
     site.run(site.client.segments.seal(site.path))
     assert sum(clock.slept) == INTERVAL_S - 0.25 + INTERVAL_S
     assert site.content() == b"12"
-
-
-def test_after_the_interval_nothing_waits(site: Site, clock: Clock) -> None:
-    for _ in range(3):
-        site.append(b".")
-        clock.now_s += INTERVAL_S
-    assert clock.slept == []
-
-
-def test_segments_do_not_wait_for_each_other(site: Site, clock: Clock) -> None:
-    site.append(b"1")
-    site.path += "-other"
-    site.create()
-    assert clock.slept == []
-
-
-@pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
-def test_a_commit_without_time_for_the_interval_does_not_wait(
-    site: Site, clock: Clock, left_s: float, pause_s: float
-) -> None:
-    site.append(b"1")
-    slot = site.client.commits.slots.of(site.path)
-    site.run(site.client.commits.wait_for_store(slot, clock.now_s + left_s))
-    assert sum(clock.slept) == pause_s
-
-
-def test_a_commit_that_did_not_take_place_does_not_count(site: Site, clock: Clock) -> None:
-    site.append(b"1")
-    clock.now_s += INTERVAL_S
-    with pytest.raises(BadOffsetError):
-        site.append(b"2", guard=Guard(expected_offset=7))
-    site.append(b"2")
-    assert clock.slept == []
 
 
 def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

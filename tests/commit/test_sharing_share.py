@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.client import Client
 from rollingfs.commit.fairness import Turns
-from rollingfs.commit.sharing import files as ask_files
 from rollingfs.commit.sharing import share
-from rollingfs.commit.sharing.others import PASSED_VERSIONS_MAX, Others
+from rollingfs.commit.sharing.others import Others
 from rollingfs.commit.sharing.share import Share
 from rollingfs.format import names
 from rollingfs.format.asks import ASK_BYTES_MAX, ask_path
@@ -106,47 +104,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
-# -- all goes well -------------------------------------------------------------------------------------------------
-
-
-def test_the_bytes_of_an_ask_are_carried_behind_those_of_the_carrier(world: World) -> None:
-    world.asking.clear()
-    world.while_it_waits(world.carry)
-    assert world.ask() == len(b"...carrier's")
-    assert (world.content, world.asking.verbs) == (b"...carrier'smine", ["put", "read_if_changed"])
-    assert world.asking.count("replace") == 0
-
-
-def test_who_has_waited_in_vain_competes_and_carries_others(world: World) -> None:
-    world.is_quiet = True
-    assert world.ask() == 3
-    assert world.content == b"...mine"
-    assert world.carry() == 7
-    assert world.content == b"...minecarrier's", "the old ask has taken place"
-
-
-def test_lost_races_are_answered_with_an_ask(world: World) -> None:
-    world.compete()
-    world.is_quiet = True
-    world.asking.plan("replace", HEADER, before=world.carry)
-    world.asking.clear()
-    assert world.ask() == len(b"...carrier's")
-    assert (world.asking.verbs.count("put"), world.asking.verbs.count("replace")) == (1, 2)
-
-
-def test_who_is_passed_by_competes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pass_by() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
-            world.carry()
-
-    world.asking.clear()
-    world.asking.plan(LOOK, HEADER, before=pass_by, times=PASSED_VERSIONS_MAX)
-    assert world.ask() == len(b"...") + PASSED_VERSIONS_MAX * len(b"carrier's")
-    assert world.asking.count("replace") == 1
-    assert world.content.endswith(b"mine")
-
-
 # -- every other commit voids an ask ---------------------------------------------------------------------------------
 
 
@@ -219,55 +176,7 @@ def test_no_other_commit_lets_an_ask_of_before_come_to_life(world: World, kind: 
         assert world.content[offset - world.header.start :] == b"mine"
 
 
-def test_the_ask_of_a_dead_process_is_carried_within_10_s_and_never_after(world: World, monkeypatch: Any) -> None:
-    world.while_it_waits(die)
-    with pytest.raises(AppendOutcomeUnknown):
-        world.ask()
-    with monkeypatch.context() as patch:
-        patch.setattr(ask_files, "ASK_AGE_S_MAX", -1.0)
-        world.carry()
-        assert b"mine" not in world.content
-    world.carry()
-    assert world.content.count(b"mine") == 1
-    world.carry()
-    assert world.content.count(b"mine") == 1
-
-
 # -- answers that are lost ---------------------------------------------------------------------------------------------
-
-
-def test_an_ask_that_could_not_be_written_costs_nothing_but_time(world: World) -> None:
-    world.asking.plan("put", before=fail)
-    assert world.ask() == 3
-    assert world.content == b"...mine"
-
-
-def test_an_ask_is_carried_although_its_answer_was_lost(world: World) -> None:
-    def carried_and_lost() -> None:
-        world.carry()
-        fail()
-
-    world.asking.plan("put", after=carried_and_lost)
-    assert world.ask() == len(b"...carrier's")
-    assert world.content == b"...carrier'smine"
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_carrier_whose_answer_is_lost_repeats_the_very_same_bytes(world: World, when: str) -> None:
-    sent: list[bytes] = []
-
-    def lost_and_another_ask() -> None:
-        path = ask_path(PATH, world.asker.commits.slots.writer.id)
-        world.store.fs.store.pop(path)
-        fail()
-
-    world.carrying.plan("replace", HEADER, when=lambda path, data, token: bool(sent.append(bytes(data))), times=None)
-    world.carrying.plan("replace", HEADER, **{when: lost_and_another_ask})
-    world.while_it_waits(world.carry)
-    assert world.ask() == len(b"...carrier's")
-    assert world.content == b"...carrier'smine"
-    assert len(set(sent)) == 1
-    assert len(sent) == (2 if when == "before" else 1)
 
 
 @pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300, None])
@@ -281,19 +190,6 @@ def test_what_is_no_ask_or_cannot_be_read_is_left_out(world: World, torn: bytes 
     world.is_quiet = True
     assert world.ask() == 12
     assert world.content == b"...carrier'smine"
-
-
-@pytest.mark.parametrize(("when", "offset"), [("after", 12), ("before", 3)])
-def test_a_carrier_that_dies_has_carried_or_leaves_the_asker_to_compete(world: World, when: str, offset: int) -> None:
-    def dies() -> None:
-        world.carrying.plan("replace", HEADER, **{when: die})
-        with pytest.raises(AppendOutcomeUnknown):
-            world.carry()
-
-    world.while_it_waits(dies)
-    world.is_quiet = when == "before"
-    assert world.ask() == offset
-    assert world.content == (b"...carrier'smine" if when == "after" else b"...mine")
 
 
 # -- the end of an append: committed, not committed, or unknown ----------------------------------------------------
@@ -361,14 +257,6 @@ def test_ctrl_c_at_any_request_says_what_is_true(world: World, nth: int, when: s
     assert is_there == (outcome == "committed") or outcome == "unknown"
 
 
-def test_an_append_that_was_carried_and_overwritten_has_its_offset(world: World) -> None:
-    before = world.header.segment
-    world.while_it_waits(world.carry, lambda: drive(world.other.segments.overwrite(PATH, b"new")))
-    written = drive(world.asker.segments.extend(PATH, b"mine"))
-    assert (written.offset, written.header.segment) == (len(b"...carrier's"), before)
-    assert world.content == b"new"
-
-
 def made_anew(world: World) -> None:
     """The header is removed, and another grows past its version."""
     last = world.header.version
@@ -384,64 +272,6 @@ def test_an_append_whose_segment_was_made_anew_from_nothing_is_told_as_unknown(w
     with pytest.raises(AppendOutcomeUnknown):
         world.ask()
     assert world.content.strip(b"x") == b""
-
-
-def test_an_append_that_was_overwritten_and_not_carried_goes_on_by_its_line_of_before(world: World) -> None:
-    world.while_it_waits(lambda: drive(world.other.segments.overwrite(PATH, b"new")))
-    world.while_it_waits(world.carry)
-    assert world.ask() == len(b"new")
-    assert world.content.count(b"mine") == 1
-
-
-def test_the_offset_of_an_own_attempt_is_not_that_of_an_ask_of_an_incarnation_that_is_gone(world: World) -> None:
-    def others_are_first() -> None:
-        world.carry()
-        world.roles[world.asker.commits.slots.writer.id] = "asks"
-
-    def carried_and_overwritten() -> None:
-        world.carry()
-        drive(world.other.segments.overwrite(PATH, b"new"))
-
-    world.compete()
-    world.asking.plan("replace", HEADER, before=others_are_first)
-    world.asking.plan(LOOK, HEADER, before=carried_and_overwritten, skips=1)
-    assert world.ask() == len(b"...carrier'scarrier's"), "not where the own attempt would have put the bytes"
-    assert world.content == b"new"
-
-
-def test_a_conflict_that_is_certain_says_nothing_of_an_ask(world: World) -> None:
-    def carried_and_made_again_from_nothing() -> None:
-        world.carry()
-        assert b"mine" in world.content
-        drive(world.store.delete([PATH + HEADER]))
-        drive(world.other.segments.create(PATH))
-
-    world.asking.conflicts_are_final = True
-    world.is_quiet = True
-    world.asking.plan("replace", HEADER, before=carried_and_made_again_from_nothing)
-    with pytest.raises(AppendOutcomeUnknown):
-        world.ask()
-    assert world.content == b""
-
-
-def test_a_handle_never_asks_for_another_incarnation_than_its_own(world: World) -> None:
-    bound = Guard(world.header.segment)
-    drive(made_again(world.other))
-    drive(world.asker.headers.load(PATH))
-    world.asking.clear()
-    with pytest.raises(FileNotFoundError):
-        drive(world.asker.segments.append(PATH, b"mine", guard=bound))
-    assert world.asking.count("put") == 0
-    world.carry()
-    assert b"mine" not in world.content
-
-
-@pytest.mark.parametrize("options", [{"guard": Guard(expected_offset=3)}, {"attrs": {"key": "value"}}])
-def test_appends_with_a_condition_or_attributes_neither_ask_nor_carry(world: World, options: Any) -> None:
-    world.asking.clear()
-    assert drive(world.asker.segments.append(PATH, b"mine", **options)) == 3
-    assert world.asking.verbs == ["replace"]
-    assert world.header.asks is None
 
 
 def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None:
@@ -461,20 +291,6 @@ def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def test_a_slow_listing_beside_a_commit_is_not_counted_as_its_time(listing: World, monkeypatch: Any) -> None:
-    """Else pauses, which are multiples of that time, would grow with each listing."""
-    now_s, turns = [1000.0], listing.carrier.commits.slots.of(PATH).turns
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    turns.commit_s = 0.0
-
-    def wait() -> None:
-        now_s[0] += 1
-
-    listing.carrying.plan("list_prefix", before=wait)
-    assert listing.carry() == 3
-    assert turns.commit_s == 0
-
-
 # -- asks that are read ahead, beside a commit -------------------------------------------------------------------------
 
 
@@ -490,36 +306,6 @@ def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 def is_askers(world: World) -> Callable[[str], bool]:
     path = ask_path(PATH, world.asker.commits.slots.writer.id)
     return lambda read: read == path
-
-
-def test_an_ask_that_was_read_beside_a_commit_is_carried_by_the_next_which_reads_none(ahead: World) -> None:
-    looked: list[int] = []
-
-    def next_commit() -> None:
-        ahead.carrying.plan("replace", HEADER, before=lambda: looked.append(ahead.carrying.count("read")))
-        ahead.carrying.clear()
-        drive(ahead.carrier.segments.append(PATH, b"next"))
-
-    ahead.while_it_waits(ahead.carry, next_commit)
-    assert ahead.ask() == len(b"...carrier'snext")
-    assert ahead.content == b"...carrier'snextmine"
-    assert looked == [0]
-
-
-def test_an_ask_that_was_read_ahead_and_is_void_since_is_not_carried(ahead: World, monkeypatch: Any) -> None:
-    where = Guard(expected_offset=len(b"...carrier's"))
-
-    def guarded() -> None:
-        """A guarded append voids all older asks."""
-        drive(ahead.other.segments.append(PATH, b"guarded", guard=where))
-
-    ahead.while_it_waits(ahead.carry, guarded, lambda: ahead.carry(b"next"), ahead.compete)
-    ahead.is_quiet = True
-    ahead.ask()
-    assert ahead.content == b"...carrier'sguardednextmine"
-    line = ahead.header.commit_of(ahead.asker.commits.slots.writer.id)
-    assert line is not None
-    assert line.offset is None, "it was not carried, but has competed"
 
 
 # -- a commit beside a listing or a reading of asks --------------------------------------------------------------------

@@ -85,24 +85,6 @@ def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(clie
     assert header(client, where).version == version + 1
 
 
-def test_the_head_of_a_concatenated_segment_is_freed_by_collecting_the_target(client):
-    target = make(client, "target", b"t" * 40, sealed=False)
-    source = make(client, "other/source", b"s" * 40)
-    drive(client.concats.concat(target, [source]))
-    assert drive(client.segments.truncate(target, 60)) == 20
-    assert len([name for name in files(client, source) if name[0].isdigit()]) == 4
-    assert collect(client, target).bytes == 0, "a grace below 24 hours counts in the named folder only"
-    collected = collect(client, target, named=[source])
-    assert collected.bytes >= 20
-    assert len([name for name in files(client, source) if name[0].isdigit()]) == 2
-    assert content(client, target) == b"s" * 20
-    assert drive(client.segments.truncate(target, 80)) == 20
-    client.backend.inner.shift_s = GRACE_S + 60
-    collect(client, target)
-    assert files(client, source) == []
-    assert header(client, target).drops == ()
-
-
 def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(client):
     victim, forged = make(client, "victim/s", b"v" * 20), make(client, "mine/s", b"m")
     under_way = orphan(client, victim)
@@ -199,11 +181,6 @@ def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_nev
     assert evidence in collect(client, target, None).files
     assert files(client, target) == []
     assert content(client, source) == b"s" * 40
-
-
-def test_nothing_at_all_is_not_found(client):
-    with pytest.raises(FileNotFoundError):
-        collect(client, path(client, "nothing"))
 
 
 def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(client):

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S, Chunk
+from rollingfs.format.header import Chunk
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
-from rollingfs.policy import READERS_GRACE_S
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
@@ -96,18 +94,6 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     assert world.consolidate(LOG).written == 0
 
 
-def test_progress_tells_of_each_byte_once_joined_or_not(world):
-    fill(world, 30)
-    world.append(LOG, b"x" * 999)
-    told = []
-    world.consolidate(LOG, progress=told.append)
-    assert len(told) > 1
-    assert sum(told) == 30 * 40 + 999
-    told.clear()
-    assert world.consolidate(LOG, progress=told.append).written == 0
-    assert sum(told) == 30 * 40 + 999
-
-
 def test_what_is_done_twice_is_told_of_once():
     told = []
     steps = Steps(10, told.append)
@@ -115,40 +101,6 @@ def test_what_is_done_twice_is_told_of_once():
         steps.add(count)
     steps.reach(9)
     assert (told, steps.done) == ([4, 5, 1], 10)
-
-
-def test_old_files_stay_for_readers_and_go_after_the_grace(world):
-    fill(world, 300)
-    old = World(Scripted(world.backend.inner), SMALL, world.clock)
-    loaded = drive(old.client.headers.load(LOG))
-    view = Snapshot(LOG, loaded.header, loaded.token)
-    content = world.content(LOG)
-    world.consolidate(LOG)
-    world.backend.shift_s = 2 * GRACE_S
-    drive(world.client.collector.collect(LOG))
-    old.backend.plan("read_if_changed", before=lambda: pytest.fail("the reader had to look again"))
-    assert drive(old.client.fetcher.read(view, 0, len(content))) == content
-    old.backend.plans.clear()
-    world.clock.now_s += READERS_GRACE_S + 1
-    world.consolidate(LOG)
-    world.append(LOG, b"next")
-    drive(world.client.collector.collect(LOG))
-    files = world.files(LOG)
-    assert len([name for name in files if name[0].isdigit()]) == 13
-    assert not [name for name in files if name.startswith(names.INDEX_PREFIX)]
-    assert drive(old.client.fetcher.read(view, 0, len(content))) == content
-
-
-def test_what_is_too_much_for_one_commit_takes_several(world, monkeypatch):
-    monkeypatch.setattr("rollingfs.maintenance.rewrite_all.BATCH_BYTES", 100)
-    fill(world, 300)
-    world.append(LOG, b"x" * 999)
-    fill(world, 20, path="/other")
-    content, version = world.content(LOG), world.header(LOG).version
-    assert world.consolidate(LOG, grace_s=0).written == 12
-    assert world.header(LOG).version > version + 1
-    assert world.header(LOG).chunk_count == 13
-    assert world.content(LOG) == content
 
 
 # -- beside others -------------------------------------------------------------------------------------------
@@ -177,14 +129,6 @@ def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     assert world.content(LOG) == b"new" * 100
     drive(world.client.collector.collect(LOG, grace_s=0))
     assert len(world.files(LOG)) == 1
-
-
-def test_an_exclusive_writer_is_not_disturbed(world):
-    fill(world, 30)
-    held = drive(world.client.segments.acquire(LOG, "writer"))
-    assert world.consolidate(LOG).written == 2
-    assert world.header(LOG).owner == "writer"
-    assert world.header(LOG).epoch == held.epoch
 
 
 @pytest.mark.parametrize("damage", ["flip", "missing"])

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError
 from rollingfs.format import drops, erasing, names, placement
 from rollingfs.format.crc import crc32c
@@ -93,26 +92,12 @@ def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(st
     check_erased(store, 30, WHOLE[30:])
 
 
-def test_a_second_erase_commits_nothing_new_of_its_own(world):
-    erase(world, 30)
-    before = world.header(A).entries
-    assert erase(world, 30) == Erased(30, versions={"": False})
-    assert world.header(A).entries == before
-
-
 @pytest.mark.parametrize("offset", [-1, 105])
 def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
     with pytest.raises(BadOffsetError):
         erase(world, offset)
     assert store.snapshot() == before
-
-
-def test_files_that_a_consolidation_keeps_for_readers_go_at_once(store, world):
-    world.consolidate(A)
-    assert len(holding(store, DATA[:20])) == 2
-    erase(world, 20)
-    check_erased(store, 20, WHOLE[20:])
 
 
 def test_chunks_in_index_pages_are_written_anew(monkeypatch):
@@ -128,13 +113,6 @@ def test_chunks_in_index_pages_are_written_anew(monkeypatch):
         store.lapse(GRACE_S)
         drive(world.client.collector.collect(A))
         assert world.content(A) == WHOLE[cut:]
-
-
-def test_the_plain_file_that_a_segment_was_adopted_from_goes(store):
-    drive(store.write(A, [DATA]))
-    world = client(store)
-    erase(world, 30)
-    check_erased(store, 30, DATA[30:])
 
 
 def test_asks_of_writers_go(store, world):
@@ -171,16 +149,6 @@ def test_what_lies_in_other_folders_is_named_until_it_is_old_enough(store):
     assert (again.is_gone, again.remains) == (True, ())
     check_erased(store, 40, WHOLE[40:])
     assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]], "the head of the source as well"
-
-
-def test_bytes_that_a_source_had_truncated_before_its_concat_go_with_any_erase(store):
-    world = joined(store)
-    store.lapse(GRACE_S)
-    did = erase(world, 0)
-    assert did.rewritten_files == 1
-    assert did.is_gone
-    assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]]
-    assert world.content(A) == WHOLE
 
 
 def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_stays(store):
@@ -283,16 +251,6 @@ def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monke
         assert did.is_gone == is_old
 
 
-def test_a_folder_where_something_is_left_is_looked_at_again_by_a_later_erase(store):
-    world = joined(store)
-    pin_to_nothing(store)
-    for cut in (40, 60, 60, 60):
-        store.lapse(2 * GRACE_S)
-        did = erase(world, cut)
-        assert "/b/b" in {one.file.partition("$")[0] for one in did.remains}
-        assert not did.is_gone
-
-
 def moved(world: World) -> None:
     drive(world.client.concats.rename("/stream/old", A))
 
@@ -375,14 +333,6 @@ def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
     assert world.content(A) == WHOLE
 
 
-def test_a_chunk_that_is_missing_is_an_error_and_nothing_is_erased(store, world):
-    before = world.header(A)
-    del store.fs.store[names.resolve(A, before.entries[1].file)]
-    with pytest.raises(CorruptChunkError):
-        erase(world, 30)
-    assert world.header(A) == before
-
-
 # -- what others do meanwhile --------------------------------------------------------------------------------
 
 
@@ -424,21 +374,6 @@ def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.Monk
 
 
 # -- faces ---------------------------------------------------------------------------------------------------
-
-
-def test_filesystems_and_handles_erase_by_a_switch_of_truncate():
-    fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
-    for path in ("/a", "/b"):
-        fs.pipe_file(path, DATA)
-    handle = fs.segment("/b")
-    assert fs.truncate("/a", 30, erase=True) == handle.truncate(30, erase=True)
-    assert fs.cat_file("/a") == fs.cat_file("/b") == DATA[30:]
-    assert fs.truncate("/a", 40) == 0
-    with pytest.raises(TypeError, match="erase is 'yes'"):
-        fs.truncate("/a", 40, erase="yes")
-    fs.rm("/b")
-    with pytest.raises(FileNotFoundError):
-        handle.truncate(50, erase=True)
 
 
 def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing(store, world):

@@ -255,14 +255,6 @@ def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_touched(
     assert not any(verb in CHANGING | {"open_write"} for verb, _ in world.backend.trace)  # type: ignore[attr-defined]
 
 
-def test_over_a_tombstone_the_file_is_a_plain_file_that_is_read() -> None:
-    world = fill(World(policy=POLICY))
-    fill(world, OTHER)
-    drive(world.client.segments.delete(OTHER))
-    run(world, target=OTHER)
-    assert world.content(OTHER) == CONTENT
-
-
 def test_what_is_too_large_for_one_object_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "OBJECT_BYTES_MAX", 243)
     world = fill(World(BackendWrapper(private_memory()), POLICY))

@@ -60,14 +60,6 @@ def test_a_name_with_two_colons_stays_on_another_store_and_a_chain_is_a_chain(fs
     assert name == "/out/b"
 
 
-def test_a_plain_file_with_two_colons_in_its_name_is_not_exported_to_itself(
-    fs: RollingFileSystem, tmp_path: Path
-) -> None:
-    (tmp_path / "a::b").write_bytes(FOREIGN)
-    with pytest.raises(ValueError, match="own name"):
-        fs.export(f"{tmp_path}/a::b", f"{tmp_path}/a::b", overwrite=True)
-
-
 def test_a_pipe_is_not_replaced(fs: RollingFileSystem, tmp_path: Path) -> None:
     made(fs, f"{tmp_path}/log")
     os.mkfifo(tmp_path / "pipe")
@@ -140,24 +132,6 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
     monkeypatch.setattr(backend, "call", hooked)  # type: ignore[attr-defined]
     with pytest.raises(ConflictError, match="another export"):
         fs.export(f"{bucket}/log", f"{bucket}/file")
-
-
-def test_a_folder_that_another_export_removes_at_once_is_made_again(
-    fs: RollingFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = made(fs, f"{tmp_path}/log")
-    mkdir, removed = os.mkdir, []
-
-    def fleeting(path: str, *args: Any) -> None:
-        mkdir(path, *args)
-        if path.endswith("/file$chunks") and not removed:
-            removed.append(path)
-            os.rmdir(path)
-
-    monkeypatch.setattr(os, "mkdir", fleeting)
-    fs.export(f"{tmp_path}/log", f"{tmp_path}/file")
-    assert removed
-    assert (tmp_path / "file").read_bytes() == content
 
 
 def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs: RollingFileSystem, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, CorruptChunkError, UnknownTierError
 from rollingfs.folders.collect_tree import TreeCollector
-from rollingfs.format import names, placement
+from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
@@ -105,13 +105,6 @@ def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
     assert is_whole(world)
 
 
-def test_a_second_offload_finds_nothing_to_do_and_commits_nothing(world):
-    offload(world)
-    before = world.header(A)
-    assert offload(world) == Offloaded()
-    assert world.header(A) == before
-
-
 @pytest.mark.parametrize(
     ("chosen", "count"),
     [
@@ -141,20 +134,6 @@ def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(world, chose
     with pytest.raises(ValueError, match="deletion_lag"):
         offload(world, lag_s=-1)
     assert not world.header(A).tiers
-
-
-def test_old_files_stay_for_readers_until_the_lag_has_passed_whoever_collects(store, world):
-    hot, _ = chunk_files(store)
-    view = drive(world.client.lookup.view(A, fresh=True))
-    store.lapse(GRACE_S)
-    offload(world)
-    collect(world)
-    assert chunk_files(store)[0] == hot
-    store.lapse(LAG_S + 1)
-    assert drive(world.client.fetcher.read(view, 0, 504)) == DATA + b"tail"
-    collect(client(store))
-    assert chunk_files(store)[0] == set()
-    assert drive(world.client.fetcher.read(view, 0, 504)) == DATA + b"tail", "the reader looks at the header again"
 
 
 def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_deletes_it(store):
@@ -204,53 +183,7 @@ def test_staged_and_foreign_files_stay_for_the_lag_too(store, more):
     assert not [drop for drop in world.header(A).drops if drop.after_ms]
 
 
-def test_more_chunks_than_a_header_holds_move_and_are_dropped_by_a_page(monkeypatch):
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 8)
-    monkeypatch.setattr(placement, "PAGES_JOINED", 4)
-    monkeypatch.setattr(placement, "LARGE_PAGE_CHUNKS", 32)
-    fold = placement.plan_fold
-    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=10))
-    store = TieredStore()
-    world = fill(store)
-    assert offload(world, upto=400).files == 20
-    assert offload(world).files == 5
-    assert world.content(A) == DATA + b"tail"
-    assert len(world.header(A).entries) < 25
-    world.truncate(A, 250)
-    store.lapse(LAG_S)
-    collect(world)
-    collect(world)
-    hot, cold = chunk_files(store)
-    assert (hot, len(cold)) == (set(), 13)
-    assert is_whole(client(store))
-
-
-def test_a_chunk_without_a_checksum_gets_one(store):
-    drive(store.write(A, [b"a plain file"]))
-    world = client(store)
-    drive(world.client.segments.adopt(A))
-    assert world.header(A).entries[0].crc32c is None
-    assert offload(world).files == 1
-    assert world.header(A).entries[0].crc32c is not None
-    assert world.content(A) == b"a plain file"
-
-
 # -- other verbs ---------------------------------------------------------------------------------------------
-
-
-def test_concat_and_rename_between_folders_keep_the_references_into_the_tier(store, world):
-    offload(world, B, lag_s=0)
-    drive(world.client.concats.concat(A, [B]))
-    drive(world.client.concats.rename(A, "/far/away/c"))
-    store.lapse(GRACE_S)
-    collect_all(world, 3)
-    assert world.content("/far/away/c") == DATA + b"tail" + b"b" * 90
-    assert tiers_of(world, "/far/away/c")[-3:] == ["cold"] * 3
-    assert [tier.alias for tier in world.header("/far/away/c").tiers] == ["cold"]
-    drive(world.client.segments.delete("/far/away/c"))
-    store.lapse(GRACE_S)
-    collect_all(world, 4)
-    assert store.files() == {MARK}
 
 
 def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_lie(store, world):
@@ -369,14 +302,6 @@ def test_a_tier_that_loses_or_damages_a_file_is_found_before_the_segment_relies_
     assert chunk_files(store)[1] == set()
 
 
-def test_a_copy_that_is_lost_once_is_made_again():
-    store = Losing()
-    store.losses = 1
-    world = fill(store)
-    assert offload(world).files == 25
-    assert is_whole(world)
-
-
 @pytest.mark.parametrize("content", [b"?" * 20, b"short"])
 def test_a_chunk_that_is_damaged_is_not_moved(store, world, content):
     file = names.resolve(A, world.header(A).entries[3].file)
@@ -385,16 +310,6 @@ def test_a_chunk_that_is_damaged_is_not_moved(store, world, content):
         offload(world)
     assert tiers_of(world) == ["cold"] * 3 + [""] + ["cold"] * 21, "the others are moved"
     assert len(chunk_files(store)[1]) == 24
-
-
-def test_a_chunk_that_the_tier_has_lost_later_is_an_error_that_names_it(store, world):
-    offload(world, lag_s=0)
-    lost = sorted(chunk_files(store)[1])[3]
-    del store.fs.store[lost]
-    with pytest.raises(CorruptChunkError, match=r"tier:cold//stream/a.*missing"):
-        world.content(A)
-    with pytest.raises(CorruptChunkError, match="missing"):
-        world.onload(A, lag_s=LAG_S)
 
 
 # -- the marks of a tier -------------------------------------------------------------------------------------
@@ -418,18 +333,3 @@ def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_whe
     renewed = world.header(A).tiers[0]
     assert renewed.key == line.key
     assert renewed.at_ms > line.at_ms
-
-
-def test_a_tombstone_stays_until_its_tier_is_empty_too(store, world):
-    key = (offload(world), world.header(A).tiers[0].key)[1]
-    left = names.in_tier("cold", f"{names.chunks_folder(A)}/{names.new_tier_name(key, 0)}")
-    drive(world.client.segments.delete(A))
-    store.lapse(GRACE_S - 10)
-    drive(store.write(left, [b"of a crash"]))
-    store.lapse(20)
-    collect(world, grace_s=GRACE_S)
-    assert f"{A}$header" in store.files()
-    for _ in range(2):  # the deletion of the file is a commit, so the tombstone is young once more
-        store.lapse(GRACE_S)
-        collect(world, grace_s=GRACE_S)
-    assert not [file for file in store.files() if "/stream/a" in file]

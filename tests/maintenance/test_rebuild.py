@@ -13,8 +13,8 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
 from rollingfs.maintenance import swaps
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
-from rollingfs.maintenance.rebuild_evidence import MISSING, AmbiguousRebuildError, Gap
-from rollingfs.maintenance.rebuild_plan import OTHER, SAME
+from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, Gap
+from rollingfs.maintenance.rebuild_plan import OTHER
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -147,15 +147,6 @@ def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out(lost):
     assert client(lost).content(NEW) == DATA
 
 
-def test_old_files_that_a_consolidation_keeps_are_the_same_bytes(store, world):
-    world.consolidate(A)
-    lose(store)
-    did = rebuild(client(store))
-    assert {one.reason for one in did.left} == {SAME}
-    assert (did.chunks, len(did.left)) == (1, 5)
-    assert client(store).content(NEW) == DATA
-
-
 @pytest.mark.parametrize("of_earlier_release", [False, True])
 def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_earlier_release):
     monkeypatch.setattr(swaps, "DROP_LINES_MAX", 1)
@@ -172,17 +163,6 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
     if not of_earlier_release:
         rebuild(client(store), 20)
         assert client(store).content(NEW) == DATA[20:]
-
-
-def test_chunks_in_a_tier_return():
-    store = TieredStore()
-    world = small(store)
-    world.offload(A)
-    lose(store)
-    before = store.snapshot()
-    rebuild(client(store))
-    assert client(store).content(NEW) == DATA
-    assert before.items() <= store.snapshot().items()
 
 
 def fold_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,18 +202,6 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
     drive(store.write(orphan, [b"alone"]))
     did = rebuild(client(store))
     assert (did.end, {one.reason for one in did.left}) == (5, {f"{OTHERS}/far/target"})
-
-
-def test_a_missing_chunk_that_a_page_lists_is_said(monkeypatch):
-    fold_early(monkeypatch)
-    store = Store()
-    world = small(store)
-    lost = [file for file in store.files() if "$chunks/00000000000000000020-" in file]
-    del store.fs.store[lost[0]]
-    lose(store)
-    did = rebuild(world)
-    assert (did.end, did.gaps) == (20, (Gap(20, 40),))
-    assert MISSING in {one.reason for one in did.left if one.start == 20}
 
 
 def test_a_copy_that_differs_is_never_part_of_the_new_segment():

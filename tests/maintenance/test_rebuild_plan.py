@@ -18,7 +18,6 @@ from rollingfs.maintenance.rebuild_evidence import (
     DISAGREES,
     LEFT_OUT,
     MISSING,
-    NO_PLACE,
     AmbiguousRebuildError,
     By,
     Evidence,
@@ -136,10 +135,6 @@ def test_a_gap_ends_the_plan_and_what_lies_behind_before_and_inside_is_listed():
     assert [(one.reason, one.start) for one in found.left] == [(BEFORE, 0), (INSIDE, 4), (BEYOND, 9), (BEYOND, 20)]
 
 
-def test_nothing_at_the_start_is_an_empty_plan():
-    assert plan(Evidence([piece(5, b"x")]), 0).pieces == ()
-
-
 # -- evidence ----------------------------------------------------------------------------------------------------
 
 
@@ -158,13 +153,6 @@ def listed(*files: File, label: Label | None = None) -> ListedPage:
         chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
         start += file.size
     return ListedPage(f"{S}$chunks/index-1", chunks, label)
-
-
-def test_a_name_says_where_a_chunk_lies_and_a_staged_one_has_no_place():
-    named, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
-    found = evidence(named, staged)
-    assert found.pieces == [FileRange(7, 3, named, By.NAME)]
-    assert found.left == [Left(staged.path, NO_PLACE)]
 
 
 def test_a_page_places_what_has_no_offset_in_its_name_or_another_one():
@@ -197,11 +185,6 @@ def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
     assert evidence(torn).left == [Left(torn.path, DAMAGED, 0)]
 
 
-def test_metadata_say_of_which_incarnation_a_chunk_is():
-    labelled = chunk_file(b"one", 7, Label(X, 7, crc32c(b"one")))
-    assert evidence(labelled).pieces == [FileRange(7, 3, labelled, By.LABEL, 0, X)]
-
-
 @pytest.mark.parametrize(
     "label",
     [Label(X, 0, 0), Label(X, last=Last(7, 3, "0-a", "cold")), Label(None, 2**62), Label(X), Label(crc32c=2**32 - 1)],
@@ -209,25 +192,3 @@ def test_metadata_say_of_which_incarnation_a_chunk_is():
 def test_labels_survive_metadata_of_any_case(label):
     assert parse_label(label.metadata()) == label
     assert parse_label({key.upper(): value for key, value in label.metadata().items()}) == label
-
-
-@pytest.mark.parametrize("metadata", [{}, {"rollingfs-offset": "-1"}, {"rollingfs-incarnation": "x"}, {"a": "b"}])
-def test_metadata_of_others_are_no_label(metadata):
-    assert parse_label(metadata) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "offset"),
-    [
-        (names.new_chunk_name(17), 17),
-        (names.new_tier_name("5f3a9c21e0b4", 17), 17),
-        (names.new_staged_name(), None),
-        (names.new_shared_tier_name("5f3a9c21e0b4"), None),
-        (names.new_index_name(), None),
-        ("17-x", None),
-        ("tier-", None),
-    ],
-    ids=["chunk", "tier", "staged", "shared", "index", "no name", "no tier"],  # names hold random letters
-)
-def test_the_offset_in_a_name(name, offset):
-    assert names.offset_of(name) == offset

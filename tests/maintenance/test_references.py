@@ -13,7 +13,6 @@ from rollingfs.format import line_codec, names
 from rollingfs.format.header import Header
 from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
-from rollingfs.maintenance.survey import Survey
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
@@ -96,15 +95,3 @@ def test_what_is_known_is_forgotten_before_it_is_too_much(monkeypatch: pytest.Mo
         folders = {names.parent(file) for file in expected}
         assert {file for folder in folders for file in drive(known.of(TARGET, header, folder))} == expected
         assert sum(len(files) for page in known._known.values() for files in page.values()) <= 300
-
-
-def test_who_is_named_in_a_folder_is_asked_once_and_not_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    named = Survey.named.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(Survey, "named", property(lambda survey: (asked.append(1), named(survey))[1]))
-    world = World(policy=SMALL)
-    world.create(TARGET, [bytes(4)])
-    for number in range(50):
-        drive(world.backend.write(f"{names.chunks_folder(TARGET)}/{names.new_chunk_name(number)}", [b"orphan"]))
-    assert len(drive(world.client.collector.collect(TARGET, grace_s=0)).files) == 50
-    assert len(asked) <= 2

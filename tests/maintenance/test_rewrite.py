@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rollingfs
 from rollingfs import RollingPolicy
 from rollingfs.errors import CorruptChunkError
-from rollingfs.format import labels, names, placement
+from rollingfs.format import names, placement
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.maintenance.offload import Offloaded
@@ -102,25 +101,6 @@ def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_i
     assert world.content(A) == DATA
 
 
-def test_a_chunk_as_large_as_a_block_moves_alone():
-    world = world_of(TieredStore())
-    world.create(A, pieces_of(DATA[:300], [20, 150, 20, 20, 90]))
-    assert offload(world).files == 4
-    assert [chunk.length for chunk in chunks(world)] == [20, 150, 40, 90]
-
-
-def test_a_moved_object_says_of_which_segment_it_is_where_it_lay_and_who_wrote_it(store, world):
-    offload(world, upto=100)
-    offload(world, block_bytes=1)
-    for chunk in chunks(world):
-        said = drive(store.metadata(file_of(chunk)))
-        assert said[labels.SEGMENT] == A
-        assert (said[labels.OFFSET], said[labels.END]) == (str(chunk.start), str(chunk.end))
-        assert said[labels.CHECKSUM] == f"{chunk.crc32c:08x}"
-        assert said[labels.INCARNATION] == world.header(A).segment
-        assert said[labels.VERSION] == rollingfs.__version__
-
-
 @pytest.mark.parametrize("start", [0, 7, 45, 110])
 def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, start):
     world.truncate(A, start)
@@ -155,34 +135,6 @@ def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, w
     assert drive(world.client.fetcher.read(drive(world.client.lookup.view(A, fresh=True)), 100, 400)) == DATA[100:]
 
 
-# -- joints --------------------------------------------------------------------------------------------------
-
-
-def test_a_concat_takes_blocks_and_parts_of_blocks_with_their_pieces(store, world):
-    fill(store, B)
-    offload(world)
-    offload(world, B)
-    world.truncate(B, 110)
-    world.seal(B)
-    drive(world.client.concats.concat(A, [B]))
-    assert world.content(A) == DATA + DATA[110:]
-    assert chunks(world)[4].pieces
-    flip(store, file_of(chunks(world)[4]), 25)
-    view = drive(world_of(store).client.lookup.view(A, fresh=True))
-    with pytest.raises(CorruptChunkError):
-        drive(world_of(store).client.fetcher.read(view, 410, 430))
-
-
-def test_what_comes_back_and_goes_again_is_the_same_bytes(world):
-    for _ in range(3):
-        offload(world, upto=340)
-        world.consolidate(A)
-        world.onload(A)
-        assert {chunk.tier for chunk in chunks(world)} == {""}
-        assert not any(chunk.moved_ms or chunk.pieces for chunk in chunks(world))
-        assert world.content(A) == DATA
-
-
 # -- pieces --------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +155,3 @@ def test_pieces_are_few_have_all_bytes_and_the_checksums_of_what_they_cover(leng
         assert crc32c(data[at : at + length]) == crc
         at += length
     assert at in (0, len(data))
-
-
-# -- by the filesystem ---------------------------------------------------------------------------------------

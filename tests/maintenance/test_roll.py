@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.errors import SegmentSealedError
-from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, Store
@@ -67,41 +65,3 @@ def test_where_nothing_is_inline_nothing_is_committed(world):
     assert roll(world) == 64
     assert world.header(A) == before
     assert {verb for verb, _ in world.backend.trace} == {"read_if_changed"}
-
-
-def test_a_head_that_was_truncated_within_the_tail_stays_away(world):
-    world.truncate(A, 62)
-    assert roll(world) == 64
-    assert world.content(A) == b"il"
-    assert world.header(A).start == 62
-
-
-def test_a_sealed_segment_is_rolled_and_stays_sealed(world):
-    world.seal(A)
-    roll(world)
-    assert world.header(A).sealed
-    assert not world.header(A).tail
-    assert world.content(A) == WHOLE
-    with pytest.raises(SegmentSealedError):
-        world.append(A, b"x")
-
-
-def test_a_segment_that_an_owner_holds_is_rolled_and_the_owner_goes_on(store, world):
-    other = client(store)
-    held = drive(world.client.segments.acquire(A, "me"))
-    roll(other)
-    guard = Guard(epoch=held.epoch, expected_offset=64)
-    assert drive(world.client.segments.append(A, [b"mine"], guard=guard)) == 64
-    assert other.header(A).owner == "me"
-    assert other.content(A) == WHOLE + b"mine"
-
-
-def test_a_segment_that_is_gone_or_of_another_incarnation_is_not_rolled(world):
-    old = world.header(A).segment
-    drive(world.client.segments.overwrite(A, [b"new"]))
-    with pytest.raises(FileNotFoundError):
-        drive(Roller(world.client.commits).roll(A, old))
-    assert world.header(A).tail == b"new"
-    drive(world.client.segments.delete(A))
-    with pytest.raises(FileNotFoundError):
-        roll(world)

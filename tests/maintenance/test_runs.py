@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,25 +59,6 @@ def times_max(max_bytes: int, least: int) -> int:
     return math.ceil(round(math.log(max_bytes / least, 8), 9)) + 1
 
 
-@pytest.mark.parametrize("every", [1, 32, 100, 1_000, 4_000])
-def test_200_000_appends_of_4_kib_become_13_chunks_whenever_rounds_come(every):
-    life = Life(64 * MIB, [], [])
-    size = 65 * 4 * KIB  # the append that makes the inline tail longer than 256 KiB
-    count, rest = divmod(200_000, 65)
-    for number in range(count):
-        life.add(size)
-        if number % every == 0:
-            life.keep()
-            assert life.small < SMALL_MAX
-    assert size_of(life.chunks) + rest * 4 * KIB == 200_000 * 4 * KIB
-    assert len(life.chunks) <= size_of(life.chunks) / (48 * MIB) + SMALL_MAX + every
-    life.keep(sealed=True)
-    assert len(life.chunks) == 13 == math.ceil(200_000 * 4 * KIB / (64 * MIB))
-    assert max(life.times) <= times_max(64 * MIB, 256 * KIB) == 4
-    assert life.rewritten <= 2.2 * size_of(life.chunks)
-    assert life.keep(sealed=True) == 0
-
-
 @settings(max_examples=examples(150), deadline=None)
 @given(
     max_bytes=st.integers(1, 10**6),
@@ -122,15 +102,6 @@ def test_31_small_neighbours_wait_and_32_are_joined_to_what_stays_small():
             life.add(MIB)
         assert life.keep() == expected
     assert [chunk.length for chunk in life.chunks] == [15 * MIB, 15 * MIB, MIB, MIB]
-
-
-def test_a_quarter_of_the_size_is_large_enough_until_the_segment_is_sealed():
-    life = Life(64 * MIB, [], [])
-    for _ in range(40):
-        life.add(16 * MIB)
-    assert life.keep() == 0
-    assert life.keep(sealed=True) == 10
-    assert {chunk.length for chunk in life.chunks} == {64 * MIB}
 
 
 def test_large_chunks_and_those_in_tiers_part_neighbours():

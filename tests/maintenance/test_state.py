@@ -50,9 +50,3 @@ def test_what_waits_and_the_state_are_those_of_the_header():
     found = SegmentState.of("x", header, [], 5, Chosen(), NOW_MS)
     assert (found.state, found.drops, found.chunks) == ("sealed", 2, 5)
     assert (found.hot_bytes, found.cold_bytes, found.lag_bytes, found.lag_s) == (10, 0, 0, 0.0)
-
-
-def test_a_chunk_from_a_clock_that_is_ahead_has_no_age():
-    header = Header("id", 1, entries=(Chunk(0, 5, "f", None, NOW_MS + 5000),))
-    found = SegmentState.of("x", header, list(header.entries), 1, Chosen(), NOW_MS)
-    assert (found.lag_bytes, found.lag_s) == (5, 0.0)

@@ -31,18 +31,6 @@ def states(world, path=LOG):
     return [row.state for row in world.rows(path)]
 
 
-def test_progress_tells_of_bytes_as_they_are_read_and_in_the_end_of_all(world):
-    told = []
-    world.rows(LOG, progress=told.append)
-    assert told == [50] * 6
-    world.truncate(LOG, 120)
-    world.backend.fs.rm_file(file(world, 1))
-    told.clear()
-    world.rows(LOG, progress=told.append)
-    assert len(told) > 1
-    assert sum(told) == 180
-
-
 def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
     world.backend.fs.rm_file(file(world, 0))
     rewrite(world, file(world, 1), b"B" * 49)
@@ -55,11 +43,6 @@ def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
     assert [(row.start, row.length, row.size) for row in rows] == [(50 * index, 50, 50) for index in range(6)]
     assert damaged(rows) == rows[:5]
     assert rows[5].file == file(world, 5)
-
-
-def test_what_is_truncated_away_is_not_missed(world):
-    world.truncate(LOG, 120)
-    assert states(world) == ["ok"] * 4
 
 
 def test_a_page_that_cannot_be_read_is_one_row(world):

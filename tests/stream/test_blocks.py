@@ -35,39 +35,6 @@ def plan(found: Header) -> Wait | Move:
     return blocks.plan(hot(found), NOW_MS, RULE)
 
 
-def test_a_block_that_its_chunks_fill_moves_without_a_roll_and_without_what_comes_behind():
-    assert plan(header(chunk(0, 60), chunk(60, 60), chunk(120, 5), tail=b"t" * 9)) == Move(0, 120)
-
-
-def test_a_block_that_is_full_only_with_the_tail_is_rolled():
-    assert plan(header(chunk(0, 60), tail=b"t" * 40)) == Move(0, None)
-    assert isinstance(plan(header(chunk(0, 60), tail=b"t" * 39)), Wait)
-
-
-def test_a_block_whose_oldest_byte_is_old_moves_although_it_is_not_full():
-    assert plan(header(chunk(0, 10, age_s=600), tail=b"t")) == Move(0, None)
-    assert plan(header(chunk(0, 10, age_s=600))) == Move(0, 10)
-    assert plan(header(tail=b"t", tail_age_s=600)) == Move(0, None)
-    assert isinstance(plan(header(chunk(0, 10, age_s=599), tail=b"t")), Wait)
-
-
-def test_what_is_in_a_tier_already_is_no_part_of_a_block():
-    found = hot(header(chunk(0, 60, "cold"), chunk(60, 60), chunk(120, 90, "far"), chunk(210, 60)))
-    assert (found.start, found.hot_bytes, found.block_end) == (60, 120, 270)
-    assert plan(header(chunk(0, 1000, "cold", age_s=9999))) == Wait(30.0)
-
-
-def test_a_sealed_segment_moves_at_once_and_is_over_when_all_lies_in_the_tier():
-    assert plan(header(chunk(0, 10), tail=b"t", sealed=True)) == Move(0, None)
-    assert plan(header(chunk(0, 10), sealed=True)) == Move(0, 10)
-    assert plan(header(chunk(0, 10, "cold"), sealed=True)) == Wait(30.0, is_over=True)
-    assert plan(header(sealed=True)) == Wait(30.0, is_over=True)
-
-
-def test_the_block_of_a_truncated_segment_begins_at_its_first_retained_byte():
-    assert hot(header(chunk(0, 60), start=20)).start == 20
-
-
 def test_the_next_poll_comes_before_the_block_is_old_and_while_it_fills():
     old = hot(header(chunk(0, 10, age_s=590)))
     assert blocks.plan(old, NOW_MS, RULE) == Wait(10.0)
@@ -140,8 +107,3 @@ def test_a_rule_is_read_from_text_and_polls_often_enough_for_a_short_delay():
     rule = BlockRule.parse("64MiB", "2s")
     assert (rule.block_bytes, rule.max_delay_s, rule.poll_s_max, rule.poll_s_min) == (64 * 2**20, 2.0, 0.5, 0.5)
     assert BlockRule().poll_s_max == 30.0
-
-
-def test_pauses_after_failures_double_up_to_five_minutes_and_differ():
-    assert [blocks.retry_s(failures, 1.0) for failures in (0, 1, 2, 20, 10**6)] == [1, 2, 4, 300, 300]
-    assert blocks.retry_s(3, 0.0) == 4.0

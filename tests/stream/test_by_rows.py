@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.values import Listing
 from rollingfs.folders import listing
@@ -105,28 +105,6 @@ def test_a_cut_behind_records_stays_behind_one_where_others_append_after_the_lis
     new = client(store)
     backend(new).plan("list", FOLDER, after=lambda: fs.append(FILES[5], b" and a half\nthree"))
     assert set(new.stream(FOLDER).cut(align=b"\n").values()) == {len(b"one\n")}
-
-
-def test_a_run_of_retention_costs_the_listing_the_rows_and_what_it_trims(store: MemoryBackend) -> None:
-    fill(store)
-    fs = client(store)
-    stream = fs.stream(FOLDER)
-    stream.retention = RetentionPolicy(max_bytes=10**9, every=0)
-    for _ in range(3):
-        backend(fs).clear()
-        did = stream.retain()
-        assert did.bytes == 0
-        assert did.size == truth(store, "size")
-        assert backend(fs).count("list") == 1, backend(fs).calls
-        assert len(backend(fs).calls) <= CALLS_MAX, backend(fs).calls
-    before = {path: fs.cat_file(path) for path in fs.stream(FOLDER).segments()}
-    fs.append(FILES[1], b"new")
-    stream.retention = RetentionPolicy.by_size(1, every=0)
-    did = stream.retain()
-    assert did.deleted
-    assert did.bytes == sum(map(len, before.values()))
-    left = {path: fs.cat_file(path) for path in fs.stream(FOLDER).segments()}
-    assert {path: data for path, data in left.items() if data} == {FILES[1]: b"new"}
 
 
 def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:

@@ -10,22 +10,17 @@ import time
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.format import names
-from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.segment_upkeep import CONSOLIDATE
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import COMMAND, environment
-from tests.support.faults import Faulty
 from tests.support.life import World, pieces_of
 
 POLICY = RollingPolicy(max_bytes=6400, inline_bytes=25)
 """As the default one, with 100 bytes for each MiB: 64, a quarter of one, ratio 256."""
 GROWN, DONE, LONE = "/root/stream/grown", "/root/stream/done", "/root/lone/c"
 DATA = random.Random(29).randbytes(40 * 26)
-REST = random.Random(30).randbytes(35 * 26)
 
 
 def upkeep(world: World, **how: object) -> Upkept:
@@ -70,15 +65,6 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
     assert [row.state for row in world.rows(GROWN)] == ["ok"] * 10
 
 
-def test_a_policy_can_forbid_it_and_who_asks_for_it_gets_it():
-    world = World(policy=POLICY)
-    world.create(GROWN)
-    drive(world.client.segments.change(GROWN, PolicyChange(consolidate=False).of))
-    grow(world, GROWN, DATA)
-    assert upkeep(world).consolidated.replaced == 0
-    assert world.consolidate(GROWN).written == 1
-
-
 def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
     world = World(policy=POLICY)
     world.create(GROWN, [bytes(6400)])
@@ -89,21 +75,6 @@ def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
     upkeep(world, readers_grace_s=0)
     assert sizes(world, GROWN) == [6400, 1040]
     assert world.content(GROWN) == bytes(400) + DATA
-
-
-def test_only_the_step_itself_joins_and_one_without_work_reads_one_header():
-    world = World(policy=POLICY)
-    world.create(LONE)
-    grow(world, LONE, DATA)
-    assert upkeep(world, steps=("offload", "collect")).consolidated.replaced == 0
-    upkeep(world, steps=(CONSOLIDATE,))
-    faulty = World(Faulty(world.backend), POLICY, world.clock)
-    keeper = Upkeep(faulty.client, (CONSOLIDATE,))
-    [folder] = drive(keeper.folders("/root", {}))
-    faulty.backend.prepare()  # type: ignore[attr-defined]
-    drive(keeper.keep(folder))
-    trace = faulty.backend.trace  # type: ignore[attr-defined]
-    assert [path for _, path in trace if "$stream" not in path] == [names.header_path(LONE)]
 
 
 # -- real threads and processes ------------------------------------------------------------------------------

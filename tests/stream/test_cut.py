@@ -64,30 +64,11 @@ def test_what_is_no_cut_is_refused(text):
         StreamCut.parse(text)
 
 
-def test_the_text_of_a_cut_may_name_no_incarnations():
-    text = '{"rollingfs-cut": 1, "at": 5.5, "size": 7, "segments": {"/s/a": 3}, "incarnations": {}}'
-    cut = StreamCut.parse(text)
-    assert (dict(cut), cut.at, cut.size, dict(cut.incarnations)) == ({"/s/a": 3}, 5.5, 7, {})
-    assert str(cut) == text
-
-
 def test_a_cut_of_some_of_its_segments_or_under_other_names_keeps_their_incarnations():
     cut = StreamCut({"a": 1, "b": 2}, 5.0, 3, {"a": "one", "b": "two", "c": "three"})
     assert dict(cut.incarnations) == {"a": "one", "b": "two"}
     assert cut.only(["b", "c"]) == StreamCut({"b": 2}, 5.0, 3, {"b": "two"})
     assert cut.renamed(str.upper) == StreamCut({"A": 1, "B": 2}, 5.0, 3, {"A": "one", "B": "two"})
-
-
-def test_a_cut_has_every_segment_its_time_and_the_stream_size():
-    world = World(policy=CHUNKS)
-    world.create("/stream/a", [b"x" * 10])
-    world.create("/stream/b", [b"y" * 5])
-    world.truncate("/stream/a", 4)
-    world.client.backend.fs.pipe_file("/stream/plain", b"12345")
-    cut = world.stream().cut()
-    assert dict(cut) == {"/stream/a": 10, "/stream/b": 5, "/stream/plain": 5}
-    assert (cut.at, cut.size) == (NOON_S, 16)
-    assert world.stream().size() == 16
 
 
 @pytest.mark.parametrize("policy", [CHUNKS, RollingPolicy(max_bytes=1, inline_bytes=0), RollingPolicy(64)])

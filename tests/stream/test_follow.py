@@ -11,8 +11,7 @@ from functools import partial
 
 import pytest
 
-from rollingfs import Follower, RetentionPolicy, RollingFileSystem
-from rollingfs.errors import CorruptChunkError, CorruptHeaderError, UnknownTierError
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.offload import Chosen
@@ -139,15 +138,6 @@ def test_a_lost_index_page_is_no_missing_segment(monkeypatch):
             act(client(store), A)
 
 
-def test_a_damaged_block_is_said_no_more_once_a_truncation_takes_it(damaged):
-    world, _, _ = damaged
-    one = followed(world)
-    for _ in range(20):
-        CLOCK.sleep(step(one).pause_s)
-    drive(world.client.segments.truncate(A, 40))
-    assert settle(one).cold_end == world.header(A).length
-
-
 def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(world):
     one = followed(world)
     assert step(one).pause_s == 0
@@ -187,68 +177,6 @@ def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_hold
     world.backend.prepare()
     step(one)
     assert [verb for verb, _ in world.backend.trace] == ["read_if_changed"]
-
-
-def test_a_follower_that_begins_anew_reads_neither_chunks_nor_moves_what_is_cold(store, world):
-    settle(followed(client(store)))
-    before = client(store).header(A)
-    world = client(store)
-    settle(followed(world))
-    assert world.header(A) == before
-    verbs = [verb for verb, _ in world.backend.trace]
-    assert verbs[0] == "read"
-    assert set(verbs[1:]) == {"read_if_changed"}  # of `header` above
-
-
-def test_the_old_files_stay_for_the_deletion_lag(store, world):
-    view = drive(world.client.lookup.view(A, fresh=True))
-    one = followed(world, lag_s=1000.0)
-    settle(one)
-    collect(client(store))
-    hot = {file for file in store.files() if file.startswith(names.chunks_folder(A) + "/0")}
-    assert len(hot) == 4
-    store.lapse(1001)
-    collect(client(store))
-    assert not hot & store.files()
-    assert drive(world.client.fetcher.read(view, 0, 64)) == WHOLE
-
-
-def test_a_new_incarnation_is_followed_from_its_start(world):
-    one = followed(world)
-    settle(one)
-    drive(world.client.segments.overwrite(A, [b"new" * 20]))
-    assert settle(one).cold_end == 60
-    assert world.content(A) == b"new" * 20
-
-
-# -- what it does not do -------------------------------------------------------------------------------------
-
-
-def test_an_unknown_tier_is_refused_at_once():
-    with pytest.raises(UnknownTierError, match="'warm'"):
-        Follower(A, "warm", fs=RollingFileSystem("memory", skip_instance_cache=True))
-
-
-def test_what_is_not_there_is_said_and_followed_once_it_is_there(store):
-    one = followed(client(store))
-    assert 0 < step(one).pause_s <= 1
-    assert "No such segment" in str(one.status.last_error)
-    fill(store)
-    assert settle(one).cold_end == 64
-    drive(client(store).client.segments.delete(A))
-    step(one)
-    assert "No such segment" in str(one.status.last_error)
-    assert one.status.cold_end == 0
-
-
-def test_a_retention_that_ends_before_the_deletion_lag_refuses_with_both_numbers(world):
-    world.stream().retention = RetentionPolicy.by_time("1h")
-    one = followed(world, lag_s=7200.0)
-    step(one)
-    assert "7200 s" in str(one.status.last_error)
-    assert "3600 s" in str(one.status.last_error)
-    assert not world.header(A).tiers
-    assert settle(followed(world, lag_s=60.0)).cold_end == 64
 
 
 # -- a tier that fails ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.blocks import POLL_S_MAX, Move
+from rollingfs.stream.blocks import Move
 from rollingfs.stream.following import Following
 from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import Counting
@@ -91,13 +91,6 @@ def test_segments_that_ended_or_are_gone_are_forgotten(root):
         wait_for(lambda: tiers(fs, ended) == {"cold"})
 
 
-def test_a_tier_that_is_given_counts_for_all_whatever_the_policies_say(root):
-    fs = filesystem(root, offload_policy=OffloadPolicy("cold", after_age="7d"))
-    write(fs, f"{root}/a")
-    with Follower(root, "far", max_delay=0, fs=fs):
-        wait_for(lambda: tiers(fs, f"{root}/a") == {"far"})
-
-
 def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
     fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     good, bad = write(fs, f"{root}/good/a"), write(fs, f"{root}/bad/a")
@@ -151,30 +144,6 @@ def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
     assert poll() == ["/root/a/7"]
 
 
-def test_a_segment_that_is_made_anew_while_the_old_one_moves_is_followed():
-    world = World(TieredStore(), RollingPolicy(100, inline_bytes=0))
-    world.create("/root/a", [DATA])
-    following = Following(world.client, OffloadPolicy("cold", block_bytes=100))
-    following.folders.add("/root")
-    [one] = drive(following.look_around())
-    listed, now = following.listed(one.path), drive(one.look())
-    assert isinstance(now, Move)
-    drive(world.client.segments.delete("/root/a"))
-    world.create("/root/a", [DATA])
-    drive(following.look_around())
-    drive(one.move(now))
-    assert one.status.last_error is not None
-    assert not one.is_missing, "only a look tells"
-    assert isinstance(drive(one.look()), Move)
-    drive(world.client.segments.delete("/root/a"))
-    drive(one.look())
-    assert one.is_missing
-    world.create("/root/a", [DATA])
-    drive(following.look_around())
-    following.end(one, listed)
-    assert [found.path for found in drive(following.look_around())] == ["/root/a"]
-
-
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothing_moves(is_named):
     world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
@@ -194,15 +163,3 @@ def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothin
     drive(one.move(now))
     assert not isinstance(drive(one.look()), Move)
     assert {chunk.tier for chunk in world.header("/root/a").entries} == {""}
-
-
-def test_listings_are_as_seldom_as_before_once_no_policy_asks_for_haste(root):
-    fs = filesystem(root)
-    path = write(fs, f"{root}/a")
-    fs.set_policy(path, OffloadPolicy("cold", max_delay=0))
-    with Follower(root, fs=filesystem(root)) as follower:
-        wait_for(lambda: tiers(fs, path) == {"cold"})
-        wait_for(lambda: follower._poll_s == 0.05)
-        fs.set_policy(path, OffloadPolicy("cold", max_delay="10min"))
-        wait_for(lambda: follower._poll_s == POLL_S_MAX)
-        fs.set_policy(path, OffloadPolicy("cold", max_delay=0))

@@ -15,11 +15,10 @@ from rollingfs import RollingPolicy
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Faulty, HashingStore
-from tests.support.life import CHUNKS, World
+from tests.support.life import World
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, B = "/stream/a", "/stream/b"
@@ -163,21 +162,6 @@ def test_a_subscriber_has_not_read_what_got_the_name_of_what_it_read(
     assert content(store) == b""
 
 
-def test_a_cut_of_a_plain_file_is_one_of_the_segment_that_it_becomes() -> None:
-    store = HashingStore()
-    plain(store)
-    stream = client(store).stream()
-    early, late = stream.cut(), stream.cut()
-    stream.publish("reader", early)
-    client(store).append(A, b"more")
-    stream.retention = RetentionPolicy.by_size(0, every=0)
-    assert stream.retain().bytes == 10
-    assert content(store) == b"more"
-    assert stream.trim(late).bytes == 0
-    client(store).seal(A)
-    assert stream.trim(stream.cut()).deleted == (A,)
-
-
 def without_incarnations(cut: StreamCut) -> StreamCut:
     """The cut as a user may make one."""
     return StreamCut(dict(cut), cut.at, cut.size)
@@ -191,54 +175,3 @@ def test_a_cut_that_says_no_incarnations_trims_nothing_and_says_so() -> None:
     assert not [path for path in store.files() if names.LEDGER_NAME in path]
     nothing = StreamCut({A: 0, "/stream/gone": 5}, 0.0, 0)
     assert client(store).stream().trim(nothing).bytes == 0
-
-
-def test_a_publication_that_says_no_incarnations_has_read_nothing() -> None:
-    store, cut = setting(segment)
-    stream = client(store).stream()
-    stream.publish("reader", without_incarnations(cut))
-    stream.retention = RetentionPolicy.by_size(0, every=0)
-    assert stream.retain().bytes == 0
-    stream.publish("reader", cut)
-    assert stream.retain().bytes == 10
-
-
-# -- what is written -----------------------------------------------------------------------------------------
-
-
-def test_names_that_are_gone_leave_the_ledger() -> None:
-    store = HashingStore()
-    world = client(store, CHUNKS)
-    stream = world.stream()
-    world.create(A)
-    stream.retention = RetentionPolicy.by_size(10, every=0)
-    sizes = []
-    for day in range(40):
-        world.create(f"/stream/day-{day:03d}", [b"0123456789"])
-        world.seal(f"/stream/day-{day:03d}")
-        store.lapse(3600.0)
-        stream.retain()
-        sizes.append(world.header(names.ledger_path("/stream")).size)
-    assert len(stream.segments()) <= 3
-    assert max(sizes) < 2 * sizes[4]
-    assert len(drive(Ledgers(world.client).load("/stream")).cuts) <= 3
-
-
-def test_what_a_moved_stream_remembers_is_about_the_segments_that_moved_and_no_others() -> None:
-    """A move keeps the offsets, and the header the first incarnation: what was read stays read."""
-    store, cut = setting(segment)
-    stream = client(store).stream()
-    stream.publish("reader", cut)
-    stream.retention = RetentionPolicy.by_size(0, every=0)
-    for path in (A, B, names.ledger_path("/stream")):
-        drive(client(store).client.concats.rename(path, path.replace("/stream/", "/moved/")))
-    moved = client(store).stream("/moved")
-    client(store).create("/stream/a", [NEW])
-    drive(client(store).client.concats.rename("/moved/a", "/moved/c"))
-    drive(client(store).client.concats.rename("/stream/a", "/moved/a"))
-    assert moved.retain().bytes == 0  # nobody has read what has the name now, nor what the name c has
-    drive(client(store).client.concats.rename("/moved/a", "/moved/d"))
-    drive(client(store).client.concats.rename("/moved/c", "/moved/a"))
-    assert moved.retain().bytes == 10
-    moved.publish("reader", moved.cut())
-    assert moved.retain().bytes == 2 * len(NEW)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 
 import pytest
 
-from rollingfs import OffloadPolicy
-from rollingfs.errors import CorruptLedgerError
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
@@ -18,18 +15,6 @@ from rollingfs.stream.retention import RetentionPolicy
 def test_a_ledger_of_a_later_version_is_refused() -> None:
     with pytest.raises(OSError, match="too new"):
         parse_ledger(b'{"rollingfs-stream": 2}', "x")
-
-
-def test_a_ledger_has_the_offload_policy_of_the_folder() -> None:
-    assert json.loads(format_ledger(Ledger()))["offload"] is None
-    ledger = Ledger(offload=OffloadPolicy("cold", "1MiB", deletion_lag="90s"))
-    fields = json.loads(format_ledger(ledger))
-    assert fields["rollingfs-stream"] == 1
-    assert fields["offload"] == {"tier": "cold", "after_bytes": 2**20, "deletion_lag": 90.0}
-    assert parse_ledger(format_ledger(ledger), "x") == ledger
-    unknown = {**fields, "offload": {"tier": "cold", "later": 1}}
-    with pytest.raises(OSError, match="later"):
-        parse_ledger(json.dumps(unknown).encode(), "x")
 
 
 def ledgers(seed: int) -> Iterator[Ledger]:
@@ -64,20 +49,3 @@ def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> 
         return len(format_ledger(Ledger(cuts=tuple(cuts))))
 
     assert size(400) < 9 * size(50)
-
-
-@pytest.mark.parametrize("escaped", ["\\ud800", "\\\\ud800"])
-def test_a_ledger_with_half_a_character_is_refused_when_it_is_read(escaped: str) -> None:
-    cut = json.dumps({"rollingfs-cut": 1, "at": 1, "size": 1, "segments": {"p": 1}, "incarnations": {}})
-    whole = json.loads(format_ledger(Ledger())) | {"subscribers": {"who": [1.0, cut.replace("p", "HALF")]}}
-    with pytest.raises(CorruptLedgerError):
-        parse_ledger(json.dumps(whole).replace("HALF", escaped).encode(), "x")
-    assert parse_ledger(json.dumps(whole).encode(), "x").subscribers
-
-
-@pytest.mark.parametrize("done", ["no", "\ud800", 1, None])
-def test_a_trim_that_is_not_known_to_be_done_or_not_is_refused(done: object) -> None:
-    whole = json.loads(format_ledger(Ledger()))
-    damaged = json.dumps({**whole, "trim": {"done": done, "goals": {}}}, ensure_ascii=False)
-    with pytest.raises(CorruptLedgerError, match="done"):
-        parse_ledger(damaged.encode("utf-8", "surrogatepass"), "x")

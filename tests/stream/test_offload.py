@@ -55,32 +55,3 @@ def test_an_offload_that_does_not_go_with_the_retention_is_refused_with_both_num
         with pytest.raises(ValueError, match=r"deletion_lag is 14400 s.*keeps bytes for 3600 s"):
             offload(deletion_lag="4h")
     assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))
-
-
-def test_an_offload_that_goes_with_the_retention_takes_place(fs, folder):
-    stream = fs.stream(folder)
-    stream.retention = RetentionPolicy.by_time("5h")
-    assert len(stream.offload(after_bytes=100).moved) == 2
-    stream.retention = RetentionPolicy.by_size(1000)
-    assert len(stream.offload(after_bytes=0).moved) == 2
-
-
-def test_unread_bytes_without_a_maximum_are_kept_for_ever_so_any_offload_goes_with_that(fs, folder):
-    stream = fs.stream(folder)
-    stream.retention = RetentionPolicy.by_time("1h")
-    stream.publish("billing", stream.cut())
-    assert len(stream.offload(deletion_lag="1d").moved) == 2
-
-
-def test_streams_are_found_by_their_memory_at_and_below_a_folder(fs, folder):
-    root = folder.rpartition("/")[0]
-    assert fs.streams(root) == []
-    fs.create(f"{root}/deep/er/a")
-    for path in (folder, f"{root}/deep/er"):
-        fs.stream(path).retention = RetentionPolicy.by_size(1000)
-    assert fs.streams(root) == sorted([folder, f"{root}/deep/er"])
-    assert fs.streams(folder) == [folder]
-    fs.stream(folder).delete()
-    assert fs.streams(root) == [f"{root}/deep/er"]
-    with pytest.raises(FileNotFoundError):
-        fs.streams(f"{root}/none")

@@ -12,7 +12,7 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, Unknown
 from rollingfs.format.header import Header
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import StreamOffloaded
-from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.offload_policy import policies_of
 
 FIELDS = ("tier", "after_bytes", "after_age", "deletion_lag")
 VALUES = {
@@ -58,28 +58,6 @@ def test_each_field_comes_from_the_nearest_level_that_has_it(field):
         found = policies_of("/f/s", header, Ledger(offload=levels[1]), levels[2]).offload
         expected = next((value for has, value in zip(present, VALUES[field], strict=True) if has), None)
         assert (getattr(found, field) if found is not None else None) == expected
-
-
-@pytest.mark.parametrize("tier", [[], {}, False, ["cold"]])
-def test_a_tier_that_is_not_a_name_is_refused(tier):
-    with pytest.raises(TypeError, match="must be the alias"):
-        OffloadPolicy(tier)
-
-
-def test_levels_are_merged_field_by_field_and_an_empty_tier_stops_those_above():
-    near, far = OffloadPolicy(after_bytes=5), OffloadPolicy("cold", 7, "1h")
-    assert near.over(far) == OffloadPolicy("cold", 5, "1h")
-    assert Asked.by(OffloadPolicy("").over(far)) is None
-    assert Asked.by(near) is None
-    asked = Asked.by(far)
-    assert asked is not None
-    assert (asked.tier, asked.chosen.after_bytes, asked.chosen.after_age_s, asked.lag_s) == ("cold", 7, 3600, 14400)
-
-
-def test_a_folder_without_a_header_and_the_memory_of_a_stream_have_no_policy_of_their_own():
-    ledger = Ledger(offload=OffloadPolicy("cold"))
-    assert policies_of("/f", None, ledger, None).offload == OffloadPolicy("cold")
-    assert policies_of("/f/$stream", Header("", 1), ledger, OffloadPolicy("cold")).offload is None
 
 
 def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_the_filesystems(fs, folder):

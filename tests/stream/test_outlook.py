@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rollingfs import OffloadPolicy, RollingFileSystem
-from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.header import Header, Page
 from rollingfs.maintenance.outlook import Outlook
-from rollingfs.policy import RollingPolicy
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 
@@ -23,7 +22,7 @@ POLICIES = {
 @pytest.fixture
 def fs(tmp_path) -> RollingFileSystem:
     tiers = {"cold": f"{tmp_path}/archive"}
-    return RollingFileSystem("file", max_bytes=4096, inline_bytes=0, sync=False, tiers=tiers, skip_instance_cache=True)
+    return RollingFileSystem("memory", max_bytes=4096, inline_bytes=0, tiers=tiers, skip_instance_cache=True)
 
 
 def a_round(fs: RollingFileSystem, folder: str) -> Upkept:
@@ -71,16 +70,6 @@ def test_policies_are_asked_once_and_anew_when_they_change(fs, tmp_path):
     before = requests()
     fs.states(f"{tmp_path}/logs")
     assert requests() - before <= cost + 1  # the memory itself is one more file of the folder
-
-
-def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch):
-    page, last = Page(0, 1005, "i", 67, 0, 100), Chunk(1005, 5, "f", None, 1)
-    header = Header("id", 1, policy=RollingPolicy(max_bytes=400), entries=(page, last))
-    found = Outlook.of(header, header.entries, 0, ("",))
-    assert (sum(found.sizes), found.joins, found.joins_to, found.join_bytes) == (68, 68, 5, 1010)
-    monkeypatch.setattr("rollingfs.maintenance.outlook.CHUNKS_MAX", 67)
-    found = Outlook.of(header, header.entries, 0, ("",))
-    assert (sum(found.sizes), found.joins) == (68, 0)
 
 
 def test_a_page_of_which_few_bytes_are_used_has_as_many_chunks_as_bytes_at_most():

@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, ended, prune
 from tests.support.examples import examples
-from tests.support.life import CHUNKS, NOON_S, World
 
-DAY_S = 86_400
-HALF_HOUR_S = 1800
 FIRST = {"a": "1", "b": "1"}
 """Incarnations."""
 
@@ -28,11 +24,6 @@ def most_of(policy):
 
 
 # -- policies ------------------------------------------------------------------------------------------------
-
-
-def test_sizes_and_times_are_numbers_or_text():
-    assert RetentionPolicy.by_size("1KiB", "1MB", "30min") == RetentionPolicy.by_size(1024, 10**6, 1800)
-    assert RetentionPolicy.by_time("1h", "7d", "10min") == RetentionPolicy.by_time(3600, 7 * DAY_S, 600)
 
 
 @pytest.mark.parametrize(
@@ -161,53 +152,6 @@ def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_which
         assert target == nowhere  # and nothing else
 
 
-def test_seven_days_at_most_so_many_bytes_with_and_without_a_lazy_subscriber():
-    """Days of 10, 100 and 1 byte: the size asks for more in the loud days, the time in the quiet ones."""
-    world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
-    stream = world.stream()
-    path = world.create("/stream/a")
-    stream.retention = RetentionPolicy(keep_age="7d", keep_bytes=300, min_bytes=5, every=0)
-    sizes = []
-    for day, size in enumerate([10] * 20 + [100] * 10 + [1] * 20):
-        world.clock.now_s = NOON_S + day * DAY_S
-        world.append(path, bytes(size))
-        stream.retain()
-        sizes.append(stream.size())
-    assert set(sizes[10:20]) == {70}  # 7 days
-    assert set(sizes[23:30]) == {300}  # fewer days, no more bytes
-    assert set(sizes[40:]) == {7}
-    stream.publish("lazy", stream.cut())
-    for day in range(50, 60):
-        world.clock.now_s = NOON_S + day * DAY_S
-        world.append(path, bytes(100))
-        stream.retain()
-    assert stream.size() == 1000  # it has not been read
-    stream.publish("lazy", stream.cut())
-    stream.retain()
-    assert 200 <= stream.size() <= 300
-    stream.retention = RetentionPolicy(keep_age=0, keep_bytes=300, min_bytes=120, every=0)
-    stream.retain()
-    assert stream.size() == 200  # the minimum keeps more than the time
-
-
-def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no_minima():
-    world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
-    stream = world.stream()
-    path = world.create("/stream/a", [bytes(100)])
-    for policy in (
-        RetentionPolicy(keep_age="7d", keep_bytes=10, every=0),
-        RetentionPolicy(max_age="7d", max_bytes=1000, every=0),
-        RetentionPolicy(every=0),
-    ):
-        stream.retention = policy
-        stream.retain()
-        assert stream.size() == 100
-    stream.retention = RetentionPolicy(max_age="7d", max_bytes=70, every=0)
-    world.append(path, bytes(60))
-    stream.retain()
-    assert stream.size() == 60
-
-
 def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():
     extents = {"a": Holding(10, 10, ("1",), sealed=True), "b": Holding(0, 50, ("1",))}
     for offset, expected in ((20, {"a"}), (21, set())):
@@ -234,26 +178,3 @@ def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
     older = StreamCut({"a": 10, "b": 5, "c": 7, "gone": 9}, 1.0, 7, said)
     newest = StreamCut({"a": 10, "b": 6, "c": 7, "gone": 9}, 2.0, 7, said)
     assert prune([newest, older], extents) == (StreamCut({"b": 5}, 1.0, 7, {"b": "2"}), newest)
-
-
-# -- runs -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_dry_run_says_what_a_run_then_does():
-    world = World(policy=CHUNKS)
-    path = world.create("/stream/a", [b"x" * 100])
-    world.seal(world.create("/stream/b", [b"y" * 10]))
-    stream = world.stream()
-    stream.retention = RetentionPolicy.by_size(50)
-    stream.retain()
-    world.clock.now_s += HALF_HOUR_S
-    world.append(path, b"x" * 60)
-    dry = stream.retain(dry_run=True)
-    assert len(stream.cuts()) == 1
-    assert world.header(path).start == 0
-    report = stream.retain()
-    assert (report.bytes, report.deleted, report.size) == (110, ("/stream/b",), 60)
-    assert (dry.bytes, dry.deleted, dry.size) == (report.bytes, report.deleted, report.size)
-    assert (dry.taken, dry.trimmed) == (report.taken, report.trimmed)
-    assert dict(report.trimmed) == {path: 100, "/stream/b": 10}
-    assert report.taken == {path: 160, "/stream/b": 10}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from rollingfs import RollingPolicy, Stream
@@ -11,9 +9,7 @@ from rollingfs.errors import FencedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.retention import Holding, RetentionPolicy, prune
-from rollingfs.stream.trim import Trimmer
-from rollingfs.write.chunk_writer import ChunkWriter
+from rollingfs.stream.retention import RetentionPolicy
 from tests.support.backends import Scripted, raises
 from tests.support.life import CHUNKS, NOON_S, Turned, World, cut_of
 
@@ -42,62 +38,12 @@ def stream(world: World) -> Stream:
 # -- clocks --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_by_a_clock_that_is_ahead_stops_nothing(stream: Stream, world: World) -> None:
-    stream.retention = RetentionPolicy.by_time("1d", every="1h")
-    beside(world, 365 * DAY_S).stream().retain()
-    assert stream.cuts()[-1].at > NOON_S + 364 * DAY_S
-    for _ in range(30):
-        world.clock.now_s += 3600
-        stream.retain()
-    assert stream.size() == 0
-    assert [cut.at for cut in stream.cuts()] == sorted(cut.at for cut in stream.cuts())
-    assert stream.cuts()[-1].at == world.clock.now_s
-
-
-@pytest.mark.parametrize("skew_s", [-NOON_S, -7 * DAY_S])
-def test_a_cut_by_a_clock_that_is_behind_drops_nothing_young(stream: Stream, world: World, skew_s: float) -> None:
-    stream.retention = RetentionPolicy.by_time("1h")
-    beside(world, skew_s).stream().retain()
-    world.clock.now_s += 1
-    assert stream.retain().bytes == 0
-    world.clock.now_s += 3600
-    assert stream.retain().bytes == 200
-
-
-def test_a_commit_by_a_clock_that_is_behind_sets_no_time_back(world: World) -> None:
-    world.clock.now_s += 1000
-    world.append(A, b"late" * 10)
-    behind = beside(world, -500_000)
-    behind.append(A, b"later")
-    assert world.header(A).modified_ms == round(world.clock.now_s * 1000)
-    times = [entry.at_ms for entry in world.header(A).entries]  # type: ignore[union-attr]
-    assert times == sorted(times)
-    for at in (NOON_S - 400_000, NOON_S + 1):
-        assert world.stream().cut(at=at)[A] <= 100
-    behind.seal(A)
-    behind.create("/stream/whole")
-    drive(behind.client.concats.concat("/stream/whole", [A]))
-    drive(behind.client.concats.rename(B, "/stream/c"))
-    assert world.header("/stream/whole").modified_ms == round(world.clock.now_s * 1000)
-    assert world.header("/stream/c").modified_ms == round(NOON_S * 1000)
-
-
 def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> None:
     world = World(policy=RollingPolicy(max_bytes=1000, max_age=60, inline_bytes=100))
     world.create(A)
     beside(world, 365 * DAY_S).append(A, b"one")
     world.append(A, b"two")
     assert [entry.length for entry in world.header(A).entries] == [6]
-
-
-def test_the_time_of_a_chunk_is_when_its_last_byte_came(world: World) -> None:
-    clock = Turned()
-    writer = ChunkWriter(world.backend, A, 1000, clock=clock)
-    drive(writer.write(b"x" * 500))
-    clock.now_s += 3000
-    drive(writer.write(b"x" * 1200))
-    clock.now_s += 3000
-    assert [round(one.at_ms / 1000 - NOON_S) for one in drive(writer.finish())] == [3000, 6000]
 
 
 class Told(Scripted):
@@ -170,17 +116,6 @@ def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> 
     assert world.header("/stream/new").start == 10
 
 
-def test_two_runners_report_the_same_bytes_once(world: World) -> None:
-    due(world)
-    slow, store = scripted(world)
-    reports = []
-    store.plan("replace", names.header_path(A), before=lambda: reports.append(world.stream().retain()))
-    reports.append(slow.stream().retain())
-    assert sum(report.bytes for report in reports) == 200
-    assert sum(sum(report.dropped.values()) for report in reports) == 200
-    assert [report.size for report in reports] == [0, 0]
-
-
 def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world: World) -> None:
     due(world)
     slow, store = scripted(world)
@@ -189,38 +124,6 @@ def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world
     assert world.header(A).owner == "owner"
     with pytest.raises(FencedError):
         world.append(A, b"x")
-
-
-def test_a_dry_run_counts_a_recorded_trim(stream: Stream) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-
-        async def failing(self: object, path: str, goal: object) -> None:
-            raise RuntimeError
-
-        patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
-        with pytest.raises(RuntimeError):
-            stream.trim(cut_of(stream, {A: 60}))
-    assert stream.trim(cut_of(stream, {B: 10}), dry_run=True).bytes == 70
-    stream.retention = RetentionPolicy.by_size(1000)
-    dry = stream.retain(dry_run=True)
-    assert (dry.bytes, dry.size, dict(dry.dropped)) == (60, 140, {A: 60})
-    did = stream.retain()
-    assert (did.bytes, did.size, dict(did.dropped)) == (60, 140, {A: 60})
-
-
-def test_what_could_not_be_trimmed_is_not_among_the_trimmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    due(world)
-    real = Trimmer._trim
-
-    async def failing(self: Trimmer, path: str, goal: object):
-        if path == A:
-            raise PermissionError(13, "not permitted", path)
-        return await real(self, path, goal)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Trimmer, "_trim", failing)
-    report = world.stream().retain()
-    assert dict(report.trimmed or {}) == {B: 100}
-    assert (report.bytes, report.size, list(report.failed)) == (100, 100, [A])
 
 
 def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Stream, world: World) -> None:
@@ -272,15 +175,3 @@ def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(stream: Stream, 
         stream.retain()
     left = world.content(A).split()
     assert len(left) <= 9
-
-
-def test_the_limits_of_offsets_hold_with_many_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rollingfs.stream.retention.OFFSETS_KEPT_MAX", 100)
-    extents = {name: Holding(0, 1000, (name,)) for name in "abcd"}
-    said = {name: name for name in extents}
-    kept: tuple[StreamCut, ...] = ()
-    for at in range(1, 500):
-        kept = prune([*kept, StreamCut(dict.fromkeys(extents, at), at, 0, said)], extents)
-    assert len(kept) == 25
-    gaps = [after.at - before.at for before, after in itertools.pairwise(kept)]
-    assert max(gap / (500 - cut.at) for gap, cut in zip(gaps, kept, strict=False)) <= 0.5

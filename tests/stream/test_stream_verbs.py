@@ -78,15 +78,6 @@ def test_trim_beyond_an_end_or_of_another_stream_is_refused(stream, world):
     assert stream.trim(cut_of(stream, {"/stream/gone": 1})).bytes == 0
 
 
-def test_a_new_segment_of_an_old_name_is_not_trimmed_for_the_old_one(stream, world):
-    stream.trim(cut_of(stream, {A: 40}))
-    drive(world.client.segments.overwrite(A, b"n" * 60))
-    stream.trim(cut_of(stream, {B: 10}))
-    assert world.header(A).start == 0
-    stream.trim(cut_of(stream, {A: 5}))
-    assert world.content(A) == b"n" * 55
-
-
 def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(stream, world):
     policy = RetentionPolicy.by_time("1h", "7d", every="10min", align=b"\r\n\xff")
     cut = stream.cut()
@@ -114,8 +105,3 @@ def test_a_ledger_that_cannot_be_read_is_an_error_and_is_left_as_it_is(world):
     with pytest.raises(CorruptHeaderError, match="the ledger of the stream cannot be read"):
         world.stream().publish("reader", world.stream().cut())
     assert world.content(path) == b"{}"
-
-
-def test_retain_without_a_policy_says_so(world):
-    with pytest.raises(ValueError, match="no retention policy"):
-        world.stream().retain()

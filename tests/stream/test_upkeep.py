@@ -10,20 +10,19 @@ import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingPolicy
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.folders import listing
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, RETAIN
+from rollingfs.stream.segment_upkeep import COLLECT
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.simulation.running import shrink_pages
 from tests.support.backends import Counting, Scripted
-from tests.support.faults import CLOCK, Fault, Faulty, Store, TieredStore
+from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -148,20 +147,6 @@ def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
         assert len(calls(world)) <= CALLS
 
 
-def test_a_round_looks_at_the_segment_that_changed_alone():
-    world, upkeep, paths = idle_world()
-    world.append(paths[8], b"z" * 100)
-    calls(world).clear()
-    assert kept_again(upkeep).is_idle
-    touched = {path for verb, path in calls(world) if verb != "list" and path.startswith("/root/")}
-    touched = {path for path in touched if "/$stream$chunks/" not in path}
-    assert touched
-    assert all(path.startswith(paths[8]) for path in touched)
-    calls(world).clear()
-    kept_again(upkeep)
-    assert len(calls(world)) <= CALLS
-
-
 def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
     world, upkeep, paths = idle_world()
     drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
@@ -243,26 +228,6 @@ def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_it
     assert kept_again(upkeep).files == 0
 
 
-@pytest.mark.parametrize("is_stream", [False, True])
-def test_what_a_crashed_client_left_of_the_rows_of_a_folder_goes(is_stream: bool, monkeypatch):
-    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
-    world = World(Scripted(TieredStore(), has_folders=False), SMALL, CLOCK.time)
-    paths = [world.create(f"/root/s{nth}", [b"x"]) for nth in range(9)]
-    if is_stream:
-        drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=1000)))
-    drive(Listings(World(world.backend).client).scan("/root", with_rows=True, rowless_max=0))
-    rows = names.listing_path("/root")
-    left = f"{names.chunks_folder(rows)}/{names.new_chunk_name(0)}"
-    drive(world.backend.write(left, [b"left"]))
-    upkeep = Upkeep(world.client, grace_s=0)
-    content = world.content(rows)
-    assert kept_again(upkeep).files == 1
-    assert left.rpartition("/")[2] not in world.files(rows)
-    assert world.content(rows) == content
-    assert kept_again(upkeep).is_idle
-    assert all(world.content(path) == b"x" for path in paths)
-
-
 def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
     world, upkeep, _ = idle_world()
     upkeep.grace_s = 0
@@ -325,14 +290,6 @@ def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_
     for folder in drive(upkeep.folders("/root", {})):
         drive(upkeep.keep(folder))
     assert other.header(path).policy == RollingPolicy(200, 60, 10)
-
-
-def test_only_the_steps_that_are_asked_for_are_done(world):
-    before = world.header(A).start
-    assert total(keep(world, steps=(OFFLOAD,))).offloaded.chunks > 0
-    assert world.header(A).start == before
-    assert total(keep(world, steps=(RETAIN,))).dropped_bytes == 400
-    assert total(keep(world, steps=(COLLECT,))).dropped_bytes == 0
 
 
 def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_touched(world):
@@ -409,35 +366,3 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
         keep(again(hot, cold), "/root", steps=(COLLECT,))
     assert hot.files() == set()
     assert cold.files() == {"/archive/$tier"}
-
-
-def test_an_offload_to_a_tier_whose_root_is_not_what_it_was_moves_nothing():
-    hot, cold, world = two_stores()
-    world.offload(LONE, upto=100)
-    kept = cold.snapshot()
-    cold.fs.store.clear()
-    hot.lapse(GRACE_S)
-    with pytest.raises(OSError, match=r"'cold' lacks the file '\$tier'.*nothing was changed"):
-        again(hot, cold).offload(LONE)
-    assert cold.files() == set()
-    for path, data in kept.items():
-        cold.fs.pipe_file(path, data)
-    again(hot, cold).offload(LONE)
-    assert again(hot, cold).content(LONE) == DATA
-
-
-@pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.REFUSED, Fault.LOST])
-def test_a_failing_tier_is_named_with_the_segment_and_nothing_is_lost(fault):
-    hot, cold, _ = two_stores()
-    slow = Faulty(cold)
-    slow.prepare(always=fault)
-    failing = World(TieredBackend(hot, {"cold": TierStore(slow, "/archive")}), SMALL, CLOCK.time)
-    with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed.*nothing is lost.*injected"):
-        failing.offload(LONE)
-    assert again(hot, cold).content(LONE) == DATA
-    again(hot, cold).offload(LONE)
-    assert again(hot, cold).content(LONE) == DATA
-    slow.prepare(always=fault)
-    with pytest.raises(OSError, match=rf"{LONE}: the tier 'cold' failed"):
-        failing.onload(LONE)
-    assert again(hot, cold).content(LONE) == DATA

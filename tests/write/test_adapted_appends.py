@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
-from rollingfs.commit.attempt import Attempt
-from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import records
 from rollingfs.format.header import RECORDS_MAX
 from rollingfs.format.names import header_path
 from rollingfs.runtime.meters import CONFLICT
-
-BACKENDS: dict[str, Any] = {"file": LocalBackend, "memory": MemoryBackend}
-
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
@@ -62,74 +54,6 @@ def test_clients_that_append_by_turns_neither_look_nor_lose(tmp_path: Path) -> N
     assert one.info(log)["version"] == two.info(log)["version"] == 43
 
 
-def test_a_handle_goes_on_from_what_its_append_has_met(target: str, log: str) -> None:
-    one, two = new_fs(target), new_fs(target)
-    segment = one.segment(log)
-    assert segment.append(b"one") == 0
-    assert two.append(log, b"two") == 3
-    assert segment.append(b"three") == 6
-    assert segment.length == 11
-
-
-@pytest.mark.parametrize("broken", [OSError(5, "injected"), MemoryError(), KeyboardInterrupt()], ids=repr)
-def test_a_lost_answer_has_the_adapted_records_offset(
-    target: str, log: str, monkeypatch: pytest.MonkeyPatch, broken: BaseException
-) -> None:
-    one, two, kind = new_fs(target), new_fs(target), BACKENDS[target]
-    one.append(log, b"first ")
-    two.append(log, b"second ")
-    extend = kind.extend
-
-    async def lost(self: Any, *args: Any) -> Any:
-        monkeypatch.setattr(kind, "extend", extend)
-        await extend(self, *args)
-        two.append(log, b"fourth")
-        raise broken
-
-    monkeypatch.setattr(kind, "extend", lost)
-    if isinstance(broken, KeyboardInterrupt):
-        with pytest.raises(AppendInterrupted) as caught:
-            one.append(log, b"third ")
-        assert caught.value.outcome == "committed"
-    else:
-        assert one.append(log, b"third ") == 13
-    assert new_fs(target).cat_file(log) == b"first second third fourth"
-
-
-def test_followers_of_an_interrupted_leader_get_their_true_offsets(log: str, target: str, monkeypatch: Any) -> None:
-    """The leader dies by Ctrl-C after its commit went behind another client's record."""
-    one, two, kind = new_fs(target), new_fs(target), BACKENDS[target]
-    one.append(log, b"first ")
-    two.append(log, b"second ")
-    extend, offsets = kind.extend, {}
-    follower = threading.Thread(target=lambda: offsets.update(follower=one.append(log, b"follower ")))
-    waiting = one._client.commits.slots.of(log)
-
-    async def lost(self: Any, path: str, data: bytes, *args: Any) -> Any:
-        monkeypatch.setattr(kind, "extend", extend)
-        await extend(self, path, data, *args)
-        raise KeyboardInterrupt
-
-    def linger(*args: Any) -> Any:
-        follower.start()
-        while not len(waiting.queue) >= 2:
-            pass
-        return _nothing()
-
-    async def _nothing() -> None:
-        pass
-
-    monkeypatch.setattr(one._client.segments.appender, "_linger", linger)
-    waiting.turns.together = 2
-    monkeypatch.setattr(kind, "extend", lost)
-    with pytest.raises(AppendInterrupted):
-        one.append(log, b"leader ")
-    follower.join()
-    content = new_fs(target).cat_file(log)
-    assert content.startswith(b"first second leader ")
-    assert content[offsets["follower"] :].startswith(b"follower ")
-
-
 @pytest.mark.parametrize("others", [b"", b"Record 3 w 1 1", b"x"], ids=["none", "torn", "no record"])
 def test_a_record_follows_on_whole_records_only(others: bytes) -> None:
     segment = "0" * 36
@@ -161,44 +85,3 @@ def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
     assert one.append(log, b"three") == 8
     assert new_fs("file").cat_file(log) == b"one two three"
     assert b"torn" not in Path(header_path(log)).read_bytes()
-
-
-def test_an_age_limit_is_judged_by_the_tail_that_others_began(target: str, tmp_path: Path, monkeypatch: Any) -> None:
-    log, one, two = f"{tmp_path}/aged", new_fs(target), new_fs(target)
-    one.create(log, policy=RollingPolicy(max_age=0.001))
-    one.append(log, b"")
-    met: list[bytes | None] = []
-    adapt = Attempt.adapt
-
-    def noted(self: Attempt, *args: Any) -> bytes | None:
-        met.append(adapt(self, *args))
-        return met[-1]
-
-    monkeypatch.setattr(Attempt, "adapt", noted)
-    two.append(log, b"old")
-    one.append(log, b"new")
-    assert met in ([], [None])
-
-
-def test_after_an_own_append_of_unknown_outcome_the_next_looks_first(target: str, log: str, monkeypatch: Any) -> None:
-    """A record of the writer that the writer does not know of is never followed unseen."""
-    one = new_fs(target)
-    one.append(log, b"first ")
-    kind = BACKENDS[target]
-    real = kind.extend
-
-    async def lost(self: Any, *args: Any) -> Any:
-        await real(self, *args)
-        raise OSError(5, "injected")
-
-    async def unread(self: Any, *args: Any) -> Any:
-        raise OSError(5, "injected")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(kind, "extend", lost)
-        patch.setattr(kind, "read_if_changed", unread)
-        patch.setattr(one._client.commits, "timeout_s", 0.2)
-        with pytest.raises(AppendOutcomeUnknown):
-            one.append(log, b"second ")
-    assert one.append(log, b"third") == 13
-    assert new_fs(target).cat_file(log) == b"first second third"

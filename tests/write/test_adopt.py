@@ -13,7 +13,7 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.examples import some
-from tests.support.faults import CLOCK, Crashed, Fault, Faulty, Store
+from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import CHUNKS, World
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -112,37 +112,8 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
         assert not is_there(store), index
 
 
-def make(world):
-    world.create(LOG)
-    world.append(LOG, b"new")
-
-
 def overwrite(world):
     drive(world.client.segments.overwrite(LOG, b"new"))
-
-
-@pytest.mark.parametrize("verb", [make, overwrite])
-@pytest.mark.parametrize("graves", [0, 1])
-def test_a_segment_that_is_made_within_a_delete_of_a_plain_file_stays(verb, graves):
-    kept = 0
-    for index in range(CALLS_MAX):
-        store, other = with_plain(DATA, graves)
-        world = client(store)
-        made = []
-
-        def act(store=store, other=other, made=made):
-            if LOG not in store.files():  # before, the delete may come after it
-                verb(other)
-                made.append(True)
-
-        world.backend.prepare(between={index: act})
-        delete(world)
-        if world.backend.index <= index:
-            break
-        if made:
-            kept += 1
-            assert client(store).content(LOG) == b"new"
-    assert kept
 
 
 def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
@@ -169,21 +140,6 @@ def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_ha
 def suppressed(verb, world):
     with contextlib.suppress(FileNotFoundError):
         verb(world)
-
-
-@pytest.mark.parametrize("data", [DATA, b""], ids=["bytes", "empty"])
-@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
-def test_an_adoption_that_is_broken_off_leaves_the_file_to_be_read_adopted_and_deleted(crash, data):
-    for index in calls(seal, data):
-        store, broken = with_plain(data)
-        broken.backend.prepare({index: crash})
-        with contextlib.suppress(Crashed):
-            seal(broken)
-        assert client(store).content(LOG) == data
-        seal(client(store))
-        assert client(store).content(LOG) == data
-        delete(client(store))
-        assert not is_there(store)
 
 
 def test_two_adoptions_at_once_have_the_bytes_once():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import random
 import types
 
@@ -11,7 +10,6 @@ import pytest
 
 from rollingfs.write import budget
 from rollingfs.write.budget import Budget, Spillable
-from tests.support.schedules import in_threads
 
 PART = 10
 MAX = 40
@@ -127,15 +125,6 @@ def test_in_any_schedule_the_bound_holds_and_every_writer_ends(seed):
     assert not bound._waiting
 
 
-def test_every_order_of_the_first_steps_of_four_writers_ends():
-    for order in itertools.product(range(4), repeat=6):
-        bound = Budget(Steps(), 2 * PART)
-        files = [File(bound, steps=1) for _ in range(2)]
-        calls = [writing(file, [PART, PART]) for file in files] + [append(bound, PART, 2) for _ in range(2)]
-        turns = itertools.chain(order, itertools.cycle(range(4)))
-        run(bound, calls, lambda count, turns=turns: next(turns) % count, 500)
-
-
 @pytest.mark.parametrize("is_new", [True, False], ids=["for another", "for itself"])
 def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_theirs(is_new):
     bound = Budget(Steps(), MAX)
@@ -145,37 +134,6 @@ def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_their
         run(bound, [file.write(size)], lambda _: 0)
     assert (small.share.count, large.share.count, new.share.count) == ((5, 0, 10) if is_new else (5, 10, 0))
     assert large.spilled == 20
-
-
-def test_a_part_is_kept_for_one_who_holds_nothing_and_a_second_waits_for_it():
-    bound, stuck = stuck_bound()
-    assert not bound.share().try_take(1)
-    first, second = File(bound), File(bound)
-    run(bound, [first.write(PART)], lambda _: 0)
-    assert bound.used == MAX
-    first.is_busy = True
-    call = second.write(PART)
-    for _ in range(50):
-        call.send(None)
-        assert second.share.count == 0
-    stuck[0].close()
-    with pytest.raises(StopIteration):
-        call.send(None)
-    assert bound.used == MAX
-
-
-def test_who_comes_later_does_not_overtake_who_waits():
-    bound, stuck = stuck_bound()
-    late = bound.share()
-    bound._extra = None
-    run(bound, [append(bound, PART, 0)], lambda _: 0)
-    held = File(bound)
-    run(bound, [held.write(PART)], lambda _: 0)
-    held.is_busy = True
-    waiting = append(bound, PART, 3)
-    waiting.send(None)
-    stuck[0].set(PART - 1)
-    assert not late.try_take(1)
 
 
 def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeypatch, caplog):
@@ -234,19 +192,3 @@ def test_after_a_fork_nothing_is_held_and_shares_of_before_count_nothing():
 def test_too_little_memory_is_refused(given):
     with pytest.raises(ValueError, match=r"max_write_memory|much"):
         budget.check_write_memory(given)
-
-
-def test_threads_that_take_and_give_leave_nothing_behind():
-    bound = Budget(Steps(), 10**9)
-
-    def work():
-        for nth in range(500):
-            share = bound.share()
-            share.try_take(nth)
-            if nth % 2:
-                share.close()
-
-    assert in_threads(*[work] * 4) == [None] * 4
-    gc.collect()
-    assert bound.share().try_take(0)
-    assert bound.used == 0

@@ -3,7 +3,6 @@
 import array
 import io
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import google_crc32c
@@ -65,23 +64,6 @@ def test_a_stream_becomes_chunks_of_exactly_max_bytes_with_their_checksums(site,
     assert [int(names.relate(site.path, chunk.path)[:20]) for chunk in stored] == list(range(5, 69, 10))
 
 
-@pytest.mark.parametrize(
-    ("limit", "value", "size", "most"), [("FINISHING_MAX", 3, 500, 4), ("FINISHING_BYTES_MAX", 10, 100, 2)]
-)
-def test_full_chunks_are_finished_several_at_a_time_but_not_without_bounds(monkeypatch, limit, value, size, most):
-    monkeypatch.setattr(chunk_writer, limit, value)
-    backend = Counting(private_memory(), suspends=True)
-    site = Site(backend, "")
-
-    async def write():
-        writer = ChunkWriter(backend, site.path, 10)
-        await writer.write(pattern(size))
-        return await writer.finish()
-
-    assert len(site.run(write())) == size // 10
-    assert min(2, most - 1) <= backend.at_once_max["upload.finish"] <= most
-
-
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("verb", ["open_write", "upload.write", "upload.finish"])
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -96,17 +78,6 @@ def test_an_upload_that_fails_leaves_no_file(small, is_async, verb, moment):
         site.append(pattern(1000))
     assert [path for path in memory.fs.store if "$chunks/0" in path] == []
     assert site.append(b"after") == 0
-
-
-def test_an_upload_that_fails_in_a_thread_without_an_event_loop_leaves_no_file(small):
-    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=100))
-    site.create()
-    site.backend.plan("upload.finish", before=fail)
-    with ThreadPoolExecutor(1) as pool:
-        outcome = pool.submit(site.append, pattern(1000))
-    assert "connection broke" in str(outcome.exception())
-    assert getattr(outcome.exception(), "__notes__", []) == []
-    assert site.chunk_files() == []
 
 
 # -- what callers may hand over ------------------------------------------------------------------------------
@@ -147,21 +118,6 @@ def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
     site.append([data])
     expected = memoryview(data).tobytes()
     assert site.content() == expected * 2
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        *(("text", "encode it"), (["text"], "encode it"), (io.StringIO("text"), "encode it")),
-        *((7, "cannot write int"), ([1, 2], "cannot write int from an iterable"), (None, "cannot write NoneType")),
-    ],
-    ids=["str", "strs", "text-file", "int", "ints", "none"],
-)
-def test_what_is_not_bytes_is_a_type_error_that_says_so(site, data, message):
-    site.create()
-    with pytest.raises(TypeError, match=message):
-        site.append(data)
-    assert site.content() == b""
 
 
 @pytest.mark.parametrize("verb", ["append", "stage"])
@@ -233,26 +189,6 @@ def test_receipts_are_small_picklable_and_committed_together_in_their_order(site
     assert all(names.is_staged(chunk.file) for chunk in list(site.segment().chunks)[1:2])
 
 
-def test_a_single_receipt_needs_no_list(site):
-    receipt = stage(site, b"staged")
-    site.create()
-    assert site.append(receipt) == 0
-    assert site.content() == b"staged"
-
-
-def test_staging_nothing_gives_a_receipt_without_chunks(site):
-    receipt = stage(site, [])
-    assert receipt.chunks == ()
-    assert site.chunk_files() == []
-    site.create()
-    assert site.append([receipt]) == 0
-
-
-def test_staging_follows_the_policy_of_the_segment_that_is_there(site):
-    site.create(RollingPolicy(max_bytes=10, inline_bytes=0))
-    assert [chunk.size for chunk in stage(site, b"x" * 25).chunks] == [10, 10, 5]
-
-
 @pytest.mark.parametrize("how", ["list", "generator"])
 def test_one_receipt_twice_is_refused_and_writes_nothing(site, how):
     receipt = stage(site, b"once")
@@ -301,37 +237,3 @@ def test_a_local_chunk_whose_flush_fails_aside_is_raised_and_nothing_stays(tmp_p
     with pytest.raises(OSError, match="the disk is ill"):
         site.run(write())
     assert list(tmp_path.glob("**/*-*")) == []
-
-
-# -- chunks that a commit writes -----------------------------------------------------------------------------
-
-
-def test_chunks_of_one_commit_are_written_several_at_a_time():
-    backend = Scripted(private_memory(), suspends=True)
-    site = Site(backend, "", RollingPolicy(max_bytes=10, inline_bytes=0))
-    site.create()
-    site.append(b"x" * 200)
-    assert 2 <= backend.at_once_max["write"] <= 8
-    assert site.content() == b"x" * 200
-
-
-def test_short_pieces_between_staged_chunks_share_one_file_that_a_truncation_leaves():
-    backend = Scripted(private_memory())
-    site = Site(backend, "", RollingPolicy(max_bytes=100, inline_bytes=0))
-    site.create()
-    one, two, three = (site.run(site.client.segments.stage(site.path, b"S" * 10)) for _ in range(3))
-    backend.clear()
-    site.append([b"a", one, b"bb", two, b"ccc", three, b"dddd"])
-    whole = b"a" + b"S" * 10 + b"bb" + b"S" * 10 + b"ccc" + b"S" * 10 + b"dddd"
-    assert (backend.count("write"), site.content()) == (1, whole)
-    site.run(site.client.segments.truncate(site.path, 12))
-    assert site.content() == whole[12:]
-
-
-def test_a_long_piece_and_a_short_one_behind_it_are_chunks_of_their_own():
-    backend = Scripted(private_memory())
-    site = Site(backend, "", RollingPolicy(max_bytes=10, inline_bytes=0))
-    site.create()
-    site.append(b"x" * 25)
-    assert all("/stage-" not in file for file in site.chunk_files())
-    assert site.content() == b"x" * 25

@@ -47,29 +47,3 @@ def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(fs: Rolling
     seen = dict(one.split(":") for one in fs.segment(path).attrs["seen"].split())
     assert sorted(seen) == [str(number) for number in range(10)]
     assert all(data[int(offset) : int(offset) + 1] == name.encode() for name, offset in seen.items())
-
-
-def test_they_are_checked_at_the_commit(fs: RollingFileSystem, path: str) -> None:
-    with pytest.raises(ValueError, match="nothing was written"):
-        core(fs).run(core(fs).client.segments.extend(path, b"x", attrs=lambda present, offset: {"k": "v" * 5000}))
-    assert fs.size(path) == 0
-
-
-def test_an_overwrite_computes_them_of_those_that_it_replaces(fs: RollingFileSystem, path: str) -> None:
-    fs.rm(path)
-    seen: list[Mapping[str, str]] = []
-
-    def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
-        seen.append(present)
-        return {"kept": present.get("kept", "none"), "offset": str(offset)}
-
-    def overwrite() -> Mapping[str, str]:
-        core(fs).run(core(fs).client.segments.overwrite(path, b"x", attrs=attrs))
-        return fs.segment(path).attrs
-
-    assert overwrite() == {"kept": "none", "offset": "0"}
-    fs.append(path, b"y", attrs={"kept": "later", "other": "1"})
-    assert overwrite() == {"kept": "later", "offset": "0"}
-    fs.rm(path)
-    assert overwrite() == {"kept": "none", "offset": "0"}
-    assert seen == [{}, {"kept": "later", "offset": "0", "other": "1"}, {}]

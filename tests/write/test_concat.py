@@ -60,53 +60,12 @@ def gone(client, where):
     return True
 
 
-def test_a_source_whose_name_looks_like_a_field_of_a_line_is_joined(client):
-    target = make(client, "target", b"t" * 50, sealed=False)
-    source = make(client, "tier=cold", b"s" * 500, piece=100)
-    assert drive(client.concats.concat(target, [source])) == 50
-    assert drive(client.segments.append(target, [b"more"])) == 550
-    assert content(client, target) == b"t" * 50 + b"s" * 500 + b"more"
-
-
 def test_more_sources_than_marks_fit_one_header(client):
     target = make(client, "target", sealed=False)
     sources = [make(client, f"s{n:03d}", b"%03d" % n) for n in range(MARKS_MAX + 10)]
     drive(client.concats.concat(target, sources, attrs={"done": "yes"}))
     assert content(client, target) == b"".join(b"%03d" % n for n in range(MARKS_MAX + 10))
     assert header(client, target).attrs == {"done": "yes"}
-
-
-def test_rename_keeps_all_but_the_epoch_and_moves_no_data(client):
-    source = make(client, "source", b"x" * 450, sealed=False)
-    drive(client.segments.append(source, [b"y"], attrs={"key": "value"}))
-    drive(client.segments.truncate(source, 30))
-    drive(client.segments.seal(source))
-    before = header(client, source)
-    target = path(client, "deep/er/target")
-    client.backend.calls.clear()
-    drive(client.concats.rename(source, target))
-    assert not {"read_range", "copy", "upload.copy"} & {verb for verb, _ in client.backend.calls}
-    after = header(client, target)
-    assert (after.start, after.length, after.sealed, after.attrs) == (30, 451, True, {"key": "value"})
-    assert (after.policy, after.epoch) == (before.policy, before.epoch + 1)
-    assert after.segment != before.segment
-    assert content(client, target) == b"x" * 420 + b"y"
-    assert gone(client, source)
-
-
-def test_concat_asks_three_requests_a_source_and_two_more_and_two_where_a_tail_is_all(client):
-    target = make(client, "target", b"t" * 50, sealed=False)
-    no_tail = RollingPolicy(max_bytes=100, inline_bytes=0)
-    large = [make(client, f"large{n}", bytes([n]) * 300, policy=no_tail) for n in range(5)]
-    small = [make(client, f"small{n}", bytes([n]) * 10) for n in range(5)]
-    client.backend.calls.clear()
-    drive(client.concats.concat(target, large))
-    # a mark, a pin and a tombstone each; the target's tail becomes a chunk, and its commit
-    assert len(client.backend.calls) == 3 * 5 + 2
-    client.backend.calls.clear()
-    drive(client.concats.concat(target, small))
-    # a disk then deletes each tombstone, and flushes its folder
-    assert len(client.backend.calls) == (4 if client.backend.removes_whole else 2) * 5 + 1
 
 
 def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from rollingfs import FencedError, RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.commit import header_cache
 from rollingfs.folders import listing
 from rollingfs.write import delete
@@ -70,15 +70,6 @@ def test_many_segments_cost_two_requests_each(store, remove, cached_max, has_row
     assert client(store).find("/bucket/d") == []
 
 
-def test_a_segment_that_another_has_changed_since_the_listing_is_deleted_as_it_is_now(store):
-    fill(store, 3)
-    fs, other = client(store), client(store)
-    fs._backend.plan("replace", f"{FILES[1]}$header", before=lambda: other.append(FILES[1], b"more than inline"))
-    fs.rm("/bucket/d", recursive=True)
-    assert [loaded.header.deleted for loaded in headers(store)[:3]] == [True] * 3
-    assert chunks(store) == []
-
-
 @pytest.mark.parametrize("leaves", ["nothing", "a plain file", "a tombstone"])
 def test_a_segment_that_is_gone_since_the_listing_fails_no_deletion_of_the_folder(store, leaves):
     fill(store, 3)
@@ -104,19 +95,6 @@ def test_a_file_that_the_cache_knows_and_that_is_gone_is_not_found(store):
     for path in FILES[:2]:
         with pytest.raises(FileNotFoundError):
             fs.rm(path)
-
-
-def test_an_error_of_one_deletes_the_files_of_those_that_are_buried(store):
-    fill(store, 6)
-    owner = client(store).segment(FILES[3]).acquire("me")
-    fs = client(store)
-    with pytest.raises(FencedError):
-        fs.rm(FILES[:6])
-    found = headers(store)
-    assert [loaded.header.deleted for loaded in found[:6]] == [True] * 3 + [False] * 3
-    alive = {path for path in chunks(store) if path.startswith(tuple(FILES[3:6]))}
-    assert alive == set(chunks(store))
-    owner.append(b"still mine")
 
 
 def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):

@@ -2,17 +2,14 @@
 
 import sys
 import threading
-import time
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from rollingfs import errors
-from rollingfs.format.header import COMMITS_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
 from tests.support.schedules import in_threads
 from tests.support.site import LARGE, by_other
@@ -47,46 +44,6 @@ def test_an_append_whose_answer_is_lost_or_a_conflict_is_done_once_without_new_u
     assert len(site.chunk_files()) == len(site.segment().chunks)
 
 
-def test_a_commit_is_recognised_behind_the_commits_of_others(site, data):
-    def overtake():
-        for _ in range(COMMITS_MAX - 2):
-            by_other(site, "append", [b"."])()
-        fail()
-
-    site.backend.plan("replace", HEADER, after=overtake)
-    assert site.append(data) == 0
-    assert site.content() == data + b"." * (COMMITS_MAX - 2)
-
-
-def test_an_append_whose_trace_is_gone_is_unknown_and_its_uploads_stay(site, data):
-    def bury():
-        for _ in range(COMMITS_MAX + 1):
-            by_other(site, "append", [b"."])()
-        fail()
-
-    site.backend.plan("replace", HEADER, after=bury)
-    with pytest.raises(errors.AppendOutcomeUnknown, match="read the segment before repeating"):
-        site.append(data)
-    assert site.content() == data + b"." * (COMMITS_MAX + 1)
-
-
-def test_an_append_is_unknown_when_the_segment_is_gone_and_its_uploads_stay(site, data):
-    drive(site.other().segments.delete(site.path))
-    site.create()
-    files = []
-
-    def vanish():
-        files.extend(site.chunk_files())
-        drive(site.other().backend.delete([site.path + HEADER]))
-        fail()
-
-    site.backend.plan("replace", HEADER, before=vanish)
-    with pytest.raises(errors.AppendOutcomeUnknown):
-        site.append(data)
-    assert site.chunk_files() == files
-    assert bool(files) == (data is LARGE)
-
-
 def silence(site):
     """What breaks the connection for longer than the client waits."""
 
@@ -104,23 +61,6 @@ def test_an_append_is_unknown_when_the_store_falls_silent_and_its_uploads_stay(s
     with pytest.raises(errors.AppendOutcomeUnknown, match="did not answer in time"):
         site.append(data)
     assert bool(site.chunk_files()) == (data is LARGE)
-
-
-def test_an_append_that_always_loses_is_not_committed_and_says_so(site):
-    site.client.commits.timeout_s = 0.1
-    lost = []
-
-    def lose():
-        by_other(site, "append", [b"."])()
-        lost.append(1)
-        site.backend.plan("replace", HEADER, before=lose)
-        if len(lost) == 3:
-            site.backend.plan("read_if_changed", HEADER, after=lambda: time.sleep(0.15))
-
-    site.backend.plan("replace", HEADER, before=lose)
-    with pytest.raises(errors.CommitTimeoutError, match="nothing was written"):
-        site.append(b"never")
-    assert site.content() == b"." * len(lost)
 
 
 # -- refusals ------------------------------------------------------------------------------------------------
@@ -164,47 +104,6 @@ def test_a_large_append_that_is_refused_leaves_no_chunk_file(site, why, moment):
     assert (site.backend.count("open_write") > 0) == (moment != "before its upload")
 
 
-def test_an_append_that_loses_against_a_rename_leaves_no_tail_under_the_former_name(site):
-    site.append(b"secret")
-    site.backend.plan("replace", HEADER, before=lambda: drive(site.other().concats.rename(site.path, f"{site.path}-2")))
-    with pytest.raises(FileNotFoundError):
-        site.append(LARGE)
-    assert site.chunk_files() == []
-
-
-def test_a_refused_append_does_not_delete_what_was_staged(site):
-    receipt = site.run(site.client.segments.stage(site.path, b"staged"))
-    by_other(site, "seal")()
-    with pytest.raises(errors.SegmentSealedError):
-        site.append([receipt])
-    assert len(site.chunk_files()) == 1
-
-
-@pytest.mark.parametrize("expected", [-1, 3, 5])
-def test_a_wrong_expected_offset_is_named_beside_the_length_and_nothing_is_written(site, expected):
-    site.append(b"0123")
-    with pytest.raises(errors.BadOffsetError, match=rf"{expected}\b.*\b4\b"):
-        site.append(b"x", guard=Guard(expected_offset=expected))
-    assert site.content() == b"0123"
-
-
-@pytest.mark.parametrize("why", REFUSALS)
-def test_an_empty_append_is_judged_by_the_header_as_it_is_now(site, why):
-    site.append(b"")
-    happen, options, error = refusals(site)[why]
-    happen()
-    with pytest.raises(error):
-        site.append(b"", **options)
-
-
-def test_a_handle_of_an_earlier_incarnation_is_told_that_it_is_gone(site, data):
-    old = site.segment()
-    by_other(site, "overwrite", [b"new"])()
-    with pytest.raises(FileNotFoundError, match="another has its name"):
-        old.append(data)
-    assert (site.content(), site.chunk_files()) == (b"new", [])
-
-
 # -- Ctrl-C --------------------------------------------------------------------------------------------------
 
 
@@ -219,14 +118,6 @@ def test_ctrl_c_in_an_append_says_what_became_of_it(site, data, moment, outcome)
     assert caught.value.outcome == outcome
     assert site.content() == (data if moment == "after" else b"")
     assert bool(site.chunk_files()) == (data is LARGE)
-
-
-def test_ctrl_c_before_anything_is_sent_says_not_committed_and_leaves_nothing(site):
-    site.backend.plan("write", before=interrupt)
-    with pytest.raises(errors.AppendInterrupted) as caught:
-        site.append(b"x" * (SMALL_BYTES_MAX - 1))
-    assert caught.value.outcome == "not committed"
-    assert (site.content(), site.chunk_files()) == (b"", [])
 
 
 def test_ctrl_c_in_an_upload_leaves_nothing(site):
@@ -273,23 +164,6 @@ def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
 
 def _aged(chunk):
     return replace(chunk, stored_at=chunk.stored_at - 2 * 3600)
-
-
-def test_all_of_a_group_learn_that_the_outcome_is_unknown(site):
-    site.client.commits.timeout_s = 0.3
-    calls = [partial(site.append, b"%d" % index) for index in range(3)]
-    queue = site.client.commits.slots.of(site.path).queue
-
-    def hold():
-        while len(queue) < 3:
-            threading.Event().wait(0.001)
-        site.backend.plan("replace", HEADER, before=silence(site))
-
-    site.backend.plan("replace", HEADER, before=hold)
-    outcomes = in_threads(partial(site.append, b"first;"), *calls)
-    assert sum(isinstance(outcome, errors.AppendOutcomeUnknown) for outcome in outcomes) == 3
-    site.backend.plans.clear()
-    assert site.content() == b"first;"
 
 
 def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):

@@ -2,14 +2,12 @@
 
 import gc
 import threading
-import time
 from functools import partial
 
 import pytest
 
 from rollingfs import RollingPolicy, errors
 from rollingfs.format import codec
-from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory, raises
@@ -187,69 +185,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
     assert nth > 10
 
 
-# -- refusals behind others ----------------------------------------------------------------------------------
-
-
-GUARDS = {
-    "attribute": (Guard(expected_attrs={"k": None}), errors.AttributeMismatchError),
-    "offset": (Guard(expected_offset=6), errors.BadOffsetError),
-}
-
-
-refused = raises(PermissionError(13, "so says the store"))
-
-
-@pytest.mark.parametrize("fails", [True, False])
-@pytest.mark.parametrize(
-    ("guard", "error"),
-    [
-        (Guard(expected_attrs={"k": None}), errors.AttributeMismatchError),
-        (Guard(expected_offset=6), errors.BadOffsetError),
-    ],
-    ids=["attribute", "offset"],
-)
-def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
-    site.append(b"first;")
-    holding, may_end = threading.Event(), threading.Event()
-    site.backend.plan("replace", HEADER, before=lambda: (holding.set(), may_end.wait(WAIT_S)))
-    threads = [started(Caller(partial(site.append, b"", attrs={"x": "1"})))]
-    assert holding.wait(WAIT_S)
-    queue = site.client.commits.slots.of(site.path).queue
-    for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
-        threads.append(started(Caller(call)))
-        while len(queue) < len(threads) - 1:
-            time.sleep(0.001)
-    for _ in range(2 if fails else 0):
-        site.backend.plan("replace", HEADER, before=refused)
-    may_end.set()
-    for thread in threads:
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
-    first, second = (thread.outcome for thread in threads[1:])
-    assert (isinstance(first, PermissionError), second) == (True, 6) if fails else first == 6
-    assert fails or isinstance(second, error)
-    assert site.content() == (b"first;B" if fails else b"first;A")
-
-
 # -- deadlines and errors ------------------------------------------------------------------------------------
-
-
-def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
-    follower = following(site, b"young")
-    site.client.commits.timeout_s = 0.05
-
-    def lose():
-        drive(site.other().segments.append(site.path, b"."))
-        time.sleep(0.06)  # beyond the leader's deadline
-
-    site.backend.plan("replace", HEADER, before=lose)
-    leader = started(Caller(partial(site.append, b"old")))
-    leader.join(WAIT_S)
-    follower.may_go_on.set()
-    follower.join(WAIT_S)
-    assert isinstance(leader.outcome, errors.CommitTimeoutError)
-    assert follower.outcome == 1
-    assert site.content() == b".young"
 
 
 @pytest.mark.parametrize("error", [MemoryError, ValueError, RuntimeError])
@@ -274,11 +210,3 @@ def test_a_header_that_is_too_long_to_be_written_is_an_error_and_no_doubt(site, 
     with pytest.raises(ValueError, match="the header's text") as caught:
         site.append(b"b")
     assert not isinstance(caught.value, errors.AppendOutcomeUnknown)
-
-
-def test_if_memory_is_still_short_at_the_look_the_outcome_is_unknown(site):
-    site.backend.plan("replace", HEADER, after=raises(MemoryError()))
-    site.backend.plan("read_if_changed", HEADER, before=raises(MemoryError()))
-    with pytest.raises(errors.AppendOutcomeUnknown):
-        site.append(b"data")
-    assert site.content() == b"data"

@@ -55,26 +55,6 @@ def join(site: Site, data: bytes) -> Caller:
     return caller
 
 
-def test_whose_outcome_is_known_returns_while_the_next_leader_commits(site: Site, monkeypatch: Any) -> None:
-    gated = Gated(monkeypatch)
-    first = Caller(lambda: site.append(b"1"))
-    first.start()
-    gated.wait()
-    together = [join(site, data) for data in (b"2", b"3", b"4")]
-    gated.let.release()
-    first.join(WAIT_S)
-    gated.wait()  # one of them leads the others
-    last = join(site, b"5")
-    gated.let.release()
-    gated.wait()  # the last leads, and is held
-    for caller in together:
-        caller.join(WAIT_S)
-        assert not caller.is_alive()
-    gated.let.release()
-    last.join(WAIT_S)
-    assert [first.outcome, *sorted(caller.outcome for caller in together), last.outcome] == [0, 1, 2, 3, 4]
-
-
 def test_a_leader_that_breaks_off_calls_the_next(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     gated, held = Gated(monkeypatch), Commits.commit_held
     broken = threading.Event()

@@ -92,13 +92,6 @@ def test_all_requests_of_a_phase_are_under_way_at_once(site):
     assert (site.content(), site.phases()) == (b"t" + JOINED, {Phase.DELETED})
 
 
-def test_no_more_requests_are_under_way_than_the_store_takes(site):
-    site.backend.small_requests_max = None
-    site.backend.requests_max = 7
-    site.concat()
-    assert (site.backend.at_once_max["replace"], site.content()) == (7, b"t" + JOINED)
-
-
 def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
     site.backend.plan("put", before=lambda: drive(Client(site.store).segments.append(TARGET, b"!")))
     site.concat()
@@ -139,15 +132,6 @@ def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_
     site.backend.plan("replace", commit, before=abort)
     site.concat()
     assert (site.content(), site.phases()) == (b"t" + JOINED, {Phase.DELETED})
-
-
-def test_after_the_first_refusal_all_marks_are_taken_back_those_under_way_as_well(site):
-    drive(Client(site.store).segments.delete(SOURCES[0]))
-    site.backend.plan("replace", SOURCES[-1] + "$header", before=lambda: asyncio.sleep(SLOW_S))
-    with pytest.raises(FileNotFoundError, match="s000"):
-        site.concat()
-    time.sleep(2 * SLOW_S)  # a mark that was abandoned on its way would have landed
-    assert (site.phases(SOURCES[1:]), site.pins(), site.content()) == ({Phase.SEALED}, [], b"t")
 
 
 @pytest.mark.parametrize("nth", [0, 20, 39])

@@ -75,15 +75,6 @@ def test_pandas_reads_partitions_by_a_relative_url(tmp_path, monkeypatch):
         assert len(pandas.read_parquet(url)) == 3
 
 
-@pytest.mark.parametrize("name", ["a//b", "a/./b", "a/../b"])
-def test_an_odd_name_is_refused_on_a_store_that_would_keep_it(name):
-    fs = RollingFileSystem("memory", skip_instance_cache=True)
-    for make in (fs.create, fs.touch, lambda path: fs.pipe_file(path, b"x")):
-        with pytest.raises(ValueError, match="not a segment name"):
-            make(f"/odd/{name}")
-    assert not fs.exists("/odd")
-
-
 class Dated:
     """A backend whose clock shows the second 1000."""
 

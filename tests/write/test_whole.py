@@ -49,20 +49,6 @@ def test_a_delete_leaves_nothing(fs, tmp_path, data):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_delete_of_an_adopted_file_leaves_nothing(fs, tmp_path):
-    (tmp_path / "s").write_bytes(b"plain")
-    fs.append(f"{tmp_path}/s", b"more")
-    fs.rm(f"{tmp_path}/s")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_recursive_delete_leaves_no_folder(fs, tmp_path):
-    for name in ("s", "in/t", "in/deep/u"):
-        made(fs, f"{tmp_path}/a/{name}", b"x" * 250)
-    fs.rm(f"{tmp_path}/a", recursive=True)
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_path):
     for name in ("s", "in/t"):
         made(fs, f"{tmp_path}/a/{name}", b"few")
@@ -72,13 +58,6 @@ def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_pa
     assert fs.cat_file(f"{tmp_path}/b/s") == b"fewmore"
     assert fs.info(f"{tmp_path}/b/s")["sealed"]
     assert fs.append(f"{tmp_path}/b/in/t", b"!") == 7
-
-
-def test_chunks_that_another_segment_has_taken_stay_with_their_tombstone(fs, tmp_path):
-    made(fs, f"{tmp_path}/s", b"x" * 250)
-    fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
-    assert (tmp_path / "s$header").exists()
-    assert RollingFileSystem("file", skip_instance_cache=True).cat_file(f"{tmp_path}/t") == b"x" * 250 + b"more"
 
 
 def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, monkeypatch):
@@ -332,20 +311,6 @@ def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_pa
         fs.pipe_file(path, b"record") if is_new else fs.append(path, b"record")
     assert other.cat_file(f"{tmp_path}/t").endswith(b"record")
     assert other.cat_file(path) == b"otherother" if is_made_anew else not other.exists(path)
-
-
-def test_a_create_that_comes_second_is_refused_for_certain_and_goes_on(fs, tmp_path, monkeypatch):
-    path, link = f"{tmp_path}/s", os.link
-
-    def second(temporary: str, header: str) -> None:
-        monkeypatch.setattr(os, "link", link)
-        RollingFileSystem("file", skip_instance_cache=True).pipe_file(path, b"other")
-        link(temporary, header)
-
-    monkeypatch.setattr(os, "link", second)
-    with fs.open(path, "ab") as file:
-        file.write(b"record")
-    assert fs.cat_file(path) == b"otherrecord"
 
 
 @pytest.mark.parametrize(
