@@ -82,14 +82,16 @@ class Adoption:
             if loaded.live:
                 return True
             plain = await self.lookup.plain(path, loaded)
-            if plain is None or not _is_meant(path, plain, incarnation):
+            if plain is None:  # unless another has adopted it, and deleted it, between the two looks
+                return (await self.store.headers.load(path)).live
+            if not _is_meant(path, plain, incarnation):
                 return False
             claim = await self._claimed(path)
             if is_shadowed(claim, plain):
                 continue  # a header that came since hides it
             try:
                 await self._adopt(path, plain, claim)
-            except ConflictError:
+            except (ConflictError, FileNotFoundError):
                 continue  # it was overwritten or deleted while it was copied
             return True
         raise ConflictError(f"{path}: the plain file changes too often to be adopted; nothing was written")

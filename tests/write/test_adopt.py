@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import time
+from functools import partial
 
 import pytest
 
@@ -155,6 +156,15 @@ def test_two_adoptions_at_once_have_the_bytes_once():
 
 
 # -- on a disk, where other programs open the old name ------------------------------------------------------------
+
+
+def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_missing_file():
+    for index in calls(append, DATA):
+        store, world = with_plain(DATA)
+        erase = partial(client(store).client.eraser.erase, LOG, 3)
+        world.backend.prepare(between={index: lambda erase=erase: drive(erase())})
+        append(world)
+        assert client(store).content(LOG) == DATA[3:] + b"+"
 
 
 @pytest.fixture
