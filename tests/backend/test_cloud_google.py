@@ -17,7 +17,6 @@ require_module("gcsfs")
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.google.backend import COMMIT_INTERVAL_S
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.backend.objects.opening import open_google
 from rollingfs.errors import NoBucketError
@@ -55,10 +54,6 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(GoogleRequests, "send", send)
     return counts
-
-
-def test_google_states_its_interval(backend: ObjectBackend) -> None:
-    assert backend.commit_interval_s == COMMIT_INTERVAL_S
 
 
 def test_every_verb_is_as_few_requests_as_it_says(backend: ObjectBackend, bucket: str, sent: Counter[str]) -> None:

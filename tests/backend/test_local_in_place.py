@@ -15,7 +15,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local import disk, extending, looks, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit.fairness import Turns
-from rollingfs.errors import AppendOutcomeUnknown, ConflictError, UnflushedError
+from rollingfs.errors import AppendOutcomeUnknown, UnflushedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file, parse_header
 from rollingfs.format.header import HEADER_BYTES_MAX, RECORDS_MAX, Header
@@ -59,24 +59,6 @@ def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
 
 
 # -- the verb ----------------------------------------------------------------------------------------------------
-
-
-def test_a_record_comes_behind_the_file_that_has_the_token_and_nowhere_else(backend, header):
-    token = drive(backend.create(header, BASE))
-    inode = os.stat(header).st_ino
-    first = drive(backend.extend(header, ONE, token))
-    assert Path(header).read_bytes() == BASE + ONE
-    for stale in (token, "another", first[:-8] + "00000000", f"1-{first}"):
-        with pytest.raises(ConflictError):
-            drive(backend.extend(header, TWO, stale))
-        with pytest.raises(ConflictError):
-            drive(backend.replace(header, BASE, stale))
-    second = drive(backend.extend(header, TWO, first))
-    assert (Path(header).read_bytes(), os.stat(header).st_ino) == (BASE + ONE + TWO, inode)
-    blob = drive(backend.read(header))
-    shown = [one.token for one in drive(backend.list(os.path.dirname(header))).entries if one.path == header]
-    assert [blob.token, drive(backend.stat(header)).token, *shown] == [second] * 3
-    assert len({token, first, second}) == 3
 
 
 def test_a_reader_gets_only_what_was_put_behind_what_it_knows(backend, header):

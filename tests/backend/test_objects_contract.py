@@ -17,7 +17,6 @@ from fsspec.asyn import sync
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.errors import Refusal
 from rollingfs.testing import BackendContract, Factory
 from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
 from tests.support.servers import count_requests, new_bucket, require_module
@@ -232,7 +231,3 @@ def test_files_of_several_buckets_are_deleted_in_batches(seaweed, backend, path,
     assert counts == {"DeleteObjects": 4}
     assert not do(backend, "is_folder", path)
     assert not do(backend, "list", other).entries
-
-
-def test_a_refusal_says_what_the_store_said() -> None:
-    assert str(Refusal(503, "SlowDown", "later")) == "the store answered 503 SlowDown: later"

@@ -155,7 +155,9 @@ def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):
     assert _left_alone(CONTENTS, CONTENTS.replace(part, other))
 
 
-def test_a_file_that_is_not_understood_takes_no_other_one_with_it():
+def test_a_refused_listing_and_a_file_that_is_not_understood_beside_others_are_left_to_botocore():
+    assert _left_alone(CONTENTS, status=503)
+    assert not _left_alone(CONTENTS)
     owned = CONTENTS.replace("<Owner><ID>me</ID></Owner>", "").replace("<Key>", "<Owner><ID>me</ID></Owner><Key>")
     assert _left_alone(owned, owned.replace("2026-11-24T", "24 November 2026, "), owned)
 
@@ -165,21 +167,6 @@ def test_keys_of_a_listing_are_decoded_as_one_by_one():
     assert decoded(keys) == ["a/b$header", "", "a b", "+%", "é", "%"]
     assert decoded(["a%0Ab", "c"]) == ["a\nb", "c"]
     assert decoded([]) == []
-
-
-def test_a_refused_listing_is_left_to_botocore():
-    assert _left_alone(CONTENTS, status=503)
-    assert not _left_alone(CONTENTS)
-
-
-def test_a_listing_reads_no_time_by_botocores_parser(wired, bucket, monkeypatch):
-    token = run(wired, wired.create(f"{bucket}/a/file", b"one"))
-    slow: list[object] = []
-    monkeypatch.setattr("rollingfs.backend.objects.s3.botocore.parse_timestamp", slow.append)
-    [found] = run(wired, wired.list(f"{bucket}/a")).entries
-    assert found.token == token
-    assert found.modified > 1_700_000_000
-    assert slow == []
 
 
 # -- requests ------------------------------------------------------------------------------------------------
@@ -509,11 +496,6 @@ def test_markers_and_empty_names_are_no_entries(backend: ObjectBackend, bucket: 
     run(backend, backend.remove_folder(f"{bucket}/folder"))
     with pytest.raises(FileNotFoundError):
         run(backend, backend.remove_folder(f"{bucket}/folder"))
-
-
-def test_a_bucket_is_no_file(backend: ObjectBackend, bucket: str) -> None:
-    with pytest.raises(FileNotFoundError, match="not a file"):
-        run(backend, backend.read(bucket))
 
 
 def test_buckets_are_folders(backend: ObjectBackend, bucket: str) -> None:

@@ -8,8 +8,6 @@ import logging
 import multiprocessing
 import os
 import socket
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -27,14 +25,12 @@ from fsspec.asyn import sync
 from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
-from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.obstores import objects as obstore_objects
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max
-from tests.support.examples import MANY
 from tests.support.proxy import CUT, HOLD, Proxy, Seen
 
 SESSION = AioSession()
@@ -439,46 +435,6 @@ def test_what_obstore_says_is_understood(text, kind, said):
 
 
 # -- the end of a process ------------------------------------------------------------------------------------
-
-ENDING = """
-import sys, threading, fsspec
-url, path, how = sys.argv[1:]
-options = {"endpoint_url": url, "key": "rollingfs", "secret": "rollingfs-secret"}
-fs = fsspec.filesystem("rolling", target_protocol="s3", target_options=options)
-if how == "with its request":
-    fs.cat_file(path)
-elif how == "with requests under way":
-    file = fs.open(path, "rb")
-    file.read(100)
-    for _ in range(8):
-        threading.Thread(target=fs.cat_file, args=(path,), daemon=True).start()
-    fs.cat_file(path, 0, 10)
-elif how == "with an error":
-    kept = []
-    try:
-        fs.cat_file(path + "-not")
-    except FileNotFoundError as error:
-        kept.append(error)
-    sys.kept = kept
-else:
-    import atexit
-    backend = fs._backend
-    fs.exists(path)
-    atexit._run_exitfuncs()
-    assert fs.cat_file(path, 0, 10) == bytes(10)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.s3
-@pytest.mark.parametrize("how", ["with its request", "with requests under way", "with an error", "and goes on"])
-def test_a_process_that_ends_is_not_aborted(minio, how):
-    path = f"{new_bucket(minio)}/log"
-    RollingFileSystem("s3", minio).pipe_file(path, bytes(8 * MIB))
-    command = [sys.executable, "-c", ENDING, minio["endpoint_url"], path, how]
-    for _ in range(5 if MANY else 2):  # obstore alone aborts one of four such processes
-        processes = [subprocess.Popen(command) for _ in range(4)]
-        assert [process.wait(60) for process in processes] == [0] * 4
 
 
 # -- forks ---------------------------------------------------------------------------------------------------

@@ -149,17 +149,6 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 
 
 @pytest.mark.s3
-def test_a_client_that_trusts_nobody_does_not_use_the_connection_of_one_that_does(minio_tls, tls_path):
-    options, certificate = minio_tls
-    trusting = _backend(options, client_kwargs={"verify": str(certificate)})
-    sync(trusting.loop, trusting.write, tls_path, [DATA])
-    assert sync(trusting.loop, trusting.read_range, tls_path, 0, 2 * MIB) == DATA[: 2 * MIB]
-    backend = _backend(options)
-    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-        sync(backend.loop, backend.read_range, tls_path, 0, 2 * MIB)
-
-
-@pytest.mark.s3
 def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, caplog, monkeypatch):
     certificate = make_certificate(tmp_path, is_own_ca=True)
     monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
@@ -220,16 +209,4 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
     _use(backend, bucket)
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)
     assert {seen.path.partition("//")[0] for seen in proxy.seen} == {"http:"}, "a proxy is sent whole URLs"
-    assert _ways(backend) == {"ObstoreObjects"}
-
-
-@pytest.mark.parametrize("where", ["for https", "past it", "overruled", "nowhere"])
-def test_a_proxy_that_botocore_does_not_use_is_in_nobodys_way(seaweed, proxy, where, monkeypatch):
-    bucket, more = new_bucket(seaweed), {"config_kwargs": {"proxies": {}}} if where == "overruled" else {}
-    if where != "nowhere":
-        monkeypatch.setenv("HTTPS_PROXY" if where == "for https" else "HTTP_PROXY", proxy.url)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1" if where == "past it" else "internal.example")
-    backend = _backend(seaweed, **more)
-    _use(backend, bucket)
-    assert proxy.seen == []
     assert _ways(backend) == {"ObstoreObjects"}

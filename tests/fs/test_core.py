@@ -42,13 +42,6 @@ def test_paths_are_those_of_the_backend(fs: RollingFileSystem) -> None:
         core.to_write("/a$header")
 
 
-def test_it_is_of_one_filesystem_and_names_its_target(fs: RollingFileSystem) -> None:
-    assert rollingfs.core(fs) is rollingfs.core(fs)
-    assert rollingfs.core(fs).fs is fs
-    assert rollingfs.core(fs).target == "Counting"
-    assert rollingfs.core(RollingFileSystem("memory")).target == "memory"
-
-
 def test_another_filesystem_has_none() -> None:
     with pytest.raises(TypeError, match="MemoryFileSystem is not a RollingFileSystem"):
         rollingfs.core(fsspec.filesystem("memory"))

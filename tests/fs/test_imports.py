@@ -44,8 +44,3 @@ def test_an_append_and_a_read_import_no_maintenance() -> None:
     loaded = _loaded(f"{APPEND}; assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'")
     assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
     assert not _below(loaded, "write.concat", "stream")
-
-
-def test_a_verb_imports_what_it_needs() -> None:
-    loaded = _loaded(f"{APPEND}; fs.mv('/logs/a', '/logs/b'); fs.collect('/logs/b')")
-    assert {"rollingfs.write.concat", "rollingfs.maintenance.collect"} <= set(loaded)

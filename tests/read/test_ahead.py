@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rollingfs.read import prefetch
-from tests.read.test_column_ahead import COLUMNS, DATA, GROUPS, SHIFT, Store, bytes_of, spans
+from tests.read.test_column_ahead import GROUPS, SHIFT, Store, spans
 from tests.support.backends import raises
 
 
@@ -29,16 +29,6 @@ def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(sto
             for column in columns:
                 store.read(file, group, column)
                 assert file._buffer._ahead._row.is_idle or group == 0  # which shows nothing yet
-
-
-def test_all_columns_that_are_read_one_by_one_are_read_in_a_row(store) -> None:
-    with store.opened() as file:
-        store.backend.ranges.clear()
-        for group in range(GROUPS):
-            for column in range(COLUMNS):
-                store.read(file, group, column)
-    ranges = sorted(store.backend.ranges)
-    assert sum(end - start for _, start, end in ranges) <= len(DATA) + bytes_of([spans(1, 0)])
 
 
 def test_an_error_from_before_a_read_is_not_that_of_the_read(store) -> None:

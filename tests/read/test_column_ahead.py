@@ -162,16 +162,6 @@ def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, me
         assert bytes_of(file.began) <= 2 * sum(sizes)
 
 
-@settings(max_examples=examples(50), deadline=None)
-@given(order=st.permutations([(group, column) for group in range(GROUPS) for column in (1, 4)]))
-def test_a_scan_in_any_order_fetches_each_chunk_once(order) -> None:
-    file = File()
-    for group, column in sorted(order, key=lambda each: each[0] // 4):  # pyarrow's threads ask for some groups at once
-        file.read(*spans(group, column))
-    fetched = file.began + file.own
-    assert set(fetched) == {spans(group, column) for group in range(GROUPS) for column in (1, 4)}
-
-
 @pytest.mark.parametrize("reads_footer", [False, True], ids=["chunks alone", "the footer again"])
 def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_footer) -> None:
     file, chance = File(), random.Random(1)
@@ -391,15 +381,6 @@ def test_pyarrow_s_scan_has_the_same_bytes_and_fetches_none_twice(store, columns
 def test_where_pyarrow_joins_chunks_of_two_groups_one_wrong_guess_is_made(store) -> None:
     columns = ["c0", "c1", "c5"]  # c5 and the next group's c0 and c1 come in one read
     assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False)) + bytes_of([spans(1, 0, 1)])
-
-
-def test_pyarrow_s_scan_waits_less_often_than_it_reads(store) -> None:
-    waits = []
-    with store.open() as file:
-        fetch = file._buffer.fetch
-        file._buffer.fetch = lambda *span: waits.append(span) or fetch(*span)
-        pq.ParquetFile(file, pre_buffer=True).read(columns=["c1", "c4"])
-    assert len(waits) < GROUPS
 
 
 def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store) -> None:

@@ -18,7 +18,6 @@ from rollingfs.backend.local import held
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.fs import read_buffer, reading
-from rollingfs.read.read_job import even
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.descriptors import DESCRIPTORS, opened_below
 from tests.support.servers import count_requests, new_bucket, shared_backend
@@ -165,16 +164,6 @@ def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_a
         place.put(NEW)
         assert file.read() == OLD[100:]
     assert place.fs.cat_file(place.path) == OLD + b"more"
-
-
-def test_a_file_that_is_as_it_was_is_read_by_as_many_requests_as_before(place):
-    place.backend.ranges.clear()
-    with place.fs.open(place.path) as file:
-        assert file.read() == OLD
-    assert place.fs.cat_file(place.path) == OLD
-    ranges = list(even(0, SIZE, 300))
-    if place.kind != "s3":  # where large ranges are asked for past the wrapper
-        assert sorted((start, end) for _, start, end in place.backend.ranges) == sorted(ranges * 2)
 
 
 @pytest.mark.parametrize("place", HERE, indirect=True)

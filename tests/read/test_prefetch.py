@@ -98,15 +98,6 @@ def test_a_file_read_from_front_to_back_is_fetched_once(size):
     assert file.own == [(0, size)]  # the first read tells nothing yet
 
 
-def test_reads_of_nearly_the_same_size_go_on_being_fetched_ahead():
-    file, start = File(), 0
-    for number in range(12):
-        end = start + 1250 + number % 3
-        assert file.read(start, end) == DATA[start:end]
-        start = end
-    assert len(file.own) == 1
-
-
 def test_reads_slightly_out_of_order_are_fetched_once():
     file = File(memory_bytes=6000)
     for number in (0, 1, 2, 4, 3, 5, 7, 6, 8, 9, 11, 10):
@@ -121,16 +112,6 @@ def test_random_reads_fetch_nothing_ahead():
     for start in (5000, 100, 12_000, 700, 15_000):
         file.read(start, start + 100)
     assert file.ahead == []
-
-
-def test_little_is_fetched_ahead_of_who_has_read_little():
-    file = File(memory_bytes=10_000)
-    file.read(0, 10)
-    file.read(10, 20)
-    assert sum(end - start for start, end in file.ahead) <= prefetch.AHEAD_BYTES_MIN + 110
-    for start in range(20, 5000, 10):
-        file.read(start, start + 10)
-    assert file.held >= 8 * 500 - 500  # as many ranges as may be, but the one that is read
 
 
 @pytest.mark.parametrize(("start", "size", "ahead"), [(0, 99, 0), (0, 100, 4), (0, 500, 4), (0, 501, 0), (50, 500, 0)])

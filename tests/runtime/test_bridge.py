@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +18,6 @@ from fsspec.asyn import get_loop
 
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, SegmentSealedError
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.client import Client
 from rollingfs.runtime import bridge, concurrency
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted
@@ -192,19 +190,6 @@ def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_jud
     with pytest.raises(KeyboardInterrupt) as plain:
         reached.run(interrupt(KeyboardInterrupt()))
     assert not isinstance(plain.value, AppendInterrupted)
-
-
-@needs_signals
-def test_an_append_that_ctrl_c_calls_committed_is_there():
-    backend = suspending()
-    backend.plan("replace", "clicks$header", before=press_ctrl_c)
-    client, reached, path = Client(backend), Bridge(backend), f"/{uuid.uuid4().hex}/clicks"
-    reached.run(client.segments.create(path))
-    with pytest.raises(AppendInterrupted) as caught:
-        reached.run(client.segments.append(path, [b"once"]), commits=path)
-    assert caught.value.outcome == "committed"
-    view = reached.run(client.lookup.view(path, fresh=True))
-    assert reached.run(client.fetcher.read(view, 0, view.length)) == b"once"
 
 
 def _in_child(reached: Bridge, answers: Any) -> None:
