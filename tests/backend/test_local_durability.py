@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs.backend.contract import Part
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.testing import run
-from tests.support.backends import joined
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def _inode(path: str | Path) -> int:
 
 
 def test_file_and_folders_are_flushed(backend: LocalBackend, tmp_path: Path, flushed: list[int]) -> None:
-    header, chunks = f"{tmp_path}/new/x$header", f"{tmp_path}/new/x$chunks"
+    header = f"{tmp_path}/new/x$header"
     run(backend, backend.create(f"{tmp_path}/before$header", b"x"))
     assert _inode(tmp_path.parent) in flushed  # the folders above, once
     flushed.clear()
@@ -43,19 +41,6 @@ def test_file_and_folders_are_flushed(backend: LocalBackend, tmp_path: Path, flu
     flushed.clear()
     run(backend, backend.replace(header, b"y", token))
     assert flushed == [_inode(header), _inode(tmp_path / "new")]  # two, and no more
-    flushed.clear()
-    run(backend, backend.write(f"{chunks}/chunk", [b"x"]))
-    assert flushed == [_inode(f"{chunks}/chunk"), _inode(chunks)]
-    flushed.clear()
-    upload = run(backend, backend.open_write(f"{chunks}/uploaded"))
-    run(backend, upload.finish())
-    assert flushed == [_inode(f"{chunks}/uploaded"), _inode(chunks)]
-    flushed.clear()
-    run(backend, backend.copy(f"{chunks}/chunk", f"{chunks}/copy"))
-    assert flushed == [_inode(f"{chunks}/copy"), _inode(chunks)]
-    flushed.clear()
-    run(backend, joined(backend, [Part(f"{chunks}/chunk", 0, 1)], f"{chunks}/joined"))
-    assert flushed == [_inode(f"{chunks}/joined"), _inode(chunks)]
 
 
 def test_without_sync_nothing_is_flushed(tmp_path: Path, flushed: list[int]) -> None:

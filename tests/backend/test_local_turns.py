@@ -295,13 +295,16 @@ def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
     assert is_free(log)
 
 
-def test_a_commit_that_gets_no_turn_ends_at_its_deadline_with_nothing_written(log: str, racing: None) -> None:
+@pytest.mark.parametrize("is_racing", [False, True], ids=["alone", "in a turn"])
+def test_a_commit_that_does_not_get_the_lock_ends_at_its_deadline_with_nothing_written(log, monkeypatch, is_racing):
+    monkeypatch.setattr(Turns, "is_racing", is_racing)
     fs = new_fs(commit_timeout_s=0.3)
     with (
         record_lock.record_lock(lock_path(header_path(log))),
-        pytest.raises(CommitTimeoutError, match=r"holds the lock .*nothing was written"),
+        pytest.raises(CommitTimeoutError, match=r"another process .* holds the lock .*nothing was written") as caught,
     ):
         fs.append(log, b"refused")
+    assert lock_path(header_path(log)) in str(caught.value)
     assert fs.cat_file(log) == b""
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local import record_lock
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, LockedError
+from rollingfs.errors import AppendOutcomeUnknown, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 
@@ -26,57 +23,11 @@ def _new_fs(timeout_s: float = TIMEOUT_S) -> RollingFileSystem:
     return RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=timeout_s, sync=False)
 
 
-def _append_and_stop(path: str, pipe: Any) -> None:
-    """Append; the process stops before it writes behind the header, under the lock."""
-    fs = _new_fs(WAIT_S)
-    write = os.pwrite
-
-    def stopping(descriptor: int, data: Any, at: int) -> int:
-        pipe.send("about to write")
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return write(descriptor, data, at)
-
-    os.pwrite = stopping
-    pipe.send(fs.append(path, b"by the stopped one"))
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> str:
     path = f"{tmp_path}/log"
     _new_fs().pipe_file(path, b"before ")
     return path
-
-
-@pytest.fixture
-def stopped(log: str) -> Any:
-    """A writer that stops under the lock, and the pipe on which it reports its appends."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_append_and_stop, args=(log, there), daemon=True)
-    process.start()
-    assert here.poll(WAIT_S)
-    here.recv()
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    yield process, here
-    process.kill()
-    process.join()
-
-
-@pytest.mark.skipif(not hasattr(os, "waitid"), reason="needs waitid")
-def test_a_commit_gives_up_on_a_stopped_writer_at_its_deadline_and_says_what_holds_the_lock(
-    log: str, stopped: Any
-) -> None:
-    process, pipe = stopped
-    fs = _new_fs()
-    with pytest.raises(CommitTimeoutError, match=r"another process .* holds the lock .*nothing was written") as caught:
-        fs.append(log, b"refused")
-    assert names.lock_path(names.header_path(log)) in str(caught.value)
-    assert fs.cat_file(log) == b"before "
-    os.kill(process.pid, signal.SIGCONT)
-    assert pipe.poll(WAIT_S)
-    pipe.recv()
-    fs.append(log, b" and after")
-    assert fs.cat_file(log) == b"before by the stopped one and after"
 
 
 def test_a_delete_and_a_removal_do_not_wait_for_ever_either(log: str, monkeypatch: pytest.MonkeyPatch) -> None:

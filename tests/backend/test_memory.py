@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 import uuid
 from collections.abc import Iterator
 
@@ -18,6 +17,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import private_memory
+from tests.support.schedules import held_elsewhere
 
 
 @pytest.fixture
@@ -149,21 +149,10 @@ def test_the_root_is_a_folder_that_lists(backend: MemoryBackend, folder: str) ->
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend: MemoryBackend, folder: str) -> None:
     token = run(backend, backend.create(f"{folder}/x$header", b"a"))
-    locked, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with memory._lock:
-            locked.set()
-            go_on.wait()
-
-    thread = threading.Thread(target=hold, daemon=True)
-    thread.start()
-    locked.wait()
-    child = os.fork()
-    if child == 0:
-        new = run(backend, backend.replace(f"{folder}/x$header", b"b", token))
-        os._exit(0 if new != token else 1)
-    go_on.set()
-    thread.join()
+    with held_elsewhere(memory._lock):
+        child = os.fork()
+        if child == 0:
+            new = run(backend, backend.replace(f"{folder}/x$header", b"b", token))
+            os._exit(0 if new != token else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert run(backend, backend.read(f"{folder}/x$header")).token == token

@@ -62,20 +62,6 @@ maps_files = pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.
 
 
 @maps_files
-@pytest.mark.parametrize("scheme", ["rolling::file", "rolling+file"])
-@pytest.mark.parametrize("cache", ["blockcache", "filecache", "simplecache"])
-def test_a_cache_may_be_chained_before(path, tmp_path, cache, scheme):
-    options = {cache: {"cache_storage": str(tmp_path / "cache")}}
-    url = f"{cache}::{scheme}://{path}"
-    for _ in range(2):  # once to fill it, once out of it
-        with fsspec.open(url, **options) as file:
-            assert [read(file, *span) for span in SPANS] == [DATA[start:end] for start, end in SPANS]
-            file.seek(7)
-            assert b"".join(file) == DATA[7:]
-        assert file.closed
-
-
-@maps_files
 def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
     fs = RollingFileSystem("file")
     chunk = fs.segment(path)._snapshot.header.entries[1]

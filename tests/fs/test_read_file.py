@@ -7,7 +7,6 @@ import asyncio
 import dataclasses
 import importlib.util
 import io
-import multiprocessing
 import os
 import pickle
 import queue
@@ -27,8 +26,6 @@ from hypothesis import strategies as st
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.objects import open_s3
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import Page
 from rollingfs.fs import read_buffer
@@ -37,11 +34,10 @@ from rollingfs.fs.read_file import ReadFile
 from rollingfs.read import prefetch, ranges
 from rollingfs.read.read_job import even
 from rollingfs.read.tuning import Tuning
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, raises
 from tests.support.examples import examples
-from tests.support.servers import new_bucket, require, shared_backend
+from tests.support.servers import require
 from tests.support.site import Site
 
 MIB = 2**20
@@ -639,37 +635,3 @@ def test_a_plain_file_that_is_gone_meanwhile_is_not_found_and_the_error_says_wha
 
 
 # -- an object store -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def on_s3(seaweed):
-    backend = shared_backend(**seaweed)
-    client, bridge = Client(backend, RollingPolicy(max_bytes=1000, inline_bytes=10)), Bridge(backend)
-    path = f"{new_bucket(seaweed)}/folder/clicks"
-    bridge.run(client.segments.create(path))
-    bridge.run(client.segments.append(path, [letters(5000)]))
-    return backend, client, bridge, path
-
-
-def _read_in_child(file: ReadFile, answers: Any) -> None:
-    answers.put(file.read(3000))
-    file.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_on_s3_a_file_that_is_read_from_goes_on_in_a_forked_child(on_s3):
-    backend, client, _, path = on_s3
-    private = open_s3(backend.fs)
-    client = Client(private)
-    bridge = Bridge(private, on_fork=client.after_fork)
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
-    with ReadFile(Core(client, bridge), path) as file:
-        file.read(5)
-        file.read(5)
-        child = context.Process(target=_read_in_child, args=(file, answers))
-        child.start()
-        assert answers.get() == letters(5000)[10:3010]
-        child.join(60)
-        assert child.exitcode == 0
-        assert file.read() == letters(5000)[10:]
