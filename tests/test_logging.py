@@ -289,21 +289,15 @@ def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, 
 
 
 def test_the_handler_can_be_named_in_a_configuration(tmp_path):
-    url = f"rolling::file://{tmp_path}/log"
+    named = {"class": "rollingfs.logging.RollingHandler", "url": f"rolling::file://{tmp_path}/log"}
+    loggers = {"test.configured": {"handlers": ["log"], "level": "INFO", "propagate": False}}
     logging.config.dictConfig(
-        {
-            "version": 1,
-            "disable_existing_loggers": False,
-            "formatters": {"plain": {"format": "%(levelname)s %(message)s"}},
-            "handlers": {"log": {"class": "rollingfs.logging.RollingHandler", "url": url, "formatter": "plain"}},
-            "loggers": {"test.configured": {"handlers": ["log"], "level": "INFO", "propagate": False}},
-        }
+        {"version": 1, "disable_existing_loggers": False, "handlers": {"log": named}, "loggers": loggers}
     )
     logger = logging.getLogger("test.configured")
     logger.info("one")
-    logger.handlers[0].close()
-    logger.handlers.clear()
-    assert lines(RollingFileSystem("file"), f"{tmp_path}/log") == ["INFO one"]
+    logger.handlers.pop().close()
+    assert lines(RollingFileSystem("file"), f"{tmp_path}/log") == ["one"]
 
 
 # -- what must not stop the handler or the program ---------------------------------------------------------

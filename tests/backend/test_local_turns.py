@@ -270,16 +270,6 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(
     assert not locked(header_path(log))
 
 
-def test_a_turn_that_was_released_and_not_forgotten_is_none(log: str) -> None:
-    lock = record_lock.record_lock(lock_path(header_path(log)))
-    lock.acquire()
-    lock.is_turn = True
-    lock._close()
-    assert record_lock.turn_of_thread(lock.path) is None
-    record_lock.end_turn_of_thread(lock.path)
-    assert not locked(header_path(log))
-
-
 def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
     log: str, racing: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

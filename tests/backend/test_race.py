@@ -159,13 +159,6 @@ def test_a_failure_in_a_race_leaves_nothing(verb: str) -> None:
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
-def test_a_few_lost_answers_are_no_verdict_against_the_store() -> None:
-    backend = Scripted(private_memory(), suspends=True, must_race=True)
-    # not the first: it wins, and without its answer nobody knows who did
-    backend.plan("create", after=raises(BROKEN), when=_is_racer(range(4, 9)), times=None, probes=True)
-    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
-
-
 def _is_racer(numbers: Any) -> Any:
     names = tuple(b"by racer %d\n" % number for number in numbers)
     return lambda _path, data, *_: any(name in data for name in names)

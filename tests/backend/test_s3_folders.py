@@ -21,7 +21,7 @@ from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
 from rollingfs.backend.objects import open_s3
 from tests.support.proxy import Proxy, proxy_to
-from tests.support.servers import count_requests, new_bucket
+from tests.support.servers import new_bucket
 
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
 ASK = [lambda fs, path: fs.isdir(path), lambda fs, path: fs.exists(path), lambda fs, path: fs.info(path)]
@@ -116,27 +116,6 @@ def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, prox
 def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):
     plain._backend.fs.call_s3("put_object", Bucket=folder.partition("/")[0], Key=f"{folder.partition('/')[2]}/")
     assert fs.isdir(folder)
-
-
-@pytest.mark.parametrize("keys_max", [1, 2, 3, 1000])
-def test_pages_together_are_the_listing(plain, folder, keys_max, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(folders, "FIRST_PAGE_KEYS_MAX", keys_max)
-    backend, run = plain._backend, plain._bridge.run
-    plain._backend.fs.pipe({f"{folder}/{name}": b"x" for name in ("a", "a/b", "a$b", "a-b/c", "ä", "z")})
-    entries, place = [], None
-    while True:
-        page = run(backend.list_page(folder, place))
-        assert list(page.entries) == sorted(page.entries, key=lambda entry: entry.path)
-        entries += page.entries
-        place = page.next_place
-        if place is None:
-            break
-    assert sorted(entries, key=lambda entry: entry.path) == list(run(backend.list(folder)).entries)
-    with pytest.raises(FileNotFoundError):
-        run(backend.list_page(f"{folder}/absent"))
-    with count_requests(backend) as requests, pytest.raises(FileNotFoundError):  # a file
-        run(backend.list_page(f"{folder}/z"))
-    assert requests == {"ListObjectsV2": 1}
 
 
 def test_a_bucket_says_whether_it_keeps_former_versions(seaweed, bucket):

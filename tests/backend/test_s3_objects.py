@@ -154,14 +154,6 @@ def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, prox
     assert store.bucket in line
 
 
-def test_a_variable_that_only_obstore_reads_changes_nothing(seaweed, proxy, told, monkeypatch):
-    monkeypatch.setenv("AWS_SERVER_SIDE_ENCRYPTION", "AES256")
-    store = Store(seaweed, proxy)
-    store.use()
-    assert {seen.headers.get("x-amz-server-side-encryption") for seen in proxy.seen} == {None}
-    assert "AWS_SERVER_SIDE_ENCRYPTION" in told()[0]
-
-
 @pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "AWS_S3_EXPRESS"])
 def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name, monkeypatch):
     monkeypatch.setenv(name, "true")

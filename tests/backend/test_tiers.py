@@ -103,14 +103,6 @@ def test_an_awaited_caller_on_a_loop_of_its_own_reads_from_a_tier_of_any_kind(co
     assert asyncio.run(main()) == b"bytes"
 
 
-def test_a_tier_on_another_kind_of_store_is_a_parallel_tree(tmp_path):
-    backend = TieredBackend(private_memory(), {"cold": TierStore(LocalBackend(sync=False), f"{tmp_path}/archive/")})
-    use(backend)
-    drive(backend.write(COLD, [b"bytes"]))
-    assert (tmp_path / "archive/logs/s$chunks/tier-x").read_bytes() == b"bytes"
-    assert [entry.path for entry in drive(backend.list(names.in_tier("cold", "/logs/s$chunks"))).entries] == [COLD]
-
-
 def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
     hot = Counting(private_memory())
     backend = TieredBackend(hot, {"cold": TierStore(private_memory(), "/archive")})

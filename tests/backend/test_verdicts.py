@@ -82,14 +82,6 @@ def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path:
     assert not (tmp_path / "cache").exists()
 
 
-def test_one_client_probes_a_root_once() -> None:
-    backend = Counting(private_memory())
-    found = Verdicts(backend, SyncRuntime())
-    for number in range(3):
-        run(backend, found.abilities(f"/logs/{number}"))
-    assert probes_of(backend) == 1
-
-
 def test_segments_that_begin_at_the_same_time_wait_for_one_probe() -> None:
     backend = Counting(private_memory(), suspends=True, must_race=True)
     found = Verdicts(backend, AsyncRuntime())

@@ -77,17 +77,6 @@ def test_methods_take_paths_and_full_urls(name):
     assert not fs.exists(name)
 
 
-def test_pandas_like_storage_options_reach_both_links_of_a_chain(seaweed):
-    bucket = new_bucket(seaweed)
-    options = {"rolling": {"max_bytes": 100}, "s3": seaweed}
-    with fsspec.open(f"rolling::s3://{bucket}/x", "wb", **options) as file:
-        file.write(b"data")
-    fs, path = fsspec.url_to_fs(f"rolling::s3://{bucket}/x", **options)
-    assert (fs.cat_file(path), fs._client.segments.policy.max_bytes) == (b"data", 100)
-    alias, path = fsspec.url_to_fs(f"rolling+s3://{bucket}/x", s3=seaweed)
-    assert alias.cat_file(path) == b"data"
-
-
 def test_all_urls_of_one_target_share_an_instance():
     first, _ = fsspec.url_to_fs("rolling::memory://one")
     other, _ = fsspec.url_to_fs("rolling::memory://two/three")

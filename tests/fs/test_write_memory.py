@@ -4,7 +4,6 @@ import gc
 import os
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,28 +80,6 @@ def test_many_open_files_written_by_turns_stay_within_the_bound_and_hold_all_byt
     assert {path: fs.cat_file(path) for path in paths} == wanted
     assert all(fs.segment(path).version == 1 for path in paths)
     files.clear()
-    gc.collect()
-    assert held(fs) == 0
-
-
-def test_threads_with_files_and_appends_stay_within_the_bound(fs, monkeypatch):
-    watch(fs, monkeypatch)
-
-    def work(nth):
-        chance = random.Random(nth)
-        path, wanted = f"{fs.top}/t{nth}", b""
-        fs.create(f"{path}-log")
-        with fs.open(path, "ab") as file, fs.open(f"{path}-other", "wb") as other:
-            for _ in range(12):
-                data = chance.randbytes(chance.choice([10, 2000, 9000]))
-                file.write(data)
-                other.write(data)
-                fs.append(f"{path}-log", data)
-                wanted += data
-        return [fs.cat_file(one) == wanted for one in (path, f"{path}-other", f"{path}-log")]
-
-    with ThreadPoolExecutor(6) as pool:
-        assert all(all(found) for found in pool.map(work, range(6)))
     gc.collect()
     assert held(fs) == 0
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.format.parquet_chunks import chunk_spans
-from rollingfs.format.parquet_footer import MAGIC
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
@@ -298,13 +297,6 @@ def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not() -> None:
     assert Decoder(Encoder().struct(table)).struct() == table
     with pytest.raises(MalformedFooterError, match="more than 64 bits"):
         Decoder(b"\x16" + b"\xff" * 60_000 + b"\0\0").struct()
-
-
-@pytest.mark.parametrize("last", [MAGIC, b"\xff\xff\xff\xff" + MAGIC, b"\0" * 8 + MAGIC, b""])
-def test_an_end_without_a_footer_gives_a_pattern_of_no_chunks(last) -> None:
-    pattern = pattern_of(last, 1000)
-    assert not pattern.read(0, 1000)
-    assert not list(pattern.following())
 
 
 def test_a_file_that_is_opened_again_needs_no_footer() -> None:
