@@ -93,15 +93,6 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
     assert abs(drive(backend.now(f"{tmp_path}/log")) - real_time.time() - 25 * HOUR_S) < HOUR_S
 
 
-def test_reading_and_listing_write_nothing_on_the_disk(path, on_machine, tmp_path, monkeypatch):
-    on_machine().create(path, [b"some bytes"])
-    world = on_machine()
-    monkeypatch.setattr(LocalBackend, "now", None)
-    assert drive(world.backend.list(str(tmp_path))).entries
-    assert world.content(path) == b"some bytes"
-    collect(world, path)  # nothing is unreferenced, so no age is asked for
-
-
 # -- dates from the future --------------------------------------------------------------------------------------
 
 

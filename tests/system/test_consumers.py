@@ -168,17 +168,6 @@ def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation
         assert pa.ipc.open_file(source).get_batch(4).equals(batches[4])
 
 
-def test_pyarrow_moves_copies_and_deletes(place: Place) -> None:
-    arrow = place.arrow
-    place.fs.pipe_file(place.path("a"), b"data" * 2000)
-    arrow.copy_file(place.path("a"), place.path("b"))
-    arrow.move(place.path("b"), place.path("c"))
-    assert arrow.get_file_info(place.path("b")).type == pa.fs.FileType.NotFound
-    assert arrow.get_file_info(place.path("c")).size == 8000
-    arrow.delete_file(place.path("a"))
-    assert place.fs.ls(place.root, detail=False) == [place.path("c")]
-
-
 # -- DuckDB, polars, dask ------------------------------------------------------------------------------------
 
 

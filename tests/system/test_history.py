@@ -34,12 +34,6 @@ def test_a_right_history_passes() -> None:
     check_history(CALLS, THERE)
 
 
-def test_who_was_killed_may_have_appended_or_not() -> None:
-    without = [(offset - SIZE if offset > 2 * SIZE else offset, *name) for offset, *name in THERE if name != ["c", 0]]
-    moved = replace(C, value=2 * SIZE, expected=2 * SIZE)
-    check_history(but(moved, replace(SEAL, value=3 * SIZE)), without)  # type: ignore[arg-type]
-
-
 WRONG: dict[str, tuple[Sequence[Call], Sequence[Record]]] = {
     "acknowledged and lost": (but(replace(C, expected=None)), THERE[:3]),
     "more than once": (CALLS, (*THERE, (5 * SIZE, "b", 0))),
@@ -71,12 +65,6 @@ OUT_OF_ORDER: dict[str, Callable[[], list[Call]]] = {
 def test_what_did_not_happen_in_that_order_is_found_out(what: str) -> None:
     with pytest.raises(AssertionError, match="which had ended when it began"):
         check_history(OUT_OF_ORDER[what](), THERE)
-
-
-def test_what_is_conserved_may_be_split_in_any_way() -> None:
-    parts = [b"a", b"b", b"b", b"c"]
-    check_conserved(Setsum.of(parts[:3]), Setsum.of(parts[3:]), Setsum.of(parts[1:]), Setsum.of(parts[:1]))
-    check_conserved(Setsum.of(parts[::-1]), Setsum(), Setsum.of(parts), Setsum())
 
 
 @pytest.mark.parametrize(

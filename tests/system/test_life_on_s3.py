@@ -23,33 +23,6 @@ def fs(s3_options):
     )
 
 
-@pytest.mark.parametrize(
-    "s3_options", ["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])], indirect=True
-)
-def test_chunks_large_enough_are_joined_by_the_store_and_read_back_once(fs, bucket):
-    path = f"{bucket}/log"
-    fs.create(path)
-    for letter in b"abcd":
-        fs.append(path, bytes([letter]) * (5 * MIB))
-    fs._backend.clear()
-    segment = fs.segment(path)
-    done = segment.consolidate(grace=0)
-    # read back before the old chunks are dropped, and not written by this process
-    assert (done.joined_bytes, done.copied_bytes, fs._backend.moved.total()) == (15 * MIB, 0, 15 * MIB)
-    for letter in b"efgh":
-        fs.append(path, bytes([letter]) * 1000)
-    segment.seal()
-    fs._backend.clear()
-    done = segment.consolidate(grace=0)
-    assert (done.joined_bytes, done.copied_bytes) == (5 * MIB, 4000)
-    assert fs._backend.moved.total() == 3 * 4000 + 5 * MIB  # read, written, and all of it read back
-    assert len(segment.chunks) == 2
-    assert all(row.ok and row.crc32c is not None for row in segment.verify())
-    assert fs.cat_file(path) == b"".join(bytes([letter]) * (5 * MIB) for letter in b"abcd") + b"".join(
-        bytes([letter]) * 1000 for letter in b"efgh"
-    )
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_an_export_that_died_is_aborted_by_the_next_one(fs, bucket, overwrite):
     path, target = f"{bucket}/log", f"{bucket}/file"

@@ -13,7 +13,7 @@ import uuid
 import fsspec
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
+from rollingfs import RollingFileSystem, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
 from tests.support.cli import Run
 from tests.support.examples import slowly
 from tests.support.messages import check_message, check_text, internal_classes
@@ -309,9 +309,3 @@ def test_the_command_line_names_the_bucket(seaweed, monkeypatch, url, why):
     assert found.code == 1
     assert why.format(bucket) in found.err
     check_text(found.err, bucket)
-
-
-def test_a_policy_is_no_number():
-    with pytest.raises(TypeError, match="policy is 5: it must be a RollingPolicy"):
-        RollingFileSystem("memory", policy=5)
-    assert RollingFileSystem("memory", policy=RollingPolicy(100))._client.segments.policy.max_bytes == 100

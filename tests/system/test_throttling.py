@@ -188,15 +188,6 @@ def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy,
     assert plain.cat_file(path) == b"0,1,2,"
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_appends_are_there_once_whatever_their_chunk_puts_meet(fs, path, proxy, plain, fault):
-    fs.create(path, policy=CHUNKS)
-    proxy.fault = first(TRIES - 1, chunk_put, fault)
-    assert fs.append(path, b"a" * 900) == 0
-    assert plain.cat_file(path) == b"a" * 900
-    assert [chunk.length for chunk in plain.segment(path).chunks] == [900]
-
-
 @pytest.mark.parametrize("fault", [pytest.param(HOLD, marks=pytest.mark.slow), DROP_AFTER])
 @pytest.mark.parametrize("verb", ["create", "append", "seal", "truncate"])
 def test_a_commit_whose_answer_does_not_come_is_recognised(hasty, path, proxy, plain, verb, fault):
