@@ -14,6 +14,7 @@ from typing import Any, cast
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
 from rollingfs.format import names
+from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server.keys import ATTRIBUTE, check_fresh, remembering
@@ -214,4 +215,5 @@ def etag(view: Snapshot) -> str:
     """A strong ETag: it changes with each commit, and with each incarnation."""
     if view.header is not None:
         return f'"{view.header.segment}-{view.header.version}"'
-    return f'"{view.size}-{view.modified.timestamp()}"'
+    # a store may date two files of one name and size in the same second
+    return f'"{view.size}-{view.modified.timestamp()}-{crc32c((view.token or "").encode()):08x}"'

@@ -10,9 +10,12 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.values import FileInfo
+from rollingfs.read.snapshot import Snapshot
 from rollingfs.server import make_app
 from rollingfs.server.keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.server.limits import Limits
+from rollingfs.server.store import etag
 from tests.server.conftest import Client, talk
 
 
@@ -174,6 +177,11 @@ def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
     assert client.get("/v1/segments/a", headers={"If-None-Match": tag}).status_code == 200
     stale = client.get("/v1/segments/a", headers={"Range": "bytes=0-0", "If-Range": tag})
     assert (stale.status_code, stale.content) == (200, b"xy")
+
+
+def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
+    files = [FileInfo("/a", size=3, modified=1.0, token=token) for token in ("one", "two")]
+    assert len({etag(Snapshot.of_plain("/a", file)) for file in files}) == 2
 
 
 def test_seal_concat_rename(client: Client) -> None:

@@ -544,6 +544,18 @@ def test_the_log_of_a_failed_job_says_what_is_known_and_its_files_stay(
     assert any("/stage-" in file for file in sink.chunk_files()) == ("taskMessageBytes" in options)
 
 
+@pytest.mark.parametrize("batch", [None, 7])
+def test_what_a_failed_job_has_committed_to_a_segment_that_is_gone_is_not_known(sink, caplog, batch):
+    sink.fs.overwrite("log/t", b"before\n")
+    writer, number = sink.plan(batch), [] if batch is None else [batch]
+    receipts = sink.run(writer, batch, ["a"])
+    sink.pickled(writer).commit(receipts, *number)
+    sink.fs.rm("log/t") if batch is None else sink.fs.overwrite("log/t", b"others\n")
+    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
+        writer.abort(receipts, *number)
+    assert "perhaps committed" in caplog.text
+
+
 def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
     writer = routed.plan(0)
     receipts = routed.run(writer, 0, [(f"{nth:02d}", "x") for nth in range(20)])

@@ -119,6 +119,16 @@ def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, t
     assert lenient.latestOffset(after, ALL) is after
 
 
+def test_the_byte_before_a_start_whose_file_an_erase_took_since_the_look_is_not_known(fs, tmp_path):
+    path = made(fs, tmp_path / "s", b"one\ntwo\nthree\nfour\n")
+    fs.truncate(path, 8)
+    source = reader(path)
+    view = source._look().views[path]
+    assert source._records.first_whole(view) == 8
+    fs.truncate(path, 8, erase=True)
+    assert source._records.first_whole(view) == 14
+
+
 def test_a_head_truncated_between_the_plan_and_the_task_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
     path = made(fs, tmp_path / "s", b"one\ntwo\n")
     for option in ("true", "false"):

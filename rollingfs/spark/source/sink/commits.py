@@ -243,8 +243,11 @@ def _is_committed(
     part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
 ) -> bool | None:
     """Whether a part was committed; None if nobody can tell."""
-    if look is None or look.header is None:
+    now = version_of(look)
+    if marker is not None and marker.is_in(attrs_of(look)):
+        return True
+    if planned is not None and planned[1] != now[1]:
+        return None  # of the segment that the job was planned for nothing is known any more
+    if marker is not None or now[1] is None:
         return False
-    if marker is not None:
-        return marker.is_in(look.attrs)
-    return False if planned == version_of(look) else None
+    return False if planned == now else None

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
+from rollingfs.errors import SegmentTruncatedError
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import places, segments
@@ -171,4 +172,7 @@ def _byte_before(rows: RowReader, view: Snapshot) -> bytes | None:
         first = replace(first, start=first.start - 1, length=first.length + 1, offset=first.offset - 1)
     whole = replace(header, start=view.start - 1, entries=(first, *header.entries[1:]))
     opened = SegmentReader(places.filesystem(rows.options), replace(view, header=whole))
-    return opened.read(view.start - 1, view.start)
+    try:
+        return opened.read(view.start - 1, view.start)
+    except SegmentTruncatedError:  # the file went after the look at the header, which an erase has replaced
+        return None
