@@ -15,6 +15,7 @@ import pytest
 from fsspec.asyn import sync
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.objects import backend as backend_of_objects
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.testing import BackendContract, Factory
@@ -87,8 +88,9 @@ class OnObjects(BackendContract):
     new_bucket: Callable[[dict[str, Any]], str]
 
     @pytest.fixture(autouse=True)
-    def options(self, request: pytest.FixtureRequest) -> None:
+    def options(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store: dict[str, Any] = request.getfixturevalue(self.fixture)
+        monkeypatch.setattr(backend_of_objects, "FIRST_PAGE_KEYS_MAX", 2)  # so that a folder has several pages
 
     @pytest.fixture
     def backend(self, options: None) -> Backend:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,8 @@ from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime, drive
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import Counting, Scripted, private_memory, raises
-from tests.support.careless import careless, careless_proxy
+from tests.support.careless import careless
 from tests.support.examples import slowly
-from tests.support.servers import new_bucket
 
 FOLDER = "/a/x$chunks"
 VERBS = ("create", "replace")
@@ -248,26 +246,6 @@ def test_the_contract_finds_it_too(verb: str) -> None:
 
 
 # -- over HTTP ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def careless_s3(moto: dict[str, Any]) -> Iterator[tuple[Any, str]]:
-    from s3fs import S3FileSystem
-
-    from rollingfs.backend.objects import open_s3
-
-    bucket = new_bucket(moto)
-    with careless_proxy(moto["endpoint_url"]) as proxy:
-        yield open_s3(S3FileSystem(**{**moto, "endpoint_url": proxy.url}, skip_instance_cache=True)), bucket
-
-
-def test_an_s3_server_that_looks_first_is_refused_by_name(careless_s3: tuple[Any, str]) -> None:
-    backend, bucket = careless_s3
-    endpoint = backend.fs.endpoint_url
-    refusal = rf"^{bucket}/x: .* the store {endpoint}/{bucket}: create let \d+ of (16|2)"
-    with pytest.raises(UnsafeBackendError, match=refusal):
-        run(backend, probe(backend, f"{bucket}/x$chunks"))
-    assert backend.fs.find(bucket, refresh=True) == []
 
 
 @pytest.mark.parametrize(

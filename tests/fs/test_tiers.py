@@ -39,11 +39,6 @@ def test_readers_of_every_kind_see_no_tiers(name):
     moved = fs.offload(path, upto=350)
     assert (moved.chunks, moved.server_bytes) == (3, 300)
     assert fs.cat_file(path) == DATA + b"tail"
-    assert fs.cat_ranges([path] * 2, [0, 290], [10, 310]) == [DATA[:10], DATA[290:310]]
-    with fs.open(path) as file:
-        file.seek(295)
-        assert file.read(10) == DATA[295:305]
-    assert fs.segment(path).read(0, 604) == DATA + b"tail"
     assert fs.du(path) == fs.size(path) == 604
     assert fs.ls(f"/{name}", detail=False) == [path]
     after = fs.info(path)

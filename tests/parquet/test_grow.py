@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,17 +31,6 @@ from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import parquet_footers
 from tests.parquet.waste import wasted
-
-WRITER = """
-import sys
-import pyarrow as pa
-from rollingfs import RollingFileSystem
-from rollingfs.parquet import append
-
-fs = RollingFileSystem("file", sync=False, header_cache_s=0)
-for nth in range(int(sys.argv[3])):
-    append(fs, sys.argv[1], pa.table({"writer": [int(sys.argv[2])] * 3, "n": [nth] * 3}))
-"""
 
 
 @pytest.fixture
@@ -213,23 +200,6 @@ def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, oth
     meanwhile(monkeypatch, "footer_of", lambda: append(other, path, {"n": [1]}))
     append(fs, path, {"n": [2]})
     assert numbers(fs, path) == [0, 1, 2]
-
-
-@pytest.mark.parametrize(("processes", "appends", "wasted_bytes_min"), [(4, 5, None), (2, 20, 2000)])
-def test_processes_that_append_and_rewrite_one_file_lose_no_row(fs, path, processes, appends, wasted_bytes_min):
-    code = WRITER
-    if wasted_bytes_min:
-        code = f"from rollingfs.write import parquet_footers as f; f.WASTED_BYTES_MIN = {wasted_bytes_min}\n{WRITER}"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, path, str(nth), str(appends)], cwd=Path(__file__).parents[2])
-        for nth in range(processes)
-    ]
-    assert [writer.wait() for writer in writers] == [0] * processes
-    found = rows(fs, path)
-    assert len(found) == processes * appends * 3
-    for writer in range(processes):
-        assert [row["n"] for row in found if row["writer"] == writer] == [n for n in range(appends) for _ in range(3)]
-    assert (fs.segment(path).start > 0) == bool(wasted_bytes_min)
 
 
 # -- what appends leave behind ---------------------------------------------------------------------------------------
