@@ -67,6 +67,17 @@ def test_append(call: Call, fs: RollingFileSystem) -> None:
     assert fs.info("/log")["length"] == 35
 
 
+def test_seal(call: Call, fs: RollingFileSystem) -> None:
+    fs.create("/a")
+    fs.seal("/a")
+    assert call("seal") == call("seal") == 25
+    for verb, given in (("append", b"x"), ("append", b""), ("concat", ["/a"])):
+        with pytest.raises(errors.SegmentSealedError):
+            call(verb, given)
+    assert call("truncate", 20) == call("truncate", 15) == 0
+    assert fs.cat_file("/log") == bytes(range(20, 25))
+
+
 def test_truncate(call: Call, fs: RollingFileSystem) -> None:
     assert call("truncate", 12) == 0
     assert isinstance(call("truncate", 15, erase=True), Erased)

@@ -3,14 +3,14 @@
 One of them has its test here. Tests of the rooms hold the others:
 
 - 1, 3, 4: writes roll, and full chunks begin no new one: `write/test_chunk_writer`.
-- 2: those who opened before see what others wrote: `system/test_fresh_reads`, `fs/test_segment_handle`.
+- 2: those who opened before see what others wrote: `system/test_fresh_reads`, `read/test_revalidate`.
 - 5: a wrong expected offset: `write/test_gather`.
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
 - 9: a delete that fails: `write/test_delete`.
 - 11, 14, 15, 30: handles of what is gone, offsets outside, what is truncated, epochs: `fs/test_segment_handle`.
 - 12: seals: `fs/test_segment_forms`.
-- 13: truncations: `fs/test_segment_handle`, `maintenance/test_collect`, `system/test_traces`.
+- 13: truncations: `fs/test_segment_forms`, `maintenance/test_collect`, `system/test_traces`.
 - 16, 19, 20, 24: missing, unsealed, empty, plain sources; calls that fail: `simulation`, `system/test_crashes`.
 - 17, 18: what is small shares a chunk, and no chunk is copied: `maintenance/test_erase`, `system/test_traces`.
 - 21, 22: truncated sources, concats of concats in every order: `simulation`.
