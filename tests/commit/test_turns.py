@@ -73,16 +73,3 @@ def test_a_crowd_starves_nobody(writers: int) -> None:
     found, plain = (run(Load(writers, duration_s=30), turns) for turns in (Turns, NoTurns))
     assert found.max_ms < plain.max_ms
     assert found.least_share > plain.least_share
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("load", [Load(4, 0.1, duration_s=10), Load(20, shares=True, duration_s=2)])
-def test_equal_seeds_give_equal_runs(load: Load) -> None:
-    assert simulate(load, seed=3) == simulate(load, seed=3)
-    assert simulate(load, seed=3) != simulate(load, seed=4)
-
-
-@pytest.mark.parametrize("latencies", [NEAR, FAR])
-def test_an_append_alone_takes_the_time_of_the_table(latencies: Latencies) -> None:
-    expected_ms = latencies.way_ms + latencies.jitter_ms + latencies.write_ms
-    assert run(Load(1, latencies=latencies, duration_s=20), Turns).median_ms == pytest.approx(expected_ms, rel=0.1)

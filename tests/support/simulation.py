@@ -85,8 +85,6 @@ class Load:
     """So many of them, the last ones, append at the length that they have just seen, and try until it is so."""
     duration_s: float = 60.0
     """How long they append, in virtual time. Appends of the first tenth are not counted."""
-    from_start: bool = False
-    """Whether those of the first tenth count, too."""
     latencies: Latencies = Latencies(12)
 
     def next_pause_s(self, writer: int, chance: random.Random) -> float:
@@ -243,7 +241,7 @@ async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     for client in clients:
         await client.store.abilities(PATH)
     began_s, count = loop.time(), store.count
-    until_s, counted_s = began_s + load.duration_s, began_s + (0 if load.from_start else load.duration_s / 10)
+    until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
     latencies_s: list[list[float]] = [[] for _ in clients]
     calls: list[Call] = []
 
