@@ -579,24 +579,6 @@ def test_on_s3_a_file_that_another_tool_puts_between_the_check_and_the_end_is_no
     assert s3.cat_file(target) == content
 
 
-@pytest.mark.slow
-def test_on_s3_more_parts_than_one_upload_takes_are_joined_in_two_steps(
-    s3_options: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, 3))
-    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
-    sizes = [5, 6, 2, 1, 5, 7, 1, 9, 18, 1, 3]
-    content = b"".join(bytes([65 + number]) * (size * MIB) for number, size in enumerate(sizes))
-    fs.create(f"{bucket}/log", RollingPolicy(max_bytes=20 * MIB, inline_bytes=0))
-    for number, size in enumerate(sizes):
-        fs.append(f"{bucket}/log", bytes([65 + number]) * (size * MIB))
-    done = fs.export(f"{bucket}/log", f"{bucket}/out/file")
-    assert 0 < done.joined_bytes < done.size == len(content)
-    assert fs.cat_file(f"{bucket}/out/file") == content
-    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
-    assert s3.find(f"{bucket}/out") == [f"{bucket}/out/file"]
-
-
 def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket: str, s3_options: dict[str, Any]) -> None:
     from rollingfs.backend.objects.errors import Refusal
 

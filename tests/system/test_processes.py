@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import multiprocessing
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -128,15 +127,6 @@ def share(arena: Arena, method: str, logs: Path, count: int = 5) -> None:
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_path: Path, method: str) -> None:
     share(Arena("file", {}, str(tmp_path / "data" / "segment")), method, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings(FORK_WARNING)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_one_filesystem_in_several_processes_on_s3_is_a_writer_in_each(
-    seaweed: dict[str, Any], tmp_path: Path, method: str
-) -> None:
-    share(Arena("s3", seaweed, f"{new_bucket(seaweed)}/{uuid.uuid4().hex}"), method, tmp_path, count=3)
 
 
 def read_sum(fs: Any, path: str, log: Path) -> None:
