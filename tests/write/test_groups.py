@@ -2,12 +2,14 @@
 
 import gc
 import threading
+import time
 from functools import partial
 
 import pytest
 
 from rollingfs import RollingPolicy, errors
 from rollingfs.format import codec
+from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory, raises
@@ -183,6 +185,44 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
         if not met:
             break
     assert nth > 10
+
+
+# -- refusals behind others ----------------------------------------------------------------------------------
+
+
+refused = raises(PermissionError(13, "so says the store"))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize(
+    ("guard", "error"),
+    [
+        (Guard(expected_attrs={"k": None}), errors.AttributeMismatchError),
+        (Guard(expected_offset=6), errors.BadOffsetError),
+    ],
+    ids=["attribute", "offset"],
+)
+def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
+    site.append(b"first;")
+    holding, may_end = threading.Event(), threading.Event()
+    site.backend.plan("replace", HEADER, before=lambda: (holding.set(), may_end.wait(WAIT_S)))
+    threads = [started(Caller(partial(site.append, b"", attrs={"x": "1"})))]
+    assert holding.wait(WAIT_S)
+    queue = site.client.commits.slots.of(site.path).queue
+    for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
+        threads.append(started(Caller(call)))
+        while len(queue) < len(threads) - 1:
+            time.sleep(0.001)
+    for _ in range(2 if fails else 0):
+        site.backend.plan("replace", HEADER, before=refused)
+    may_end.set()
+    for thread in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    first, second = (thread.outcome for thread in threads[1:])
+    assert (isinstance(first, PermissionError), second) == (True, 6) if fails else first == 6
+    assert fails or isinstance(second, error)
+    assert site.content() == (b"first;B" if fails else b"first;A")
 
 
 # -- deadlines and errors ------------------------------------------------------------------------------------
