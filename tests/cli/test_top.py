@@ -159,20 +159,18 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, tmp_path_factory, root):
-    pytest.importorskip("pty", reason="terminals are for Unix")
+def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, root):
+    termios = pytest.importorskip("termios", reason="terminals are for Unix")
     fs = fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
-    with terminal(tmp_path, tmp_path_factory.mktemp("programs")) as shell:
-        shell.type(f"rollingfs top {root} --every 0.2s\n")
+    with terminal(tmp_path, f"top {root} --every 0.2s") as shell:
         shell.expect(r"3\s+segments")  # a terminal breaks lines
         fs.pipe_file(f"{root}/new", b"1")
         shell.expect(r"4\s+segments")
         shell.type("\x03")
         shell.ends(130)
-        shell.type(f"rollingfs top {root} --every 1h\n")
+    with terminal(tmp_path, f"top {root} --every 1h") as shell:
         shell.expect(r"4\s+segments")
         shell.type("q")
         shell.ends()
-        shell.type("stty -a\n")  # the terminal is as it was
-        shell.expect(r"[^-]icanon")
+        assert termios.tcgetattr(shell.master)[3] & termios.ICANON, "the terminal is as it was"
     assert json.loads(done("top", root, "--json").text)[-1]["path"] == f"{root}/new"

@@ -10,11 +10,8 @@ import re
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.support.servers import require_module
 
@@ -30,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "rollingfs.cli"]
 EXPECT_S_MAX = 60
 SHOWN_MAX = 1000
-PROMPT = "ready> "
+POLL_S = 0.05
 
 # each run would make the command again, from the types of all its parameters
 testing._get_command = functools.cache(testing._get_command)
@@ -85,36 +82,39 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Terminal:
-    """A shell with a controlling terminal: Ctrl-C works as it does for people."""
+    """A command with a controlling terminal: Ctrl-C works as it does for people."""
 
-    def __init__(self, master: int) -> None:
-        self.master = master
+    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
+        self.master, self.process = master, process
         self.seen = ""
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
 
+    def read(self, wait_s: float) -> bool:
+        """Take what came; whether something did."""
+        found = bool(select.select([self.master], [], [], wait_s)[0])
+        self.seen += os.read(self.master, 65536).decode(errors="replace") if found else ""
+        return found
+
     def expect(self, pattern: str) -> str:
         """Wait for a text; returns what came up to its end."""
-        deadline_s = time.monotonic() + EXPECT_S_MAX
         while (match := re.search(pattern, self.seen)) is None:
-            if not select.select([self.master], [], [], max(0, deadline_s - time.monotonic()))[0]:
-                pytest.fail(f"{pattern!r} did not come; seen was {self.seen[-SHOWN_MAX:]!r}")
-            self.seen += os.read(self.master, 65536).decode(errors="replace")
+            assert self.read(EXPECT_S_MAX), f"{pattern!r} did not come; seen was {self.seen[-SHOWN_MAX:]!r}"
         before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return before
 
     def ends(self, code: int = 0) -> str:
         """Wait for the command's end by this exit code; returns what was shown of it."""
-        shown = self.expect(re.escape(PROMPT))
-        self.type("echo code=$?\n")
-        assert f"code={code}\r" in self.expect(r"code=\d+[\s\S]*" + re.escape(PROMPT)), shown
-        return shown
+        while self.process.poll() is None or self.read(0):
+            self.read(POLL_S)
+        assert self.process.returncode == code, self.seen
+        return self.seen
 
 
 @contextlib.contextmanager
-def terminal(folder: Path, programs: Path) -> Iterator[Terminal]:
-    """A shell in a folder. Its `rollingfs` is a script in the folder `programs`."""
+def terminal(folder: Path, words: str) -> Iterator[Terminal]:
+    """A command in a folder, with the words and redirections as a shell takes them."""
     import fcntl
     import pty
     import struct
@@ -123,26 +123,14 @@ def terminal(folder: Path, programs: Path) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
     name = os.ttyname(slave)
-    script = programs / "rollingfs"
-    # "exec": a shell between the terminal and the command would take Ctrl-C, and end before the command
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m rollingfs.cli "$@"\n')
-    script.chmod(0o755)
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    settings = environment(PS1="", TERM="xterm-256color", LC_ALL="C.UTF-8", PATH=path)
     # a session leader without a terminal gets the first one that it opens
-    shell = subprocess.Popen(
-        ["sh", "-c", f"exec sh -i <{name} >{name} 2>&1"], cwd=folder, env=settings, start_new_session=True
-    )
-    found = Terminal(master)
+    script = f'exec <{name} >{name} 2>&1; exec "{sys.executable}" -m rollingfs.cli {words}'
+    settings = environment(TERM="xterm-256color", LC_ALL="C.UTF-8")
+    process = subprocess.Popen(["sh", "-c", script], cwd=folder, env=settings, start_new_session=True)
     try:
-        found.type("stty -echo\n")
-        found.type(f"PS1='{PROMPT[:3]}''{PROMPT[3:]}'; echo begun=$((40 + 2))\n")
-        found.expect(r"begun=42[\s\S]*" + re.escape(PROMPT))
-        yield found
-        found.type("exit\n")
-        shell.wait(EXPECT_S_MAX)
+        yield Terminal(master, process)
     finally:
-        shell.kill()
-        shell.wait()
+        process.kill()
+        process.wait()
         os.close(slave)  # not earlier: a terminal ends when nobody has it open
         os.close(master)
