@@ -93,14 +93,6 @@ def test_a_fabricated_segment_has_its_chunks_as_appends_would_have_left_them(cou
     assert 0 < count - sum(counts) <= LOOSE_CHUNKS_MAX
 
 
-def test_an_unknown_case_is_refused(tmp_path):
-    command = [sys.executable, "-m", "benchmarks", "--only", "P99", "--results", str(tmp_path)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "P99" in done.stdout
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.s3
 @pytest.mark.usefixtures("minio")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,21 +101,6 @@ def _committed(spark: Any, url: str, version: str) -> dict[str, Any]:
     rows.write.options(**algorithm).parquet(f"{url}/a folder/100%/parquet")
     found["parquet"] = ids(f"{url}/a folder/100%/parquet", "parquet") == list(range(200))
     rows.limit(0).write.options(**algorithm).partitionBy("kind").json(f"{url}/nothing")
-    times = rows.selectExpr("id", "timestamp_seconds(id % 2) at", "concat('\u00e4 +&=', kind) kind")
-    times.write.options(**algorithm).partitionBy("at", "kind").json(f"{url}/times")
-    found["names"] = sorted(row.id for row in spark.read.json(f"{url}/times").select("id").collect()) == [*range(200)]
-
-    def once_more(batch: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        yield from batch
-        if context is not None and context.attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails, when its file is half written")
-
-    failing = rows.rdd.mapPartitions(once_more).toDF("id long, kind long")
-    failing.write.options(**algorithm).partitionBy("kind").json(f"{url}/retried")
-    found["retried"] = ids(f"{url}/retried") == list(range(200))
     for end in (100, 150):
         rows.where(f"id < {end} and id >= {end - 100}").write.mode("append").options(**algorithm).json(f"{url}/in")
         for kind, mode in (("json", "append"), ("memory", "complete")):

@@ -56,7 +56,7 @@ def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
 
 SHELL = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, -1]
 """Codes of the commands: -rmdir removes no folder that is not empty, what is gone is not there, no end is cut off."""
-DONE = ("written", "appended", "dynamic", "overwritten", "parquet", "names", "retried", "stream", "state")
+DONE = ("written", "appended", "dynamic", "overwritten", "parquet", "stream", "state")
 COMMITTED = {**dict.fromkeys(DONE, True), "again": "AnalysisException"}
 
 

@@ -75,14 +75,6 @@ def test_segments_on_hdfs_are_read_and_listed(spark, copied):
     assert found.asDict() == ROWS[7]
 
 
-def test_plain_files_are_written_beside_them_and_a_segment_is_not_changed(spark, copied):
-    spark.range(10).write.parquet(f"{copied}/table")
-    assert spark.read.parquet(f"{copied}/table").count() == 10
-    with pytest.raises(Exception, match=r"holds the segment rolling\+hdfs://.*nothing was changed"):
-        spark.range(10).write.mode("overwrite").parquet(copied)
-    assert spark.read.text(f"{copied}/s").count() == len(ROWS)
-
-
 def test_run_and_maintain_keep_segments_on_hdfs_through_webhdfs(cluster):
     url, own = f"webhdfs://root@{cluster[1]}/kept", {"single_writer": True, "tiers": {"cold": {"root": "/cold"}}}
     host, port = cluster[1].split(":")
