@@ -1,6 +1,5 @@
 """The benchmarks run, and judge rightly; no test here looks at a time."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -21,7 +20,6 @@ from benchmarks.case import Case, Goal, Sample, figure, ratio
 from benchmarks.cases import ALL
 from benchmarks.content import TILE_BYTES, check, content
 from benchmarks.fabricate import page_counts
-from benchmarks.runner import GONE, run
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -55,35 +53,6 @@ def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missin
     )
     outcome = Outcome(nothing, {"a": [Sample(wall_s=wall) for wall in (1, 9, 2)], "b": [Sample(wall_s=4)]})
     assert [(judged["found"], judged["met"]) for judged in judge(outcome)] == [(0.5, True), (None, None)]
-
-
-def test_the_99th_percentile_of_a_goal_is_that_of_all_rounds_together():
-    from benchmarks.runner import Outcome
-
-    rounds = [Sample(latencies_s=[0.1] * 99 + [slowest_s]) for slowest_s in (0.1, 0.1, 9.0)]
-    medians = Outcome(Case("X", "x", {}), {"a": rounds, "b": [Sample(wall_s=1)]}).medians()
-    assert medians["a"]["p99_pooled_s"] == pytest.approx(0.1)
-    assert "p99_pooled_s" not in medians["b"]
-
-
-@contextlib.contextmanager
-def hosting(job):
-    yield {}
-
-
-def fails(job):
-    raise RuntimeError("it cannot be done")
-
-
-def dies(job):
-    os._exit(3)
-
-
-def test_a_host_that_dies_fails_what_comes_after_and_nothing_waits():
-    [outcome] = run([Case("X", "x", {"one": dies, "two": fails}, host=hosting, needs_servers=False)], 2, True, print)
-    assert outcome.samples == {}
-    assert set(outcome.failed) == {"one", "two"}
-    assert GONE in outcome.failed["one"]
 
 
 @pytest.mark.parametrize("count", [1, 128, 129, 256, 4224, 4225, 100_000, 1_000_000])

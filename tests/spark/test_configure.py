@@ -110,13 +110,6 @@ def test_storage_options_of_s3fs_become_those_of_the_connector(nested):
     }
 
 
-def test_a_session_token_and_no_credentials_choose_their_providers():
-    provider = S3A + "aws.credentials.provider"
-    assert s3a_options({"key": "a", "secret": "b", "token": "c"})[provider].endswith("TemporaryAWSCredentialsProvider")
-    assert s3a_options({"anon": True})[provider].endswith("AnonymousAWSCredentialsProvider")
-    assert s3a_options({}) == {}
-
-
 @pytest.mark.parametrize("given", [{"colour": "blue"}, {"client_kwargs": {"verify": False}}])
 def test_a_storage_option_without_counterpart_is_an_error_that_names_it(given):
     with pytest.raises(ValueError, match=r"colour|verify"):
