@@ -11,7 +11,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +93,7 @@ class Process:
     """`rollingfs serve` in a process of its own."""
 
     def __init__(self, url: str, *options: str, env: dict[str, str] | None = None) -> None:
+        self.root = url
         command = [sys.executable, "-m", "rollingfs.cli", "serve", url, "--port", "0", *options]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
@@ -126,7 +126,7 @@ def serving(url: str, *options: str, env: dict[str, str] | None = None) -> Itera
             found.stop(signal.SIGKILL)
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Process]:
-    with serving(f"{tmp_path}/store") as found:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with serving(str(tmp_path_factory.mktemp("store"))) as found:
         yield found

@@ -152,7 +152,7 @@ def test_the_root_of_a_disk_is_served_from_any_folder(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/webhdfs/v1{tmp_path}/a?op=OPEN", follow_redirects=True).content == b"one\n"
 
 
-def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process, tmp_path: Path) -> None:
+def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process) -> None:
     path = "/webhdfs/v1/kind=\u00e4%20+&=%253A;\u4e2d"
     answers = []
     with connected(server) as connection:
@@ -163,7 +163,7 @@ def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process
             answers.append(connection.recv(4096))
     assert answers[0].startswith(b"HTTP/1.1 201 ")
     assert answers[1].startswith(b"HTTP/1.1 200 ")
-    assert RollingFileSystem("file").cat_file(f"{tmp_path}/store/kind=\u00e4 +&=%3A;\u4e2d") == "\u00e4".encode()
+    assert RollingFileSystem("file").cat_file(f"{server.root}/kind=\u00e4 +&=%3A;\u4e2d") == "\u00e4".encode()
 
 
 def test_more_clients_than_files_that_a_process_may_open_by_default(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_clients_that_wait_are_woken(server: Process) -> None:
 
 
 def test_the_last_event_of_a_segment_that_is_deleted_is_a_problem(server: Process) -> None:
-    url = f"{server.url}/v1/segments/a"
+    url = f"{server.url}/v1/segments/deleted"
     httpx.post(f"{url}?create=true", content=b"one\n").raise_for_status()
     headers = {"Accept": "text/event-stream"}
     with httpx.stream("GET", f"{url}:tail?offset=0", headers=headers, timeout=60) as answer:
