@@ -6,13 +6,12 @@ A refused call touches nothing: all files below the place have the same bytes be
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.spark import Place, run_python
+from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -199,31 +198,3 @@ def test_attributes_of_a_segment_are_not_set_and_say_nothing(disk):
     disk.fs.setPermission(path, status.getPermission())
     assert disk.tree() == before
     assert disk.fs.getFileStatus(path).getModificationTime() == status.getModificationTime()
-
-
-@pytest.mark.parametrize("call", ["truncate", "concat"])
-def test_what_hadoop_offers_beyond_is_not_supported(disk, call):
-    disk.segment("log", DATA)
-    path = disk.hadoop_path("log")
-    array = disk.spark.sparkContext._gateway.new_array(disk.spark._jvm.org.apache.hadoop.fs.Path, 1)
-    array[0] = path
-    refused(disk, lambda _: getattr(disk.fs, call)(path, 1 if call == "truncate" else array), "Not implemented")
-
-
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        (lambda place: delete(place, "a b/log", False), {"a b": 0}),
-        (lambda place: delete(place, "a b", True), {}),
-        (lambda place: move(place, "a b/log", "new"), {"a b": 0, "new": 150}),
-        (lambda place: move(place, "a b", "c d"), {"c d": 0}),
-    ],
-)
-def test_the_command_that_a_refusal_names_does_what_was_refused(disk, call, expected):
-    disk.segment("a b/log", DATA)
-    with pytest.raises(Exception, match="nothing was changed") as refusal:
-        call(disk)
-    found = re.search(r"use `rollingfs (.*?)`", str(refusal.value))
-    assert found
-    run_python("-m", "rollingfs.cli", *shlex.split(found[1]))
-    assert disk.listed() == expected
