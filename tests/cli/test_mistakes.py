@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,12 +40,19 @@ def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> Non
     target = tmp_path / "target"
     assert "It is a folder: concat takes sealed segments" in refused(f"concat --create {target}", folder)
     assert "It is a folder, not a segment" in refused(f"concat {folder}/log", folder)
+    assert "concat" in refused(f"concat {folder}/log", f"{folder}/log")
     assert not list(tmp_path.glob("target*"))
 
 
 def test_a_missing_path_is_no_folder(folder: str) -> None:
     for words in ("cat", "ls", "verify"):
         assert refused(words, f"{folder}/none") == f"rollingfs: {folder}/none: No such segment or file\n"
+
+
+def test_a_missing_bucket_is_named(moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in moto.items():
+        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
+    assert "the bucket 'not-made-by-anybody' does not exist" in refused("cat", "s3://not-made-by-anybody/x")
 
 
 def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,13 @@ def test_an_unreadable_segment_is_a_row_and_an_exit_code(root):
     assert "unreadable" in " ".join(rows(found.text)[0])
 
 
+def test_more_rows_than_fit_are_counted():
+    states = [SegmentState(f"/r/{number}", "open") for number in range(10)]
+    table = top.table(states, "/r", now_s=0.0, rows_max=3)
+    assert table.row_count == 4
+    assert "7 more" in str(list(table.columns[0].cells)[-1])
+
+
 AGES = {-5: "0 s", 0.4: "0 s", 59: "59 s", 61: "1 min 1 s", 7260: "2 h 1 min", 90000: "1 d 1 h"}
 
 
