@@ -175,16 +175,6 @@ def test_all_ranges_of_one_call_that_lie_in_a_damaged_chunk_fail_and_the_others_
     assert answers[4] == DATA[2000:2500]
 
 
-def test_a_file_that_cannot_be_read_to_its_end_is_not_left_on_the_disk(place, tmp_path):
-    target = tmp_path / "got"
-    place.fs.get_file(place.path, str(target))
-    assert target.read_bytes() == DATA
-    place.damage(3, 5)
-    with pytest.raises(CorruptChunkError):
-        place.fs.get_file(place.path, str(target))
-    assert not target.exists()
-
-
 @pytest.fixture
 def seen():
     """A place whose backend notes what is read."""

@@ -132,14 +132,7 @@ def test_the_methods_of_a_class_stay() -> None:
         def __repr__(self) -> str:
             return "own"
 
-        def __eq__(self, other: object) -> bool:
-            return other == 7
-
-        def __hash__(self) -> int:
-            return 8
-
-    one: Any = Own()
-    assert (one.a, repr(one), one == 7, hash(one)) == (7, "own", True, 8)
+    assert (Own().a, repr(Own())) == (7, "own")
 
 
 def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> None:
