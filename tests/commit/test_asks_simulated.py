@@ -78,12 +78,6 @@ def test_two_writers_are_quicker_than_by_turns_and_neither_waits_for_long() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
-def test_of_more_writers_than_there_are_lines_no_outcome_is_unknown() -> None:
-    assert not sharing(300, duration_s=3).errors
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writers", "pause_s", "latencies"), [(2, 0.3, NEAR), (8, 0.3, NEAR), (8, 1, NEAR), (8, 4, FAR)]
 )
@@ -101,15 +95,6 @@ def test_writers_that_do_not_share_get_their_turns_beside_those_that_do() -> Non
     found = sharing(8, alone=2, duration_s=30)
     assert not found.errors
     assert found.least_share >= 0.2
-
-
-@pytest.mark.slow
-def test_a_writer_waits_no_longer_beside_one_that_does_not_share_than_by_turns() -> None:
-    found, by_turns = (
-        [run(Load(2, alone=1, shares=shares, duration_s=20, latencies=NEAR), seed=seed) for seed in (1, 2, 3)]
-        for shares in (True, False)
-    )
-    assert sum(one.p99_ms for one in found) <= 1.5 * sum(one.p99_ms for one in by_turns)
 
 
 @pytest.mark.slow

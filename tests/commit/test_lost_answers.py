@@ -10,6 +10,7 @@ import pytest
 from rollingfs import AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
+from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
@@ -49,19 +50,6 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> 
     with pytest.raises(FileNotFoundError):
         file.commit()
     file.discard()
-    assert site.content() == b"another's"
-
-
-@pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
-def test_a_handle_on_a_plain_file_is_bound_to_what_its_own_verb_has_adopted(verb: str) -> None:
-    site = Site(Scripted(private_memory()), "")
-    site.run(site.backend.write(site.path, [b"plain"]))
-    handle = site.segment()
-    site.run(site.other().segments.adopt(site.path))
-    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"))
-    getattr(handle, verb)(*{"append": [b"!"], "truncate": [2]}.get(verb, []))
-    with pytest.raises(FileNotFoundError):
-        handle.append(b"more")
     assert site.content() == b"another's"
 
 
@@ -106,6 +94,19 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
     offset = site.append(b"mine")
     assert len(pauses) == 1
     assert (site.content()[offset:], site.content().count(b"mine")) == (b"mine", 1)
+
+
+@pytest.mark.parametrize("is_crowded", [True, False])
+def test_what_was_seen_long_ago_of_many_is_not_attempted_upon(site: Site, monkeypatch: Any, is_crowded: bool) -> None:
+    meet_others(site)
+    if not is_crowded:
+        for _ in range(COMMITS_MAX):
+            site.append(b"-")
+        monkeypatch.setattr(attempt, "BELIEVED_S_MAX", 0.0)
+    others_append(site)
+    site.backend.calls.clear()
+    assert site.append(b"mine") == len(site.content()) - 4
+    assert [verb for verb, _ in site.backend.calls] == ["read_if_changed", "replace"]
 
 
 @pytest.mark.parametrize("answer", [fail, raises(ConflictError("it has changed"))], ids=["lost", "conflict"])

@@ -56,22 +56,6 @@ def test_the_next_round_does_what_the_states_have_said(fs, tmp_path, policy, sea
     assert sum(len(list(fs.segment(f"{folder}/{name}").chunks)) for name in "abc") == 101 - did.saved_objects
 
 
-def test_policies_are_asked_once_and_anew_when_they_change(fs, tmp_path):
-    fs.pipe_file(f"{tmp_path}/logs/a", b"x" * 5000)
-    requests = lambda: sum(calls.count for calls in fs.metrics().requests.values())  # noqa: E731
-    fs.states(f"{tmp_path}/logs")
-    before = requests()
-    [first] = fs.states(f"{tmp_path}/logs")
-    cost = requests() - before
-    assert first.outlook.moves == 0
-    fs.set_policy(f"{tmp_path}/logs", OffloadPolicy("cold"))
-    [second] = fs.states(f"{tmp_path}/logs")
-    assert second.outlook.moves == 2
-    before = requests()
-    fs.states(f"{tmp_path}/logs")
-    assert requests() - before <= cost + 1  # the memory itself is one more file of the folder
-
-
 def test_a_page_of_which_few_bytes_are_used_has_as_many_chunks_as_bytes_at_most():
     page = Page(0, 3, "i", 67, 0, 100, offset=1000)
     found = Outlook.of(Header("id", 1, entries=(page,)), (page,), 0, ("",))

@@ -119,9 +119,4 @@ def test_chunks_that_a_truncation_has_dropped_do_not_count(root, cut, tiers):
     assert len(reader.segment(path).chunks) == left
     assert (state.chunks, state.hot_bytes, state.cold_bytes) == (left, 5000 - cut, 0)
     assert reader.info(path)["chunks"] == left
-    with reader.open(path) as file:
-        assert file.details["chunks"] == left
-    assert reader.ls(root, detail=True)[0]["chunks"] == left
-    assert reader.find(root, detail=True)[path]["chunks"] == left
-    assert reader.stream(root).infos()[path]["chunks"] == left
     assert len(reader.segment(path).verify()) == left

@@ -46,13 +46,6 @@ def options(s3_options: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_tier_in_another_folder_of_the_bucket_is_copied_by_the_server(s3_options, bucket):
-    fs = RollingFileSystem("s3", tiers={"cold": f"s3://{bucket}/archive"}, **options(s3_options))
-    check_life(fs, f"{bucket}/logs/s", by_server=True)
-    assert fs.find(f"{bucket}/archive") == [f"{bucket}/archive/{names.TIER_MARK}"]
-
-
-@pytest.mark.slow
 def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_s3(s3_options, bucket, tmp_path):
     fs = RollingFileSystem("s3", tiers={"cold": f"file://{tmp_path}/archive"}, **options(s3_options))
     check_life(fs, f"{bucket}/logs/s", by_server=False)

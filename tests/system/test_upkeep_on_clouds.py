@@ -82,14 +82,6 @@ def test_rounds_of_run_join_move_retain_and_collect(place: Place) -> None:
     assert not fs.exists(second), "it was sealed, and nothing of it is kept"
 
 
-def test_a_follower_moves_what_is_appended_while_it_runs(place: Place) -> None:
-    fs, path = place.fs, place.paths[0]
-    fs.seal(path)
-    done("offload", "--follow", f"{place.url}/a", "--tier", "cold", "--block", "2000", *place.options)
-    assert place.chunks(path) == [("cold", 2000)] * 2
-    assert fs.cat_file(path) == DATA
-
-
 def test_maintain_does_all_of_its_operations(place: Place) -> None:
     fs, options = place.fs, {"storage_options": place.storage_options}
     operations = ["verify", "truncate", "seal", "consolidate", "offload", "collect", "info"]

@@ -120,6 +120,21 @@ def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
     assert site.content() == expected * 2
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        *(("text", "encode it"), (["text"], "encode it"), (io.StringIO("text"), "encode it")),
+        *((7, "cannot write int"), ([1, 2], "cannot write int from an iterable"), (None, "cannot write NoneType")),
+    ],
+    ids=["str", "strs", "text-file", "int", "ints", "none"],
+)
+def test_what_is_not_bytes_is_a_type_error_that_says_so(site, data, message):
+    site.create()
+    with pytest.raises(TypeError, match=message):
+        site.append(data)
+    assert site.content() == b""
+
+
 @pytest.mark.parametrize("verb", ["append", "stage"])
 def test_an_iterable_that_fails_half_way_leaves_nothing(site, verb):
     def failing():

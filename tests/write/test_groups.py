@@ -228,6 +228,24 @@ def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commi
 # -- deadlines and errors ------------------------------------------------------------------------------------
 
 
+def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
+    follower = following(site, b"young")
+    site.client.commits.timeout_s = 0.05
+
+    def lose():
+        drive(site.other().segments.append(site.path, b"."))
+        time.sleep(0.06)  # beyond the leader's deadline
+
+    site.backend.plan("replace", HEADER, before=lose)
+    leader = started(Caller(partial(site.append, b"old")))
+    leader.join(WAIT_S)
+    follower.may_go_on.set()
+    follower.join(WAIT_S)
+    assert isinstance(leader.outcome, errors.CommitTimeoutError)
+    assert follower.outcome == 1
+    assert site.content() == b".young"
+
+
 @pytest.mark.parametrize("error", [MemoryError, ValueError, RuntimeError])
 def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error):
     fall = raises(error("in the middle of it"))

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fsspec.core import url_to_fs
 
 from rollingfs import RollingFileSystem
 from rollingfs.commit.shadowing import check_passes
@@ -54,25 +53,6 @@ def test_a_path_with_dots_means_what_the_system_makes_of_it(fs, tmp_path):
     finally:
         fs.rm(f"{above}/z")
     assert fs.find(f"{tmp_path}/x/../x/../t") == [f"{tmp_path}/x/../x/../t"]
-
-
-@pytest.mark.parametrize("url", ["rel/x", "./rel//x/", "up/../rel/x"])
-def test_the_class_finds_the_path_that_an_instance_finds(tmp_path, monkeypatch, url):
-    monkeypatch.chdir(tmp_path)
-    fs, path = url_to_fs(f"rolling+file://{url}")
-    assert path == str(tmp_path / "rel/x") == fs._strip(f"rolling+file://{url}")
-    fs, path = url_to_fs("rolling+memory://rel/x")
-    assert path == "/rel/x" == fs._strip("rolling+memory://rel/x")
-
-
-def test_pandas_reads_partitions_by_a_relative_url(tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    monkeypatch.chdir(tmp_path)
-    frame = pandas.DataFrame({"a": [1, 2, 3], "p": ["x", "y", "x"]})
-    for url in ("rolling+file://one", "rolling::file://../" + tmp_path.name + "/two"):
-        frame.to_parquet(url, partition_cols=["p"])
-        assert len(pandas.read_parquet(url)) == 3
 
 
 class Dated:
