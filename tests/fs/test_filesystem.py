@@ -605,6 +605,7 @@ def _in_transaction(place, path):
 
 MAKERS = {
     "pipe_file": lambda place, path: place.fs.pipe_file(path, b"new", mode="create"),
+    "pipe_file, large": lambda place, path: place.fs.pipe_file(path, bytes(3 << 20), mode="create"),
     "put_file": lambda place, path: place.fs.put_file(__file__, path, mode="create"),
     "open": lambda place, path: place.fs.open(path, "xb"),
     "transaction": _in_transaction,

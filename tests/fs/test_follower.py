@@ -211,6 +211,14 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_followed(name, given
         Follower(**{"paths": f"/{name}/s", **given}, fs=filesystem(name))
 
 
+def test_a_follower_is_started_once(name):
+    with (
+        Follower(sealed(filesystem(name), f"/{name}/s"), fs=filesystem(name)) as follower,
+        pytest.raises(RuntimeError, match="started already"),
+    ):
+        follower.start()
+
+
 # -- roll, and the commands ----------------------------------------------------------------------------------
 
 
