@@ -15,7 +15,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from tests.support.backends import Scripted
 from tests.support.examples import slowly
-from tests.support.servers import count_requests, new_bucket
+from tests.support.servers import new_bucket
 
 LARGE = bytes(3_000_000)
 """So much is uploaded before it is committed."""
@@ -174,28 +174,6 @@ def test_a_tree_in_which_a_segment_hides_a_folder_moves_whole(place):
 
 
 # -- what it costs -------------------------------------------------------------------------------------------
-
-
-def test_the_folder_is_looked_for_by_one_listing_and_only_where_a_segment_is_made(s3):
-    fs = s3.fs
-    fs.pipe_file(f"{s3.root}/first", b"the store is probed")
-    made = {"GetObject": 1, "HeadObject": 1, "ListObjectsV2": 1, "PutObject": 1}
-    for call in (
-        lambda path: fs.create(path),
-        lambda path: fs.pipe_file(path, b"x"),
-        lambda path: fs.overwrite(path, b"x"),
-    ):
-        path = f"{s3.root}/{uuid.uuid4().hex}"
-        with count_requests(fs._backend) as requests:
-            call(path)
-        assert requests == made
-    fs.append(path, b"known")
-    for call in (lambda: fs.append(path, b"x"), lambda: fs.overwrite(path, b"x")):
-        with count_requests(fs._backend) as requests:
-            call()
-        assert requests["ListObjectsV2"] == 0
-        assert requests["PutObject"] == 1
-        assert requests["HeadObject"] == 0
 
 
 def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3, monkeypatch):
