@@ -75,7 +75,7 @@ def worn(fs: RollingFileSystem, path: str) -> tuple[str, ...]:
 
 def with_long_names(fs: RollingFileSystem, path: str) -> None:
     """A file whose footers take more room than its rows."""
-    for nth in range(20):
+    for nth in range(6):
         append(fs, path, {f"a long name of column {column}": [nth] for column in range(40)})
 
 
