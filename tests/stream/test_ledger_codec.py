@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 
 import pytest
 
+from rollingfs.errors import CorruptLedgerError
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
@@ -49,3 +51,11 @@ def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> 
         return len(format_ledger(Ledger(cuts=tuple(cuts))))
 
     assert size(400) < 9 * size(50)
+
+
+@pytest.mark.parametrize("done", ["no", "\ud800", 1, None])
+def test_a_trim_that_is_not_known_to_be_done_or_not_is_refused(done: object) -> None:
+    whole = json.loads(format_ledger(Ledger()))
+    damaged = json.dumps({**whole, "trim": {"done": done, "goals": {}}}, ensure_ascii=False)
+    with pytest.raises(CorruptLedgerError, match="done"):
+        parse_ledger(damaged.encode("utf-8", "surrogatepass"), "x")
