@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, ended, prune
 from tests.support.examples import examples
+from tests.support.life import CHUNKS, World
 
+HALF_HOUR_S = 1800
 FIRST = {"a": "1", "b": "1"}
 """Incarnations."""
 
@@ -178,3 +180,26 @@ def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
     older = StreamCut({"a": 10, "b": 5, "c": 7, "gone": 9}, 1.0, 7, said)
     newest = StreamCut({"a": 10, "b": 6, "c": 7, "gone": 9}, 2.0, 7, said)
     assert prune([newest, older], extents) == (StreamCut({"b": 5}, 1.0, 7, {"b": "2"}), newest)
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_says_what_a_run_then_does():
+    world = World(policy=CHUNKS)
+    path = world.create("/stream/a", [b"x" * 100])
+    world.seal(world.create("/stream/b", [b"y" * 10]))
+    stream = world.stream()
+    stream.retention = RetentionPolicy.by_size(50)
+    stream.retain()
+    world.clock.now_s += HALF_HOUR_S
+    world.append(path, b"x" * 60)
+    dry = stream.retain(dry_run=True)
+    assert len(stream.cuts()) == 1
+    assert world.header(path).start == 0
+    report = stream.retain()
+    assert (report.bytes, report.deleted, report.size) == (110, ("/stream/b",), 60)
+    assert (dry.bytes, dry.deleted, dry.size) == (report.bytes, report.deleted, report.size)
+    assert (dry.taken, dry.trimmed) == (report.taken, report.trimmed)
+    assert dict(report.trimmed) == {path: 100, "/stream/b": 10}
+    assert report.taken == {path: 160, "/stream/b": 10}

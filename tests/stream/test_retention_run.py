@@ -126,6 +126,23 @@ def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world
         world.append(A, b"x")
 
 
+def test_a_dry_run_counts_a_recorded_trim(stream: Stream) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+
+        async def failing(self: object, path: str, goal: object) -> None:
+            raise RuntimeError
+
+        patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
+        with pytest.raises(RuntimeError):
+            stream.trim(cut_of(stream, {A: 60}))
+    assert stream.trim(cut_of(stream, {B: 10}), dry_run=True).bytes == 70
+    stream.retention = RetentionPolicy.by_size(1000)
+    dry = stream.retain(dry_run=True)
+    assert (dry.bytes, dry.size, dict(dry.dropped)) == (60, 140, {A: 60})
+    did = stream.retain()
+    assert (did.bytes, did.size, dict(did.dropped)) == (60, 140, {A: 60})
+
+
 def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Stream, world: World) -> None:
     stream.subscribe("reader")
     stream.retention = RetentionPolicy.by_size(0, every=0)
