@@ -234,15 +234,17 @@ class Attempt:
     # -- what it is based on -----------------------------------------------------------------------------
 
     def believed(self, given: Loaded | None) -> Loaded | None:
-        """The header as last seen, unless many writers commit here.
+        """The header as last seen, unless that was long ago, or many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
-        client could not tell that it failed.
+        client could not tell that it failed. Nor could it where the segment was collected and made anew since.
         """
         headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
             return seen
+        if seen is not given and headers.recent(path, AGE_S_MAX) is None:
+            return None
         is_alone = all(line.writer == self.operation.writer for line in seen.header.commits)
         is_first = seen is given and self.turns.believed_s == math.inf  # none of its own lines can go
         if not (is_alone or is_first) and headers.recent(path, self.turns.believed_s) is None:

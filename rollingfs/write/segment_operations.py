@@ -207,7 +207,12 @@ class Segments:
         loaded = await self.store.headers.load(path)
         header = loaded.header if loaded.live else None
         if check is not None and (header is None or header.phase is not Phase.MERGING):
-            check(header, None if loaded.live else await self.contents.room(path, loaded))
+            try:
+                check(header, None if loaded.live else await self.contents.room(path, loaded))
+            except FileNotFoundError:  # unless another has adopted a plain file, and deleted it, between the two looks
+                loaded = await self.store.headers.load(path)
+                header = loaded.header if loaded.live else None
+                check(header, None)
         policy = await self.inherited.policy(path) if header is None else header.policy
         more = partial(ChunkWriter, self.store.backend, path, policy.max_bytes, staged=staged, clock=self.store.clock)
         if header is None or not appends:

@@ -11,10 +11,12 @@ from rollingfs import AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit import attempt
-from rollingfs.format.header import COMMITS_MAX
+from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
+from tests.support.faults import Store
 from tests.support.site import Site
+from tests.support.small import client
 
 
 @pytest.fixture
@@ -121,6 +123,18 @@ def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Ca
     with pytest.raises(AppendOutcomeUnknown):
         site.append(b"mine")
     assert site.content().startswith(b"mine")
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_writer_that_was_idle_while_its_segment_was_collected_and_made_anew_knows_its_outcome() -> None:
+    store = Store()
+    idle, other = client(store), client(store)
+    idle.create("/a", [b"1", b"2"])
+    drive(other.client.segments.delete("/a"))
+    store.lapse(GRACE_S + 1)
+    drive(other.client.collector.collect("/a"))
+    other.create("/a")
+    assert idle.append("/a", b"new") == 0
 
 
 # -- a bucket that is gone ---------------------------------------------------------------------------------------
