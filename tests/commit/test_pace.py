@@ -70,6 +70,16 @@ def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Cloc
     assert site.content() == b"12"
 
 
+@pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
+def test_a_commit_without_time_for_the_interval_does_not_wait(
+    site: Site, clock: Clock, left_s: float, pause_s: float
+) -> None:
+    site.append(b"1")
+    slot = site.client.commits.slots.of(site.path)
+    site.run(site.client.commits.wait_for_store(slot, clock.now_s + left_s))
+    assert sum(clock.slept) == pause_s
+
+
 def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site.append(b"0")
     before = replaces(site)

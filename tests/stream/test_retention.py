@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import Holding, Kept, RetentionPolicy, bytes_left, choose, ended, prune
 from tests.support.examples import examples
-from tests.support.life import CHUNKS, World
+from tests.support.life import CHUNKS, NOON_S, World
 
+DAY_S = 86_400
 HALF_HOUR_S = 1800
 FIRST = {"a": "1", "b": "1"}
 """Incarnations."""
@@ -152,6 +154,53 @@ def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_which
     is_young = policy.keep_age is None or all(now - cut.at < policy.keep_age for cut in cuts)
     if is_young and (policy.keep_bytes is None or whole <= policy.keep_bytes):
         assert target == nowhere  # and nothing else
+
+
+def test_seven_days_at_most_so_many_bytes_with_and_without_a_lazy_subscriber():
+    """Days of 10, 100 and 1 byte: the size asks for more in the loud days, the time in the quiet ones."""
+    world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
+    stream = world.stream()
+    path = world.create("/stream/a")
+    stream.retention = RetentionPolicy(keep_age="7d", keep_bytes=300, min_bytes=5, every=0)
+    sizes = []
+    for day, size in enumerate([10] * 20 + [100] * 10 + [1] * 20):
+        world.clock.now_s = NOON_S + day * DAY_S
+        world.append(path, bytes(size))
+        stream.retain()
+        sizes.append(stream.size())
+    assert set(sizes[10:20]) == {70}  # 7 days
+    assert set(sizes[23:30]) == {300}  # fewer days, no more bytes
+    assert set(sizes[40:]) == {7}
+    stream.publish("lazy", stream.cut())
+    for day in range(50, 60):
+        world.clock.now_s = NOON_S + day * DAY_S
+        world.append(path, bytes(100))
+        stream.retain()
+    assert stream.size() == 1000  # it has not been read
+    stream.publish("lazy", stream.cut())
+    stream.retain()
+    assert 200 <= stream.size() <= 300
+    stream.retention = RetentionPolicy(keep_age=0, keep_bytes=300, min_bytes=120, every=0)
+    stream.retain()
+    assert stream.size() == 200  # the minimum keeps more than the time
+
+
+def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no_minima():
+    world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
+    stream = world.stream()
+    path = world.create("/stream/a", [bytes(100)])
+    for policy in (
+        RetentionPolicy(keep_age="7d", keep_bytes=10, every=0),
+        RetentionPolicy(max_age="7d", max_bytes=1000, every=0),
+        RetentionPolicy(every=0),
+    ):
+        stream.retention = policy
+        stream.retain()
+        assert stream.size() == 100
+    stream.retention = RetentionPolicy(max_age="7d", max_bytes=70, every=0)
+    world.append(path, bytes(60))
+    stream.retain()
+    assert stream.size() == 60
 
 
 def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():

@@ -10,6 +10,7 @@ import pytest
 from rollingfs import errors
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
+from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
 from tests.support.schedules import in_threads
 from tests.support.site import LARGE, by_other
@@ -118,6 +119,14 @@ def test_ctrl_c_in_an_append_says_what_became_of_it(site, data, moment, outcome)
     assert caught.value.outcome == outcome
     assert site.content() == (data if moment == "after" else b"")
     assert bool(site.chunk_files()) == (data is LARGE)
+
+
+def test_ctrl_c_before_anything_is_sent_says_not_committed_and_leaves_nothing(site):
+    site.backend.plan("write", before=interrupt)
+    with pytest.raises(errors.AppendInterrupted) as caught:
+        site.append(b"x" * (SMALL_BYTES_MAX - 1))
+    assert caught.value.outcome == "not committed"
+    assert (site.content(), site.chunk_files()) == (b"", [])
 
 
 def test_ctrl_c_in_an_upload_leaves_nothing(site):
