@@ -16,12 +16,12 @@ import pytest
 from fsspec.asyn import sync
 from fsspec.registry import _registry
 
+from rollingfs.backend.objects.azure.options import azure_options
 from tests.support.servers import require_module
 
 require_module("obstore")
 require_module("azure.storage.blob")
 
-import obstore
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
 
@@ -126,32 +126,6 @@ def test_what_azure_says_is_understood() -> None:
     assert not is_transient(Refusal(403, "AuthorizationFailure", ""))
 
 
-def test_an_append_is_one_request_and_an_unchanged_read_one(
-    azurite: dict[str, Any], path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fs = fsspec.filesystem("rolling", target_protocol="az", target_options=azurite)
-    fs.create(path)
-    fs.append(path, b"first")
-    calls = []
-
-    def counted(real: Any) -> Any:
-        def request(*args: Any, **options: Any) -> Any:
-            calls.append(args)
-            return real(*args, **options)
-
-        return request
-
-    for name in ("get_async", "put_async", "head_async", "list_with_delimiter_async"):
-        monkeypatch.setattr(obstore, name, counted(getattr(obstore, name)))
-    for _ in range(5):
-        fs.append(path, b"more")
-    assert len(calls) == 5
-    calls.clear()
-    token = do(fs._backend, "stat", f"{path}$header").token
-    assert do(fs._backend, "read_if_changed", f"{path}$header", token) is None
-    assert len(calls) == 2
-
-
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
@@ -173,16 +147,6 @@ def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(sas: 
     assert do(sas, "read", path).data == b"new"
     assert do(sas, "delete_if", path, new) is True
     assert [entry.path for entry in do(sas, "list", f"{container}/a folder").entries] == [f"{path}-copy"]
-
-
-def test_without_credentials_azure_is_asked_anonymously(azurite: dict[str, Any], container: str) -> None:
-    blob_service(**azurite).get_container_client(container).set_container_access_policy({}, public_access="blob")
-    do(open_azure("az", azurite), "write", f"{container}/file", [b"public"])
-    anonymous = open_azure("az", with_proof(azurite))
-    assert do(anonymous, "read", f"{container}/file").data == b"public"
-    assert not anonymous.can_delete_if
-    with pytest.raises(PermissionError):
-        do(anonymous, "create", f"{container}/other", b"x")
 
 
 class NoToken:
@@ -361,3 +325,106 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     assert isinstance(found, ObjectBackend) == is_ours
     assert found.can_write == is_ours
     assert ("location_mode" in caplog.text) != is_ours
+
+
+KEY, SAS = "a2V5", "sv=2023&sig=x%2By"
+PRINCIPAL = {"client_id": "id", "client_secret": "secret", "tenant_id": "tenant"}
+
+
+class Credential:
+    def get_token(self, *scopes: str) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"account_key": KEY}, {"account_key": KEY, "credential_type": "access_key", "skip_signature": "false"}),
+        ({"sas_token": f"?{SAS}"}, {"sas_key": SAS, "credential_type": "sas_token", "skip_signature": "false"}),
+        (PRINCIPAL, {**PRINCIPAL, "credential_type": "client_secret", "skip_signature": "false"}),
+        ({"credential": Credential()}, {"skip_signature": "false"}),
+        ({}, {"skip_signature": "true"}),
+        ({"anon": True}, {"skip_signature": "true"}),
+        ({"anon": False}, {"skip_signature": "false"}),
+    ],
+)
+def test_credentials_of_every_kind_are_told_and_no_other_is_looked_up(
+    given: dict[str, Any], expected: dict[str, str]
+) -> None:
+    found = azure_options({"account_name": "acme", **given}, {})
+    place = {
+        "account_name": "acme",
+        "endpoint": "https://acme.blob.core.windows.net",
+        "use_emulator": "false",
+        "use_fabric_endpoint": "false",
+    }
+    assert found.config == place | expected
+    assert found.can_sign == ("account_key" in given)
+    assert found.sas == expected.get("sas_key", "")
+    assert (found.credentials is not None) == ("credential" in given)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint", "more"),
+    [
+        (
+            f"AccountName=acme;AccountKey={KEY}==;EndpointSuffix=core.chinacloudapi.cn",
+            "https://acme.blob.core.chinacloudapi.cn",
+            {"account_key": f"{KEY}=="},
+        ),
+        (
+            f"DefaultEndpointsProtocol=http;AccountName=acme;AccountKey={KEY};BlobEndpoint=http://127.0.0.1:1/acme;QueueEndpoint=http://q",
+            "http://127.0.0.1:1/acme",
+            {"account_key": KEY},
+        ),
+        (f"AccountName=acme;SharedAccessSignature={SAS};", "https://acme.blob.core.windows.net", {"sas_key": SAS}),
+    ],
+)
+def test_a_connection_string_is_taken_apart(text: str, endpoint: str, more: dict[str, str]) -> None:
+    found = azure_options({"connection_string": text}, {})
+    assert (found.config["account_name"], found.url) == ("acme", endpoint)
+    assert more.items() <= found.config.items()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "account_name"),
+        ({"account_key": KEY}, "account_name"),
+        ({"account_name": "a", "account_key": KEY, "sas_token": SAS}, "account_key and sas_token"),
+        ({"account_name": "a", "client_id": "x"}, "client_id needs client_secret and tenant_id"),
+        ({"account_name": "a", "credential": "text"}, "credential"),
+        ({"connection_string": "AccountName=a;UseDevelopmentStorage=true"}, "UseDevelopmentStorage"),
+    ],
+)
+def test_what_cannot_be_expressed_is_named_without_its_value(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named) as raised:
+        azure_options(given, {})
+    assert KEY not in str(raised.value)
+    assert SAS not in str(raised.value)
+
+
+def test_the_environment_fills_in_what_is_not_given_and_nothing_else() -> None:
+    environment = {
+        "AZURE_STORAGE_ACCOUNT_NAME": "other",
+        "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+        "AZURE_STORAGE_SAS_TOKEN": SAS,
+    }
+    assert azure_options({"account_name": "acme", "sas_token": "sig=1"}, environment).config["sas_key"] == "sig=1"
+    assert "account_key" not in azure_options({"account_name": "acme", "sas_token": "sig=1"}, environment).config
+    assert azure_options({"account_name": "acme", "anon": True}, environment).config["skip_signature"] == "true"
+    del environment["AZURE_STORAGE_SAS_TOKEN"]
+    found = azure_options({}, environment)
+    assert (found.config["account_name"], found.config["account_key"]) == ("other", KEY)
+    assert azure_options({"account_name": "acme"}, environment).config["account_key"] == KEY
+
+
+def test_secrets_are_not_shown() -> None:
+    found = azure_options({"account_name": "acme", "account_key": KEY}, {})
+    assert KEY not in repr(found)
+
+
+@pytest.mark.parametrize("text", ["hunter2", "AccountName=a;AccountKey:hunter2=", "AccountName=a;hunter2=;x=1"])
+def test_a_connection_string_that_is_not_understood_is_not_shown(text: str) -> None:
+    with pytest.raises(ValueError, match=r"part [12] of Azure's connection_string") as refused:
+        azure_options({"connection_string": text}, {})
+    assert "hunter2" not in str(refused.value)

@@ -22,7 +22,7 @@ from rollingfs.backend.objects.opening import open_google
 from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import PROJECT, new_google_bucket
-from tests.support.proxy import Handler, Proxy, Seen, serving
+from tests.support.proxy import Redirect, proxy_to
 from tests.support.servers import free_port
 
 pytestmark = pytest.mark.clouds
@@ -70,29 +70,13 @@ def test_every_verb_is_as_few_requests_as_it_says(backend: ObjectBackend, bucket
     assert sent == {"GET": 5}
 
 
-class Elsewhere(Handler):
-    """Answers what writes with 302 and the address of the file, as a gateway may that wants a login first."""
-
-    def _forward(self) -> None:
-        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
-        if self.command == "GET" or not proxy.fault(Seen(self.command, self.path, {})):
-            super()._forward()
-            return
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response_only(302)
-        bucket = self.path.partition("/b/")[2].partition("/")[0]
-        self.send_header("Location", f"{proxy.url}/storage/v1/b/{bucket}/o/file")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    do_GET = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
-
-
 def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_google: dict[str, Any], bucket: str) -> None:
-    with serving(fake_google["endpoint_url"], Elsewhere) as proxy:
+    """It sends a writer to the address of the file, as a gateway may that wants a login first."""
+    with proxy_to(fake_google["endpoint_url"]) as proxy:
         backend = open_google(GCSFileSystem(**fake_google | {"endpoint_url": proxy.url}))
         token = do(backend, "create", f"{bucket}/file", b"old")
-        proxy.fault = lambda _: "elsewhere"
+        there = Redirect(302, f"/storage/v1/b/{bucket}/o/file")
+        proxy.fault = lambda seen: there if seen.method != "GET" else None
         for verb, args in (("replace", (b"new", token)), ("delete_if", (token,)), ("write", ([b"new"],))):
             with pytest.raises(OSError, match="302"):
                 do(backend, verb, f"{bucket}/file", *args)

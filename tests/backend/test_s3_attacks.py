@@ -16,7 +16,6 @@ from tests.support.servers import new_bucket, require_module, ways
 require_module("s3fs")
 require_module("obstore")
 
-from aiobotocore.session import AioSession
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
@@ -25,7 +24,7 @@ from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import UntrustedStoreError
 from rollingfs.backend.objects.obstores import objects as obstore_objects
-from tests.support.proxy import Handler, Proxy, Seen, serving
+from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 
 DATA = bytes(range(100))
 MODIFIED = ("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
@@ -50,7 +49,8 @@ async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
 # -- many first requests at once -----------------------------------------------------------------------------
 
 
-def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy):
+@pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
+def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
     backend, region = _backend(moto, moto_proxy), "eu-west-1"
     bucket = f"{new_bucket(moto)}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
@@ -61,13 +61,17 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy)
 
     def fault(seen: Seen) -> Any:
         is_wrong = f"/{region}/" not in seen.headers["authorization"]
-        return (301, "PermanentRedirect") if "/file-" in seen.path and is_wrong else None
+        return refusal if "/file-" in seen.path and is_wrong else None
 
     moto_proxy.fault = fault
     newcomer = _backend(moto, moto_proxy)
     found = sync(newcomer.loop, _at_once, newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
     assert _ways(newcomer) == ["ObstoreObjects"]
+    moto_proxy.seen.clear()
+    assert _do(writer := _backend(moto, moto_proxy), "replace", paths[0], b"another", found[0].token)
+    assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT"]
+    assert _ways(writer) == ["ObstoreObjects"]
 
 
 def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, moto_proxy, monkeypatch):
@@ -117,19 +121,6 @@ def test_an_answer_of_unknown_length_is_read(moto):
         assert _ways(backend) == ["ObstoreObjects"]
 
 
-class Endless(Handler):
-    """Says of each page of a listing that there is another one, and little else."""
-
-    name, token = "ListBucketResult", ""
-
-    def do_GET(self) -> None:  # noqa: N802 - http.server's name
-        data = f"<{self.name}><IsTruncated>true</IsTruncated>{self.token}</{self.name}>".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
 FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
 
 
@@ -144,11 +135,11 @@ FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
         (FILES, "<Contents><Key>a</Key><Size>1</Size></Contents>", "without '"),
     ],
 )
-def test_a_listing_that_would_never_end_or_lacks_something_is_an_error(moto, name, token, message):
-    with serving(moto["endpoint_url"], type("Endless", (Endless,), {"name": name, "token": token})) as proxy:
-        backend = _backend(moto, proxy)
-        with pytest.raises(OSError, match=message):
-            _do(backend, "list" if name == FILES else "list_uploads", "bucket/folder")
+def test_a_listing_that_would_never_end_or_lacks_something_is_an_error(moto, moto_proxy, name, token, message):
+    """It says of each page that there is another one, and little else."""
+    moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
+    with pytest.raises(OSError, match=message):
+        _do(_backend(moto, moto_proxy), "list" if name == FILES else "list_uploads", "bucket/folder")
 
 
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
@@ -167,61 +158,38 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, moto_proxy):
     assert moto_proxy.of("PUT") == []
 
 
-class Elsewhere(Handler):
-    """Answers what writes with 303, which says: GET what is at another path; some requests only.
-
-    It leads to the same path, or to a page whose ETag is that of no file.
-    """
-
-    def _forward(self) -> None:
-        proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
-        if self.path == "/login":
-            self._answer(200, [("ETag", '"page"'), MODIFIED], b"log in")
-            return
-        where = None if self.command == "GET" else proxy.fault(Seen(self.command, self.path, {}))
-        if where is None:
-            super()._forward()
-            return
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(303, [("Location", proxy.url + (self.path if where == "the same" else "/login"))], b"")
-
-    do_GET = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815 - http.server's names
-
-
-def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto):
-    with serving(moto["endpoint_url"], Elsewhere) as proxy:
-        fs = RollingFileSystem("s3", moto | {"endpoint_url": proxy.url}, commit_timeout_s=2)
-        path = f"{new_bucket(moto)}/log"
-        fs.create(path)
-        fs.append(path, b"first ")
-        proxy.fault = lambda seen: "the same" if seen.method == "PUT" else None
-        with pytest.raises(OSError, match="log"):
-            fs.append(path, b"second ")
-        proxy.fault = lambda _: None
-        fs.append(path, b"third")
-        assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
+def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto, moto_proxy):
+    fs = RollingFileSystem("s3", moto | {"endpoint_url": moto_proxy.url}, commit_timeout_s=2)
+    path = f"{new_bucket(moto)}/log"
+    fs.create(path)
+    fs.append(path, b"first ")
+    moto_proxy.fault = lambda seen: Redirect(303, seen.path) if seen.method == "PUT" else None
+    with pytest.raises(OSError, match="log"):
+        fs.append(path, b"second ")
+    moto_proxy.fault = lambda _: None
+    fs.append(path, b"third")
+    assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, monkeypatch, use_obstore):
+def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, moto_proxy, monkeypatch, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.1)
-    with serving(moto["endpoint_url"], Elsewhere) as proxy:
-        plain = S3FileSystem(**moto | {"endpoint_url": proxy.url}, skip_instance_cache=True)
-        backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)
-        _do(backend, "write", f"{bucket}/kept", [DATA])
-        proxy.fault = lambda _: "log in"
-        for verb, path, arguments in (
-            ("create", f"{bucket}/new", (DATA,)),
-            ("write", f"{bucket}/new", ([DATA],)),
-            ("write", f"{bucket}/new", ([bytes(2**20), DATA],)),
-            ("delete", [f"{bucket}/kept"], ()),
-        ):
-            with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
-                _do(backend, verb, path, *arguments)
-        proxy.fault = lambda _: None
-        assert [entry.path for entry in _do(backend, "list", bucket).entries] == [f"{bucket}/kept"]
-        _do(backend, "create", f"{bucket}/new", DATA)
-        assert _do(backend, "read", f"{bucket}/new").data == DATA
+    plain = S3FileSystem(**moto | {"endpoint_url": moto_proxy.url}, skip_instance_cache=True)
+    backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)
+    _do(backend, "write", f"{bucket}/kept", [b"another file, with an ETag"])
+    moto_proxy.fault = lambda seen: Redirect(303, f"/{bucket}/kept") if seen.method != "GET" else None
+    for verb, path, arguments in (
+        ("create", f"{bucket}/new", (DATA,)),
+        ("write", f"{bucket}/new", ([DATA],)),
+        ("write", f"{bucket}/new", ([bytes(2**20), DATA],)),
+        ("delete", [f"{bucket}/kept"], ()),
+    ):
+        with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
+            _do(backend, verb, path, *arguments)
+    moto_proxy.fault = lambda _: None
+    assert [entry.path for entry in _do(backend, "list", bucket).entries] == [f"{bucket}/kept"]
+    _do(backend, "create", f"{bucket}/new", DATA)
+    assert _do(backend, "read", f"{bucket}/new").data == DATA
 
 
 class OtherTokens(Handler):
@@ -238,18 +206,6 @@ def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(mot
         for name in "abc":
             _do(backend, "create", f"{bucket}/{name}", DATA)
         assert [len(proxy.of(method)) for method in ("PUT", "GET")] == [3, 1]
-
-
-@pytest.mark.parametrize("use_obstore", [True, False])
-def test_in_a_bucket_that_is_gone_nothing_is_written_and_the_error_says_so_at_once(moto, use_obstore):
-    plain = S3FileSystem(**moto, skip_instance_cache=True, use_listings_cache=False)
-    fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
-    bucket = new_bucket(moto)
-    fs.create(f"{bucket}/log")
-    plain.rm(bucket, recursive=True)
-    for write in (lambda: fs.append(f"{bucket}/log", b"second"), lambda: fs.create(f"{bucket}/other")):
-        with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist, so nothing was"):
-            write()
 
 
 # -- what is wrong on this machine ---------------------------------------------------------------------------
@@ -310,15 +266,6 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
 
 
 # -- sessions and credentials --------------------------------------------------------------------------------
-
-
-def test_a_session_that_the_user_gives_is_asked_through_its_client(moto: dict[str, Any]) -> None:
-    bucket, session = new_bucket(moto), AioSession()
-    session.set_config_variable("region", "eu-central-1")
-    backend = open_s3(S3FileSystem(**moto, session=session, skip_instance_cache=True))
-    sync(backend.loop, backend.create, f"{bucket}/file", b"content")
-    assert backend.fs.session is session
-    assert backend.fs._s3 is not None
 
 
 def test_credentials_that_are_incomplete_are_refused_alike_either_way(

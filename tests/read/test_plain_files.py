@@ -303,25 +303,6 @@ def test_on_s3_ranges_of_another_object_are_refused(on_s3, size, condition, monk
     assert fs.cat_file(path) == new
 
 
-@pytest.mark.parametrize("size", [4000, 5_000_000])
-def test_on_s3_a_whole_read_begins_again_from_what_is_there(on_s3, size, monkeypatch):
-    fs, other, path = on_s3
-    old, new = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
-    other.pipe_file(path, old)
-    lookup = fs._client.lookup
-    snapshot, look = fs._bridge.run(lookup.view(path)), lookup.view
-    other.pipe_file(path, new)
-    looks = []
-
-    async def stale(asked: str, *, fresh: bool = False) -> Any:
-        looks.append(asked)
-        return snapshot if len(looks) == 1 else await look(asked, fresh=fresh)
-
-    monkeypatch.setattr(lookup, "view", stale)
-    assert fs.cat_file(path) == new
-    assert len(looks) == 2
-
-
 def test_on_s3_a_plain_file_costs_the_requests_that_it_did(on_s3):
     fs, other, path = on_s3
     other.pipe_file(path, OLD)

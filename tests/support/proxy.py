@@ -34,13 +34,21 @@ class Seen:
     """The names are in lower case."""
 
 
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """A fault: the server never sees the request, and the client is sent to another path, as by a gateway."""
+
+    status: int
+    path: str
+
+
 @dataclass
 class Proxy:
     """What the proxy saw, and the faults that it has still to inject."""
 
     url: str
     seen: list[Seen] = field(default_factory=list)
-    fault: Callable[[Seen], str | tuple[int, str | bytes] | None] = lambda _: None
+    fault: Callable[[Seen], str | tuple[int, str | bytes] | Redirect | None] = lambda _: None
     """For each request: nothing, one of the words above, or the status and code (or whole body) of a refusal."""
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -96,16 +104,19 @@ class Handler(BaseHTTPRequestHandler):
         if fault in (DROP_BEFORE, STALL):
             self.close_connection = True
             return
+        if isinstance(fault, Redirect):
+            self._answer(fault.status, [("Location", proxy.url + fault.path)], b"")
+            return
         if isinstance(fault, tuple):
             code = fault[1]
             text = f"<Error><Code>{code}</Code><Message>by the proxy</Message></Error>".encode()
-            self._answer(fault[0], [("Content-Type", "application/xml")], code if isinstance(code, bytes) else text)
+            headers = [("Content-Type", "application/xml"), ("Date", self.date_time_string())]
+            self._answer(fault[0], headers, code if isinstance(code, bytes) else text)
             return
         upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
         try:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
-            headers["Content-Length"] = str(len(body))
-            upstream.request(self.command, self.path, body, headers)
+            sent = {name: value for name, value in self.headers.items() if name.lower() not in HOP_HEADERS}
+            upstream.request(self.command, self.path, body, sent | {"Content-Length": str(len(body))})
             answer = upstream.getresponse()
             data = answer.read()
             if fault == HOLD:
