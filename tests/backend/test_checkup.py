@@ -65,14 +65,6 @@ def test_the_disk_is_examined_within_the_folder_and_nothing_stays(tmp_path: Path
     assert {path for _, path in backend.calls if path and not path.startswith(str(tmp_path))} == set()
 
 
-def test_a_folder_that_is_missing_is_not_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    for name in ("nowhere", "file"):
-        with pytest.raises(FileNotFoundError, match="no such folder"):
-            examined(LocalBackend(sync=False), f"{tmp_path}/{name}")
-    assert os.listdir(tmp_path) == ["file"]
-
-
 @pytest.mark.parametrize(("verb", "expected"), [("create", [NO, UNKNOWN, UNKNOWN]), ("replace", [YES, NO, UNKNOWN])])
 def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(verb: str, expected: list[str]) -> None:
     backend = careless(verb)

@@ -30,10 +30,8 @@ class Paged(BackendWrapper):
         super().__init__(inner)
         self.has_folders = False
         self.keys_max = keys_max
-        self.pages = 0
 
     async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
-        self.pages += 1
         entries = (await self.inner.list(folder)).entries
         in_order = sorted(entries, key=lambda entry: entry.path + "/" * entry.is_folder)
         start = int(place or 0)
@@ -83,12 +81,3 @@ def _is_folder(contents: Mapping[str, str], keys_max: int) -> bool:
 @example({"sub/log": "ledger", "log": "orphans"}, 1)
 def test_a_folder_exists_if_anything_lives_in_it_whatever_the_pages(contents: dict[str, str], keys_max: int) -> None:
     assert _is_folder(contents, keys_max) == any(state in ALIVE for state in contents.values())
-
-
-def test_no_more_pages_are_asked_for_than_it_takes() -> None:
-    backend = private_memory()
-    for number in range(9):
-        _put(backend, f"{FOLDER}/{number}", "live" if number == 4 else "tombstone")
-    paged = Paged(backend, 4)  # each has a header and a chunk folder
-    assert drive(Listings(Client(paged)).is_folder(FOLDER))
-    assert paged.pages == 3

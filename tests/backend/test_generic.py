@@ -1,24 +1,37 @@
-"""The generic backend: the contract, over filesystems that promise nothing: a disk, a memory, an async one."""
+"""The generic backend: the contract, over filesystems that promise nothing: a disk, a memory, an async one.
+
+Over any filesystem of fsspec: the whole life of a segment, or reading and a refusal before the first write.
+"""
 
 from __future__ import annotations
 
 import datetime
+import functools
+import http.server
 import os
+import threading
 import uuid
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
+from fsspec.generic import GenericFileSystem
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.ftp import FTPFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, run
+from tests.support.backends import raises
 
 
 def _private_memory() -> MemoryFileSystem:
@@ -101,15 +114,23 @@ def test_without_a_single_writer_it_reads_and_does_not_write() -> None:
     assert (fs.find("/"), fs.cat_file("/x$header")) == (["/x$header"], b"old")
 
 
-class CoarseFileSystem(MemoryFileSystem):
-    """A filesystem whose dates are whole days: only the bytes tell two contents apart."""
+class Telling(MemoryFileSystem):
+    """A filesystem that tells of its files what a test wants."""
+
+    cachable = False
+
+    def __init__(self, changed: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        super().__init__(global_store=False)
+        self.changed = changed
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        return {**super().info(path, **options), "created": datetime.datetime(2026, 11, 20)}
+        info: dict[str, Any] = super().info(path, **options)
+        return info if info["type"] == "directory" else self.changed(info)
 
 
 def test_headers_of_one_length_and_one_date_are_told_apart() -> None:
-    backend = GenericBackend(CoarseFileSystem(global_store=False, skip_instance_cache=True), single_writer=True)
+    fs = Telling(lambda info: {**info, "created": datetime.datetime(2026, 11, 20)})  # the clock counts days
+    backend = GenericBackend(fs, single_writer=True)
     old = run(backend, backend.create("/x$header", b"version 1"))
     new = run(backend, backend.replace("/x$header", b"version 2", old))
     blob = run(backend, backend.read_if_changed("/x$header", old))
@@ -120,42 +141,22 @@ def test_headers_of_one_length_and_one_date_are_told_apart() -> None:
         run(backend, backend.replace("/x$header", b"version 3", old))
 
 
-class TaggedFileSystem(MemoryFileSystem):
-    """A filesystem with ETags, which counts the bodies that it sends."""
-
-    bodies = 0
-
-    def info(self, path: str, **options: Any) -> dict[str, Any]:
-        info = super().info(path, **options)
-        return info if info["type"] == "directory" else {**info, "ETag": f"etag-{id(self.store[info['name']])}"}
-
-    def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
-        self.bodies += 1
-        data: bytes = super().cat_file(path, *args, **options)
-        return data
-
-
 def test_a_tag_saves_the_body_of_what_has_not_changed() -> None:
-    fs = TaggedFileSystem(global_store=False, skip_instance_cache=True)
+    fs = Telling(lambda info: {**info, "ETag": "etag"})
     backend = GenericBackend(fs, single_writer=True)
     token = run(backend, backend.create("/x$header", b"x"))
+    fs.cat_file = None  # type: ignore[method-assign]
     assert run(backend, backend.read_if_changed("/x$header", token)) is None
-    assert fs.bodies == 0
-
-
-class FailingFileSystem(MemoryFileSystem):
-    def info(self, path: str, **options: Any) -> dict[str, Any]:
-        raise OSError(5, "the network is down")
 
 
 def test_a_failing_store_is_not_taken_for_an_empty_one() -> None:
-    fs = FailingFileSystem(global_store=False, skip_instance_cache=True)
+    fs = Telling(raises(OSError(5, "the network is down")))
     fs.pipe_file("/x$header", b"old")
     backend = GenericBackend(fs, single_writer=True, has_folders=False)
     with pytest.raises(OSError, match="network is down"):
         run(backend, backend.create("/x$header", b"new"))
     with pytest.raises(OSError, match="network is down"):
-        run(backend, backend.is_folder("/x"))
+        run(backend, backend.is_folder("/x$header"))
     assert fs.cat_file("/x$header") == b"old"
 
 
@@ -208,11 +209,7 @@ def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously() -> Non
     ],
 )
 def test_dates_of_every_kind_are_seconds(date: Any, seconds: float) -> None:
-    class Dated(MemoryFileSystem):
-        def info(self, path: str, **options: Any) -> dict[str, Any]:
-            return {**super().info(path, **options), "created": None, "LastModified": date}
-
-    fs = Dated(global_store=False, skip_instance_cache=True)
+    fs = Telling(lambda info: {**info, "created": None, "LastModified": date})
     fs.pipe_file("/x", b"1")
     backend = GenericBackend(fs)
     assert run(backend, backend.stat("/x")).modified == seconds
@@ -283,28 +280,153 @@ def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(
     assert os.listdir(tmp_path / "x$chunks") == []
 
 
-def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it(tmp_path: Path) -> None:
-    class Yesterday(LocalFileSystem):
-        cachable = False
-
-        def info(self, path: str, **options: Any) -> dict[str, Any]:
-            info = super().info(path, **options)
-            return {**info, "mtime": info["mtime"] - 86_400}
-
-    backend = GenericBackend(Yesterday(), single_writer=True)
-    run(backend, backend.write(f"{tmp_path}/chunk", [b"x"]))
-    now = run(backend, backend.now(f"{tmp_path}/log"))
-    assert abs(now - run(backend, backend.stat(f"{tmp_path}/chunk")).modified) < 600
-    assert os.listdir(tmp_path) == ["chunk"]
+def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it() -> None:
+    fs = Telling(lambda info: {**info, "created": info["created"] - datetime.timedelta(days=1)})
+    backend = GenericBackend(fs, single_writer=True)
+    run(backend, backend.write("/a/chunk", [b"x"]))
+    assert abs(run(backend, backend.now("/a/log")) - run(backend, backend.stat("/a/chunk")).modified) < 600
+    assert fs.ls("/a", detail=False) == ["/a/chunk"]
 
 
 def test_without_dates_the_time_stands_still_and_who_only_reads_writes_nothing() -> None:
-    class Undated(MemoryFileSystem):
-        def info(self, path: str, **options: Any) -> dict[str, Any]:
-            return {**super().info(path, **options), "created": None}
-
-    fs = Undated(global_store=False, skip_instance_cache=True)
+    fs = Telling(lambda info: {**info, "created": None})
     backend = GenericBackend(fs, single_writer=True)
     assert run(backend, backend.now("/log")) == 0.0 == run(backend, backend.now("/log"))
     fs.pipe_file = None  # type: ignore[method-assign]
     assert run(backend, GenericBackend(fs).now("/log")) > 0.0
+
+
+BIG = os.urandom(600_000)
+"""A chunk beside the inline tail."""
+
+
+def _folder_over_arrow(folder: Path) -> AbstractFileSystem:
+    arrow = pytest.importorskip("fsspec.implementations.arrow")
+    from pyarrow.fs import LocalFileSystem as ArrowDisk
+    from pyarrow.fs import SubTreeFileSystem
+
+    (folder / "below").mkdir()
+    return DirFileSystem("below", arrow.ArrowFSWrapper(SubTreeFileSystem(str(folder), ArrowDisk())))
+
+
+@pytest.fixture
+def ftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
+    authorizers = pytest.importorskip("pyftpdlib.authorizers")
+    from pyftpdlib.handlers import FTPHandler
+    from pyftpdlib.servers import ThreadedFTPServer
+
+    class Handler(FTPHandler):
+        authorizer = authorizers.DummyAuthorizer()
+        log = staticmethod(lambda *_args, **_how: None)
+        logline = staticmethod(lambda *_args, **_how: None)
+
+    Handler.authorizer.add_user("user", "password", str(tmp_path), perm="elradfmwMT")
+    server = ThreadedFTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"timeout": 0.05, "handle_exit": False}, daemon=True)
+    thread.start()
+    fs = FTPFileSystem("127.0.0.1", server.address[1], "user", "password", skip_instance_cache=True)
+    try:
+        yield fs
+    finally:
+        fs.ftp.close()
+        server.close_all()
+        thread.join(10)
+
+
+@pytest.fixture
+def sftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
+    pytest.importorskip("paramiko")
+    from fsspec.implementations.sftp import SFTPFileSystem
+
+    from tests.support.sftp import serving
+
+    with serving(tmp_path) as port:
+        fs = SFTPFileSystem("127.0.0.1", port=port, username="user", password="password", skip_instance_cache=True)
+        yield fs
+        fs.client.close()
+
+
+@pytest.mark.filterwarnings("ignore:The async(ore|hat) module is deprecated:DeprecationWarning")  # of pyftpdlib
+@pytest.mark.parametrize("make", [_folder_over_arrow, "ftp", "sftp"], ids=["a folder over arrow", "ftp", "sftp"])
+def test_a_segment_lives_its_whole_life(request: pytest.FixtureRequest, tmp_path: Path, make: Any) -> None:
+    below = request.getfixturevalue(make) if isinstance(make, str) else make(tmp_path)
+    fs, reader = (RollingFileSystem(fs=below, single_writer=True, skip_instance_cache=True) for _ in range(2))
+    path, whole = "/a/log" if isinstance(make, str) else "a/log", b"one two " + BIG
+    fs.pipe_file(path, b"one ")
+    fs.append(path, b"two ")
+    fs.append(path, BIG)
+    assert reader.cat_file(path) == whole
+    assert reader.cat_ranges([path] * 3, [0, 2, 599_000], [4, 12, None]) == [whole[:4], whole[2:12], whole[599_000:]]
+    with reader.open(path) as file:
+        assert file.seek(1000) == 1000
+        assert file.read(10) == whole[1000:1010]
+    assert [info["size"] for info in reader.ls(path.removesuffix("/log"), detail=True)] == [len(whole)]
+    fs.truncate(path, 500)
+    fs.seal(path)
+    fs.mv(path, f"{path}-moved")
+    fs.cp_file(f"{path}-moved", f"{path}-copy")
+    assert reader.cat_file(f"{path}-copy") == whole[500:]
+    assert not reader.exists(path)
+    fs.rm(path.removesuffix("/log"), recursive=True)
+    assert reader.find(path.removesuffix("/log")) == []
+
+
+def _log(folder: Path) -> bytes:
+    disk = RollingFileSystem("file", sync=False)
+    disk.pipe_file(f"{folder}/log", b"one ")
+    disk.append(f"{folder}/log", BIG)
+    return b"one " + BIG
+
+
+def _reads_and_refuses(fs: RollingFileSystem, path: str, new: str, whole: bytes) -> None:
+    assert fs.cat_file(path) == whole
+    assert fs.cat_file(path, 5, 9) == whole[5:9]
+    with fs.open(path) as file:
+        assert file.read() == whole
+    for write in (lambda: fs.append(path, b"x"), lambda: fs.pipe_file(new, b"x"), lambda: fs.rm(path)):
+        with pytest.raises(UnsafeBackendError, match=r"cannot delete a file.*nothing was written"):
+            write()
+    assert fs.cat_file(path) == whole
+
+
+def test_an_archive_is_read_and_never_written(tmp_path: Path) -> None:
+    whole = _log(tmp_path / "log.d")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for file in (tmp_path / "log.d").rglob("*"):
+            archive.write(file, file.relative_to(tmp_path / "log.d"))
+    before = (tmp_path / "a.zip").read_bytes()
+    fs = RollingFileSystem("zip", {"fo": f"{tmp_path}/a.zip"}, single_writer=True, skip_instance_cache=True)
+    _reads_and_refuses(fs, "log", "new", whole)
+    assert (tmp_path / "a.zip").read_bytes() == before
+    new = RollingFileSystem("zip", {"fo": f"{tmp_path}/b.zip", "mode": "w"}, single_writer=True)
+    with pytest.raises(UnsafeBackendError, match="cannot delete a file"):
+        new.pipe_file("new", b"x")
+    assert new._backend.fs.zip.namelist() == []
+
+
+def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    whole = _log(tmp_path)
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        fs = RollingFileSystem("http", single_writer=True, skip_instance_cache=True)
+        _reads_and_refuses(fs, f"{url}/log", f"{url}/new", whole)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_the_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path: Path) -> None:
+    whole = _log(tmp_path)
+    fs = RollingFileSystem(fs=GenericFileSystem(default_method="current"), single_writer=True)
+    _reads_and_refuses(fs, f"file://{tmp_path}/log", f"file://{tmp_path}/new", whole)
+    assert not list(tmp_path.glob("new*"))

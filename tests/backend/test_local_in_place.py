@@ -218,20 +218,6 @@ def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_onc
     assert new_fs().cat_file(path) == b"".join(b"%4d" % index for index in range(2 * RECORDS_MAX + 5))
 
 
-def test_what_is_no_plain_append_folds_the_records(tmp_path):
-    path, file = segment_of(tmp_path, b"one ", b"two ")
-    fs = new_fs()
-    for change in (
-        lambda: fs.append(path, b"three ", attrs={"a": "b"}),
-        lambda: fs.truncate(path, 3),
-        lambda: fs.seal(path),
-    ):
-        change()
-        assert b"Record " not in file.read_bytes()
-    assert fs.cat_file(path) == b" two three "
-    assert b"one" not in file.read_bytes()
-
-
 def test_an_erased_byte_remains_in_no_record(tmp_path):
     path, _ = segment_of(tmp_path, b"secret ", b"public ")
     fs = new_fs()
@@ -239,23 +225,6 @@ def test_an_erased_byte_remains_in_no_record(tmp_path):
     fs.truncate(path, 7, erase=True)
     assert b"secret" not in b"".join(one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
     assert fs.cat_file(path) == b"public more"
-
-
-@pytest.mark.parametrize("how", ["mv", "cp", "tree", "copytree"])
-def test_a_segment_with_records_is_moved_and_copied_whole(tmp_path, how):
-    (tmp_path / "a").mkdir()
-    path, _ = segment_of(tmp_path / "a", b"one ", b"two ")
-    fs, to = new_fs(), f"{tmp_path}/b/log"
-    if how == "mv":
-        fs.mv(path, to)
-    elif how == "cp":
-        fs.cp(path, to)
-    elif how == "tree":
-        fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
-    else:
-        shutil.copytree(tmp_path / "a", tmp_path / "b")
-    fs.append(to, b"three")
-    assert new_fs().cat_file(to) == b"one two three"
 
 
 # -- faults ------------------------------------------------------------------------------------------------------

@@ -70,15 +70,6 @@ def backend() -> MemoryBackend:
     return MemoryBackend()
 
 
-def test_fsspec_sees_what_the_backend_wrote(backend: MemoryBackend, store: MemoryFileSystem, folder: str) -> None:
-    run(backend, backend.create(f"{folder}/inner/x$header", b"header"))
-    run(backend, backend.make_folder(f"{folder}/empty"))
-    assert store.cat_file(f"{folder}/inner/x$header") == b"header"
-    assert store.ls(folder, detail=False) == [f"{folder}/empty", f"{folder}/inner"]
-    run(backend, backend.remove_folder(f"{folder}/empty"))
-    assert not store.exists(f"{folder}/empty")
-
-
 def test_backends_over_one_store_share_tokens(folder: str) -> None:
     first, second = MemoryBackend(), MemoryBackend(MemoryFileSystem())
     token = run(first, first.create(f"{folder}/x$header", b"a"))
@@ -138,12 +129,6 @@ def test_a_file_is_not_a_parent(backend: MemoryBackend, folder: str) -> None:
 )
 def test_paths_and_urls_become_paths(backend: MemoryBackend, given: str, path: str) -> None:
     assert backend.strip(given) == path
-
-
-def test_the_root_is_a_folder_that_lists(backend: MemoryBackend, folder: str) -> None:
-    run(backend, backend.make_folder(folder))
-    assert run(backend, backend.is_folder(""))
-    assert folder in [entry.path for entry in run(backend, backend.list("")).entries]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

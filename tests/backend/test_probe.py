@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend import race as race_module
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.generic import GenericBackend
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.probe import Abilities, probe
-from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.backend.patience import patience_s
+from rollingfs.backend.probe import Abilities, probe, probe_patiently
+from rollingfs.backend.race import RACERS, BrokenPromise, judge
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from rollingfs.testing import run
-from tests.support.backends import Scripted
+from rollingfs.runtime.concurrency import AsyncRuntime, drive
+from rollingfs.testing import BackendContract, run
+from tests.support.backends import Counting, Scripted, private_memory, raises
+from tests.support.careless import careless
+from tests.support.examples import slowly
 
 FOLDER = "/a/x$chunks"
 
@@ -58,13 +68,6 @@ def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
     return backend
 
 
-@pytest.mark.parametrize("make", [MemoryBackend, lambda fs: BackendWrapper(MemoryBackend(fs))])
-def test_an_honest_store_passes_and_keeps_nothing(fs: MemoryFileSystem, make: Any) -> None:
-    backend = make(fs)
-    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
-    assert fs.store == {}
-
-
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
 def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSystem, verb: str, lie: str) -> None:
@@ -88,6 +91,251 @@ def test_a_lost_answer_is_not_held_against_the_store(fs: MemoryFileSystem, verb:
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
 
 
-def test_a_store_without_conditional_delete_is_not_asked_for_it(fs: MemoryFileSystem) -> None:
-    backend: Backend = GenericBackend(fs, single_writer=True)
-    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
+VERBS = ("create", "replace")
+WAIT_S = 60.0
+BODIES = [b"racer %d" % number for number in range(RACERS)]
+LOST = ConflictError("lost")
+BROKEN = OSError(errno.EIO, "the connection broke")
+
+
+# -- what a race shows -------------------------------------------------------------------------------------------
+
+
+def judged(*outcomes: Any, found: Blob | None = None) -> Blob:
+    """The verdict on racers of which the last ones lost."""
+    all_of_them = [*outcomes, *[LOST] * (RACERS - len(outcomes))]
+    return judge("/a/x$header", "replace", ConflictError, BODIES, all_of_them, found)
+
+
+def test_one_winner_whose_file_is_there_is_right() -> None:
+    assert judged("t0", found=Blob(BODIES[0], "t0", 0.0)).token == "t0"
+    assert judged(LOST, "t1", found=Blob(BODIES[1], "t1", 0.0)).token == "t1"
+
+
+@pytest.mark.parametrize("unknown", [0, 3, RACERS - 2])
+def test_two_winners_are_one_too_many_whatever_became_of_the_others(unknown: int) -> None:
+    with pytest.raises(BrokenPromise, match=f"let 2 of {RACERS} concurrent writers win"):
+        judged("t0", "t1", *[BROKEN] * unknown, found=Blob(BODIES[1], "t1", 0.0))
+
+
+@pytest.mark.parametrize(
+    ("found", "match"),
+    [
+        (Blob(BODIES[1], "t0", 0.0), "not its own"),
+        (Blob(BODIES[15], "t15", 0.0), "not its own"),
+        (None, "not its own"),
+        (Blob(BODIES[0], "t9", 0.0), "gave the token t0 for a file whose token is t9"),
+    ],
+    ids=["bytes of a loser", "bytes of one without an answer", "no file", "another token"],
+)
+def test_a_winner_whose_file_is_another_is_a_broken_promise(found: Blob | None, match: str) -> None:
+    with pytest.raises(BrokenPromise, match=match):
+        judged("t0", *[LOST] * 14, BROKEN, found=found)
+
+
+def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one() -> None:
+    found = Blob(BODIES[0], "t0", 0.0)
+    assert judged("t0", *[BROKEN] * (RACERS // 2), found=found) is found
+    with pytest.raises(
+        OSError, match=r"not known .* 7 got an answer .*connection broke.*nothing was written"
+    ) as raised:
+        judged("t0", *[BROKEN] * (RACERS // 2 + 1), found=found)
+    assert raised.value.errno == errno.EBUSY
+    assert not isinstance(raised.value, UnsafeBackendError)
+
+
+@pytest.mark.parametrize("found", [None, Blob(BODIES[3], "t3", 0.0), Blob(b"as before", "t", 0.0)])
+@pytest.mark.parametrize("unknown", [0, 1])
+def test_a_race_without_a_winner_shows_nothing(found: Blob | None, unknown: int) -> None:
+    # the winner's answer may be lost, or the transport may have sent its request twice
+    with pytest.raises(OSError, match="not known") as raised:
+        judged(*[BROKEN] * unknown, found=found)
+    assert raised.value.errno == errno.EBUSY
+
+
+def test_the_error_is_the_stores_own_if_nobody_has_an_answer() -> None:
+    with pytest.raises(PermissionError, match="forbidden"):
+        judged(*[PermissionError(errno.EACCES, "forbidden")] * RACERS)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), UnsafeBackendError("too old"), KeyboardInterrupt()])
+def test_what_is_no_outcome_of_a_race_is_raised(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        judged("t0", error, found=Blob(BODIES[0], "t0", 0.0))
+
+
+# -- stores ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: bool) -> None:
+    backend = careless(verb, suspends=suspends)
+    with pytest.raises(
+        UnsafeBackendError,
+        match=rf"^/a/x: .* this store: {verb} let \d+ of (2|16) concurrent writers win .* nothing was written .* use",
+    ):
+        run(backend, probe(backend, FOLDER))
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
+def test_all_racers_are_under_way_at_once(suspends: bool) -> None:
+    meeting = threading.Barrier(RACERS)
+    met = Scripted(private_memory(), must_race=True)
+    met.plan(VERBS, before=lambda: None if suspends else meeting.wait(WAIT_S), times=None, probes=True)
+    backend = Counting(met, suspends=suspends)
+    run(backend, race_module.race(backend, f"{FOLDER}/one$header"))
+    assert all(backend.at_once_max[verb] >= RACERS for verb in VERBS)
+
+
+def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing() -> None:
+    backend = Counting(private_memory(), suspends=True, must_race=True)
+    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+    counts = {verb: backend.count(verb) for verb in ("create", "replace", "read", "delete_if", "delete")}
+    assert counts == {"create": 50, "replace": 50, "read": 37, "delete_if": 1, "delete": 1}  # docs/stores.md
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk", "single writer"])
+def test_where_one_lock_decides_nobody_races(kind: str, tmp_path: Path) -> None:
+    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+    inner = {
+        "memory": MemoryBackend(fs),
+        "disk": LocalBackend(sync=False),
+        "single writer": GenericBackend(fs, single_writer=True),
+    }[kind]
+    backend = Counting(inner)
+    assert run(backend, probe(backend, f"{tmp_path}/x$chunks")) == Abilities(delete_if=kind != "single writer")
+    assert (backend.count("create"), backend.count("replace")) == (2, 2)
+
+
+def _is_racer(numbers: Any) -> Any:
+    names = tuple(b"by racer %d\n" % number for number in numbers)
+    return lambda _path, data, *_: any(name in data for name in names)
+
+
+def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever() -> None:
+    async def patiently(backend: Backend) -> Abilities:
+        return await probe_patiently(backend, FOLDER, AsyncRuntime())
+
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    lost = backend.plan("create", after=raises(BROKEN), when=_is_racer(range(RACERS)), times=1, probes=True)
+    assert run(backend, patiently(backend)) == Abilities(delete_if=True)
+    assert backend.count("delete") == 2
+    lost.times = None
+    backend.plans.append(lost)
+    with pytest.raises(OSError, match=r"of 16 concurrent attempts to create a file, 15 got an answer"):
+        run(backend, patiently(backend))
+    assert backend.count("delete") == 2 + 5
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.backend.probe.backoff_s", lambda _: 0.0)
+
+    async def patiently(backend: Backend, patience: float) -> Abilities:
+        patience_s.set(patience)
+        return await probe_patiently(backend, FOLDER, AsyncRuntime())
+
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    is_away = lambda *_: backend.count("delete") < 7  # noqa: E731 - each probe ends with a delete
+    backend.plan("create", before=raises(OSError(errno.EIO, "dropped")), when=is_away, times=None, probes=True)
+    with pytest.raises(OSError, match="dropped"):
+        run(backend, patiently(backend, 0.0))
+    assert backend.count("delete") == 1
+    assert run(backend, patiently(backend, 3600.0)) == Abilities(delete_if=True)
+    assert backend.count("delete") == 8
+    backend.plan("create", before=raises(OSError(errno.EPROTO, "no trust")), times=None, probes=True)
+    with pytest.raises(OSError, match="no trust"):  # what no wait can mend is told at once
+        run(backend, patiently(backend, 3600.0))
+    assert backend.count("delete") == 9
+
+
+def test_a_store_that_does_not_implement_conditions_is_refused() -> None:
+    backend = Scripted(private_memory())
+    backend.plan("replace", before=raises(OSError(errno.ENOTSUP, "NotImplemented")), times=None, probes=True)
+    with pytest.raises(UnsafeBackendError, match="replace with a condition is not implemented"):
+        drive(probe(backend, FOLDER))
+
+
+def test_probes_of_several_clients_do_not_disturb_each_other() -> None:
+    memory = private_memory()
+
+    async def many(backend: Backend) -> list[Abilities]:
+        runtime = AsyncRuntime()
+        return await runtime.gather([lambda: probe(backend, FOLDER)] * 8, 8)
+
+    backend = Counting(memory, suspends=True, must_race=True)
+    assert run(backend, many(backend)) == [Abilities(delete_if=True)] * 8
+    assert memory.fs.store == {}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb: str) -> None:
+    refused = 0
+    for _ in range(20):
+        backend = careless(verb, share=0.25, gap_s=0.001)
+        try:
+            run(backend, probe(backend, FOLDER))
+        except UnsafeBackendError:
+            refused += 1
+    assert refused >= 15, "one race alone finds it in 5 of 20 probes"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_contract_finds_it_too(verb: str) -> None:
+    with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
+        BackendContract().test_of_two_and_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "s3_options",
+    ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
+    indirect=True,
+)  # SeaweedFS answers a race after seconds
+def test_the_probe_of_s3_costs_what_the_page_says(s3_options: dict[str, Any], bucket: str) -> None:
+    from tests.support.servers import count_requests, shared_backend
+
+    backend = shared_backend(**s3_options)
+    with count_requests(backend) as counts:
+        found = run(backend, probe(backend, f"{bucket}/x$chunks"))
+    assert counts.pop("GetObject") == (37 if found.delete_if else 36)
+    counts.pop("HeadObject", None)  # after the 412 of a refused conditional delete, where there is one
+    assert counts == {"PutObject": 100, "DeleteObject": 1, "DeleteObjects": 1}
+    assert backend.fs.find(bucket, refresh=True) == []
+
+
+# -- a store that takes only so many writes of one file in a second ----------------------------------------------
+
+
+class OneAWhile(Counting):
+    """Refuses a write of a file that was written a moment ago, as Google does (429)."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner, suspends=True, must_race=True, commit_interval_s=0.05)
+        self._written_s: dict[str, float] = {}
+        self.refused = 0
+
+    def _check(self, path: str) -> None:
+        if time.monotonic() < self._written_s.get(path, 0.0) + 0.04:
+            self.refused += 1
+            raise OSError(errno.EBUSY, "slow down", path)
+        self._written_s[path] = time.monotonic()
+
+    async def create(self, path: str, data: Any) -> str:
+        self._check(path)
+        return await super().create(path, data)
+
+    async def replace(self, path: str, data: Any, token: str) -> str:
+        self._check(path)
+        return await super().replace(path, data, token)
+
+
+def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace() -> None:
+    backend = OneAWhile(private_memory())
+    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
+    assert backend.refused > 0, "the racers came too late to be refused"

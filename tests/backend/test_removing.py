@@ -64,15 +64,6 @@ def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch: Any)
     assert sorted(closed) == sorted(files)
 
 
-def test_a_file_that_comes_after_the_end_is_closed_at_once() -> None:
-    with Closer() as closer:
-        pass
-    [file] = opened(1)
-    closer.take(file)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(file)
-
-
 def test_a_child_keeps_none_of_them() -> None:
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS], timeout=60, check=False).returncode == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import pytest
@@ -88,19 +87,6 @@ def test_hot_store_and_tier_may_each_suspend_or_block(hot_suspends, cold_suspend
     )
     use(backend)
     assert not cold.fs.store
-
-
-@pytest.mark.parametrize("cold_suspends", [False, True])
-def test_an_awaited_caller_on_a_loop_of_its_own_reads_from_a_tier_of_any_kind(cold_suspends):
-    hot = private_memory()
-    backend = TieredBackend(hot, {"cold": TierStore(Counting(private_memory(), suspends=cold_suspends), "/archive")})
-
-    async def main() -> bytes:
-        bridge = Bridge(backend)
-        await bridge.arun(backend.write(COLD, [b"bytes"]))
-        return bytes(await bridge.arun(backend.read_range(COLD, 0, 5)))
-
-    assert asyncio.run(main()) == b"bytes"
 
 
 def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():

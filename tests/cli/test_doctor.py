@@ -48,6 +48,7 @@ def test_json_has_all_that_the_table_has(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     assert "there is no such folder" in failed("doctor", tmp_path / "nowhere")
+    assert os.listdir(tmp_path) == []
 
 
 def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:

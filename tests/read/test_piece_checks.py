@@ -191,14 +191,6 @@ def test_no_byte_is_read_twice_to_verify_it(seen, verb):
     assert len({(path, start) for path, start, _ in ranges}) == len(ranges)
 
 
-def test_what_is_read_of_a_chunk_in_part_is_given_unverified(place):
-    place.damage(1, 5)
-    assert place.fs.cat_file(place.path, 1100, 1900) == DATA[1100:1900]
-    with place.fs.open(place.path) as file:
-        file.seek(1100)
-        assert file.read(800) == DATA[1100:1900]
-
-
 # -- verify=True -----------------------------------------------------------------------------------------------
 
 

