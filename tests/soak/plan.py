@@ -14,6 +14,7 @@ import fsspec
 LOGS = 3
 MAX_BYTES, INLINE_BYTES = 64 * 1024, 4 * 1024
 COMMIT_TIMEOUT_S = 60
+SOCKETS_AT_REST_MAX = 12
 
 
 @dataclass(frozen=True)

@@ -52,15 +52,15 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, notes: list[dict[str, obj
     assert any(complaint in text for text in broken(place))
 
 
-@pytest.mark.parametrize(("key", "more"), [("rss", 2**27), ("files", 20), ("sockets", 20), ("threads", 20)])
+@pytest.mark.parametrize(("key", "more"), [("rss", 2**27), ("files", 20), ("rest", 20), ("threads", 20)])
 def test_what_only_grows_is_found_and_a_pool_that_comes_and_goes_is_not(tmp_path: Path, key: str, more: int) -> None:
     usual = {"rss": 2**27, "files": 9, "sockets": 30, "threads": 5}
-    notes, place = [], Place("file", f"{tmp_path}/data", {}, str(tmp_path))
-    for at in range(40):
-        busy = {"sockets": 30 + 50 * (at % 3 == 1 and at > 20)}
-        notes.append(usual | busy)
+    place = Place("file", f"{tmp_path}/data", {}, str(tmp_path))
     for name, grows in (("steady", 0), ("leaking", more)):
-        for at, health in enumerate(notes):
-            Notes(place, name).write(health=health | {key: health[key] + grows * at // 10})
+        notes = Notes(place, name)
+        for at in range(40):
+            health = usual | {"sockets": 30 + at}
+            notes.write(health=health | ({key: usual[key] + grows * at // 10} if key in usual else {}))
+        notes.write(rest=2 + (grows if key == "rest" else 0))
     (found,) = growth(place)
     assert "leaking" in found

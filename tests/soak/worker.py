@@ -30,7 +30,7 @@ from rollingfs import (
     core,
 )
 from rollingfs.stream.upkeep import Upkeep
-from tests.soak.plan import Notes, Place
+from tests.soak.plan import SOCKETS_AT_REST_MAX, Notes, Place
 from tests.support.records import record, records
 
 PART_RECORDS_MAX = 12
@@ -38,6 +38,10 @@ GUARDED_SHARE = 0.2
 READ_BYTES = 1024 * 1024
 READERS = 4
 HEALTH_EVERY_S = 5.0
+LONG_NOTES = 12
+"""A run with so many notes of its health ends with a rest."""
+REST_S_MAX = 100.0
+"""Pools of connections give up what is idle after 12 s (aiobotocore) or 90 s (obstore)."""
 OTHERS = (FileNotFoundError, FileExistsError)
 """What other processes may have done to a segment meanwhile."""
 
@@ -60,17 +64,27 @@ class Worker:
 
     def run(self) -> None:
         verbs, weights = [tolerant(verb) for verb in VERBS], list(VERBS.values())
-        told_s = -HEALTH_EVERY_S
+        told_s, count = -HEALTH_EVERY_S, 0
         while not self.place.stop.exists():
             try:
                 self.random.choices(verbs, weights)[0](self)
                 if time.monotonic() - told_s > HEALTH_EVERY_S:
                     told_s = time.monotonic()
                     self.notes.write(health=self._health())
+                    count += 1
             except KeyboardInterrupt:
                 pass  # noted where it matters; the next verb shows whether the process is sound
             except Exception:  # noqa: BLE001 - whatever it is, the soak fails
                 self.notes.write(fault=traceback.format_exc())
+        if count >= LONG_NOTES:
+            self.notes.write(rest=self._rested())
+
+    def _rested(self) -> int:
+        """How many sockets stay when nothing goes on."""
+        until_s = time.monotonic() + REST_S_MAX
+        while (sockets := self._health()["sockets"]) > SOCKETS_AT_REST_MAX and time.monotonic() < until_s:
+            time.sleep(1.0)
+        return sockets
 
     def _health(self) -> dict[str, int]:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
