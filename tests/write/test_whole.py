@@ -26,7 +26,6 @@ from rollingfs.format.header import Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
-from rollingfs.runtime.meters import REQUEST
 from rollingfs.write.whole import remove_grave, take_whole
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
@@ -169,6 +168,17 @@ def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_pa
     assert not record_locks._held
 
 
+def test_a_header_goes_before_its_lock(monkeypatch, headers):
+    """Without the lock's name, another process could lock anew and commit to what is about to go."""
+    there, unlink = [], removing.unlink
+    monkeypatch.setattr(removing, "_renameat2", lambda: None)
+    monkeypatch.setattr(
+        removing, "unlink", lambda lock: (there.append(os.path.exists(headers[len(there)][0])), unlink(lock))
+    )
+    assert whole("remove", headers) == [True, True, True]
+    assert there == [False, False, False]
+
+
 @pytest.mark.parametrize("verb", ["remove", "move"])
 def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, monkeypatch, headers, verb):
     """Two calls that wait for each other's lock would never end."""
@@ -206,34 +216,6 @@ def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_rest_of_the_call
     at_each_look(monkeypatch, look)
     assert whole(verb, headers) == [False, True, True]
     assert Path(headers[0][0]).read_bytes() == b"newer"
-
-
-def test_a_recursive_delete_or_move_opens_a_header_twice_and_calls_the_backend_once_for_all(fs, tmp_path, monkeypatch):
-    """Once for the listing, and once under the lock; a delete opens it once more, to free its blocks beside others."""
-    paths = [f"{tmp_path}/a/{index}" for index in range(20)]
-    for path in paths:
-        fs.pipe_file(path, b"few")
-    opened: list[str] = []
-    open_file = os.open
-
-    def note(path, *args, **more):
-        opened.append(str(path))
-        return open_file(path, *args, **more)
-
-    other = RollingFileSystem("file", skip_instance_cache=True)
-    monkeypatch.setattr(os, "open", note)
-    os.utime(tmp_path / "a", (1, 1))  # a folder that has just changed is listed again
-    other.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)
-    # and one of them is flushed with its folder
-    assert sorted(opened.count(f"{path}$header") for path in paths) == [2] * (len(paths) - 1) + [3]
-    opened.clear()
-    os.utime(tmp_path / "b", (1, 1))
-    other.rm(f"{tmp_path}/b", recursive=True)
-    moved = [path.replace("/a/", "/b/") for path in paths]
-    assert sorted(opened.count(f"{path}$header") for path in moved) == [3] * (len(paths) - 1) + [4]
-    counts = other._client.meters.total()
-    assert [counts[REQUEST + verb].count for verb in ("move_whole", "remove_whole")] == [1, 1]
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("verb", ["remove_whole", "move_whole"])
