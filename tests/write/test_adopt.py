@@ -11,7 +11,6 @@ import pytest
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
 from tests.support.examples import some
@@ -144,18 +143,6 @@ def suppressed(verb, world):
         verb(world)
 
 
-def test_two_adoptions_at_once_have_the_bytes_once():
-    for index in calls(append, DATA):
-        store, world = with_plain(DATA)
-        world.backend.prepare(between={index: lambda store=store: append(client(store))})
-        append(world)
-        store.lapse(2 * GRACE_S)
-        drive(client(store).client.collector.collect(LOG, grace_s=GRACE_S))
-        after = client(store)
-        assert after.content(LOG) == DATA + b"++"
-        assert sorted(after.files(LOG)) == sorted(entry.file for entry in after.header(LOG).entries)
-
-
 # -- on a disk, where other programs open the old name ------------------------------------------------------------
 
 
@@ -184,31 +171,6 @@ def old_file(tmp_path):
 
 def on_disk():
     return World(LocalBackend(sync=False), CHUNKS, CLOCK.time)
-
-
-@pytest.mark.parametrize("mode", ["wb", "r+b", "ab"])
-def test_who_opens_the_old_name_for_writing_does_not_change_an_acknowledged_segment(old_file, mode):
-    world = on_disk()
-    world.append(old_file, b"+")
-    with open(old_file, mode) as file:
-        file.write(b"by another program")
-    assert on_disk().content(old_file) == DATA + b"+"
-
-
-def test_a_file_that_changes_while_it_is_adopted_is_adopted_as_it_is_then(old_file, monkeypatch):
-    real_copy, changes = disk.copy_bytes, [b"A" * len(DATA), b"B" * len(DATA)]
-
-    def copy(source, target, start, end):
-        real_copy(source, target, start, end // 2)
-        if changes:
-            with open(old_file, "r+b") as file:
-                file.write(changes.pop(0))
-        real_copy(source, target, end // 2, end)
-
-    monkeypatch.setattr(disk, "copy_bytes", copy)
-    on_disk().append(old_file, b"+")
-    assert changes == []
-    assert on_disk().content(old_file) == b"B" * len(DATA) + b"+"
 
 
 def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(old_file, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import types
 
@@ -164,16 +163,6 @@ def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error)
     first.share.close()
     assert bound.used == 0
     run(bound, [append(bound, PART, 0)], lambda _: 0)
-
-
-def test_a_share_that_is_let_go_gives_back_what_it_held():
-    bound, shares = stuck_bound()
-    assert not bound.share().try_take(1)
-    del shares
-    gc.collect()
-    assert bound.share().try_take(3 * PART)
-    assert bound.share().try_take(0)
-    assert bound.used == 0
 
 
 def test_after_a_fork_nothing_is_held_and_shares_of_before_count_nothing():

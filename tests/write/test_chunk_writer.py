@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.write import chunk_writer, ingest
@@ -228,27 +227,3 @@ def test_a_receipt_cannot_be_staged_again(site):
         stage(site, [receipt])
     with pytest.raises(TypeError, match="staged already"):
         stage(site, receipt)
-
-
-def test_a_local_chunk_whose_flush_fails_aside_is_raised_and_nothing_stays(tmp_path, monkeypatch):
-    site = Site(LocalBackend(), str(tmp_path))
-    flush = disk.flush_folder
-
-    def fail(path):
-        if names.CHUNKS_SUFFIX in path:
-            raise OSError(5, "the disk is ill")
-        flush(path)
-
-    async def write():
-        writer = ChunkWriter(site.backend, site.path, 10)
-        try:
-            await writer.write(pattern(35))
-            await writer.finish()
-        except OSError:
-            await writer.abort()
-            raise
-
-    monkeypatch.setattr(disk, "flush_folder", fail)
-    with pytest.raises(OSError, match="the disk is ill"):
-        site.run(write())
-    assert list(tmp_path.glob("**/*-*")) == []

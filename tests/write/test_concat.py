@@ -60,14 +60,6 @@ def gone(client, where):
     return True
 
 
-def test_more_sources_than_marks_fit_one_header(client):
-    target = make(client, "target", sealed=False)
-    sources = [make(client, f"s{n:03d}", b"%03d" % n) for n in range(MARKS_MAX + 10)]
-    drive(client.concats.concat(target, sources, attrs={"done": "yes"}))
-    assert content(client, target) == b"".join(b"%03d" % n for n in range(MARKS_MAX + 10))
-    assert header(client, target).attrs == {"done": "yes"}
-
-
 def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
     backend = Scripted(private_memory())
     client = Client(backend)

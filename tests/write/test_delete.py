@@ -88,15 +88,6 @@ def test_a_segment_that_is_gone_since_the_listing_fails_no_deletion_of_the_folde
     assert client(store).find("/bucket/d") == []
 
 
-def test_a_file_that_the_cache_knows_and_that_is_gone_is_not_found(store):
-    fs = fill(store, 3)
-    del store.fs.store[f"{FILES[0]}$header"]
-    client(store).rm(FILES[1])
-    for path in FILES[:2]:
-        with pytest.raises(FileNotFoundError):
-            fs.rm(path)
-
-
 def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
     fill(store, 4)
     fs = client(store)

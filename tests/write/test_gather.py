@@ -21,49 +21,6 @@ HEADER = "$header"
 conflict = raises(errors.ConflictError("so says the store"))
 
 
-# -- verdicts ------------------------------------------------------------------------------------------------
-
-
-def overtaken(site, answer):
-    site.backend.plan("replace", HEADER, before=lambda: (by_other(site, "append", [b"other"])(), answer()))
-
-
-FATES = {
-    "took place": (lambda site, answer: site.backend.plan("replace", HEADER, after=answer), b"before"),
-    "did not arrive": (lambda site, _: site.backend.plan("replace", HEADER, before=fail, times=3), b"before"),
-    "was overtaken": (overtaken, b"beforeother"),
-}
-
-
-@pytest.mark.parametrize("answer", [fail, conflict])
-@pytest.mark.parametrize("fate", FATES)
-def test_an_append_whose_answer_is_lost_or_a_conflict_is_done_once_without_new_uploads(site, data, fate, answer):
-    site.append(b"before")
-    FATES[fate][0](site, answer)
-    assert site.append(data) == len(FATES[fate][1])
-    assert site.content() == FATES[fate][1] + data
-    assert len(site.chunk_files()) == len(site.segment().chunks)
-
-
-def silence(site):
-    """What breaks the connection for longer than the client waits."""
-
-    def falls_silent():
-        for _ in range(500):
-            site.backend.plan("read_if_changed", HEADER, before=fail)
-        fail()
-
-    return falls_silent
-
-
-def test_an_append_is_unknown_when_the_store_falls_silent_and_its_uploads_stay(site, data):
-    site.client.commits.timeout_s = 0.2
-    site.backend.plan("replace", HEADER, before=silence(site))
-    with pytest.raises(errors.AppendOutcomeUnknown, match="did not answer in time"):
-        site.append(data)
-    assert bool(site.chunk_files()) == (data is LARGE)
-
-
 # -- refusals ------------------------------------------------------------------------------------------------
 
 

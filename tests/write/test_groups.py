@@ -187,6 +187,28 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
     assert nth > 10
 
 
+def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
+    monkeypatch.setattr(gather, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
+    queue, leads, may_end = site.client.commits.slots.of(site.path).queue, threading.Event(), threading.Event()
+
+    def break_off():
+        leads.set()
+        assert may_end.wait(WAIT_S)
+        raise KeyboardInterrupt
+
+    site.backend.plan("replace", HEADER, before=break_off)
+    callers = [started(Caller(partial(site.append, b"1")))]
+    assert leads.wait(WAIT_S)
+    callers += [started(Caller(partial(site.append, data))) for data in (b"2", b"3")]
+    while len(queue) < 2:
+        time.sleep(0.001)
+    may_end.set()
+    for caller in callers:
+        caller.join(WAIT_S)
+        assert not caller.is_alive()
+    assert sorted(site.content()) == sorted(b"23")
+
+
 # -- refusals behind others ----------------------------------------------------------------------------------
 
 
