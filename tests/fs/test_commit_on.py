@@ -115,35 +115,6 @@ def test_text_is_committed_line_by_line(fs):
     assert seen(fs) == "é!\nrest".encode()
 
 
-def test_flush_of_text_commits(fs):
-    with fs.open(PATH, "a", commit_on="flush") as file:
-        print("one", file=file, flush=True)
-        assert seen(fs) == b"one\n"
-
-
-def test_bytes_become_visible_in_time_though_nobody_writes_more(fs, backend):
-    committed = threading.Event()
-    with fs.open(PATH, "ab", commit_on="0.02s") as file:
-        file.write(b"one")
-        backend.plan(("create", "replace"), HEADER, after=committed.set)
-        assert committed.wait(SOON_S)
-        assert seen(fs) == b"one"
-        file.write(b"two")
-    assert seen(fs) == b"onetwo"
-
-
-def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
-    file = fs.open(PATH, "ab", commit_on="1h")
-    file.write(b"x")
-    before = threading.active_count()
-    for _ in range(99):
-        file.write(b"x")
-    assert threading.active_count() == before
-    file.close()
-    file._due.restart()
-    assert seen(fs) == b"x" * 100
-
-
 # -- failures ----------------------------------------------------------------------------------------------
 
 

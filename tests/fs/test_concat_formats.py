@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy, WholeFileError
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.write import concat as concats
 from tests.support.backends import Scripted, private_memory
@@ -44,26 +44,6 @@ def folder(request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
         fs.seal(f"{root}/{name}")
     fs.create(f"{root}/all", request.param)
     return fs, root
-
-
-def test_two_parquet_files_are_refused_and_stay(folder: Any) -> None:
-    fs, root = folder
-    sources = [f"{root}/a", f"{root}/b"]
-    handle = fs.segment(f"{root}/all")
-    for concat in (lambda: fs.concat(f"{root}/all", sources), lambda: handle.concat(sources)):
-        with pytest.raises(WholeFileError, match=r"is a Parquet file.*Nothing was joined; as_bytes=True"):
-            concat()
-        assert fs.info(f"{root}/all")["size"] == 0
-        assert all(pq.read_table(path, filesystem=fs).num_rows == 3 for path in sources)
-    assert fs.concat(f"{root}/all", sources, as_bytes=True) == 0
-    assert fs.cat_file(f"{root}/all") == 2 * PARQUET
-
-
-def test_the_bytes_of_a_truncated_source_count(folder: Any) -> None:
-    fs, root = folder
-    fs.truncate(f"{root}/a", 10)
-    with pytest.raises(WholeFileError, match="Parquet"):
-        fs.concat(f"{root}/all", [f"{root}/a"])
 
 
 @pytest.mark.parametrize("index", range(4))
@@ -126,12 +106,6 @@ def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder:
     assert pq.ParquetFile(io.BytesIO(fs.cat_file(f"{root}/all"))).num_row_groups == 10
     assert length == len(data)
     assert not any(map(fs.exists, sources))
-
-
-def test_one_parquet_file_joined_to_nothing_needs_no_other_footer(folder: Any) -> None:
-    fs, root = folder
-    fs.concat(f"{root}/all", [f"{root}/a"], as_format="parquet")
-    assert fs.cat_file(f"{root}/all") == PARQUET
 
 
 @pytest.mark.parametrize(
@@ -244,19 +218,3 @@ def test_of_more_sources_than_one_commit_takes_none_is_joined_if_one_does_not_fi
         fs.concat(f"{root}/all", sources, as_format="parquet")
     assert fs.info(f"{root}/all")["size"] == 0
     assert all(fs.exists(source) for source in sources)
-
-
-@pytest.mark.parametrize("kind", [pa.duration, lambda unit: pa.struct([("at", pa.int64()), ("d", pa.duration(unit))])])
-def test_durations_of_other_units_do_not_join_and_stay(tmp_path: Any, kind: Any) -> None:
-    fs = RollingFileSystem("file")
-    sources = []
-    for unit in ("s", "ms", "s"):
-        sources.append(f"{tmp_path}/{len(sources)}")
-        append(fs, sources[-1], pa.table({"n": [1], "d": pa.nulls(1, kind(unit)), "t": ["x"]}))
-        fs.seal(sources[-1])
-    fs.create(f"{tmp_path}/all")
-    with pytest.raises(MalformedFooterError, match=r"/1: .*nothing was joined"):
-        fs.concat(f"{tmp_path}/all", sources[:2], as_format="parquet")
-    assert fs.info(f"{tmp_path}/all")["size"] == 0
-    fs.concat(f"{tmp_path}/all", [sources[0], sources[2]], as_format="parquet")
-    assert pq.read_schema(f"{tmp_path}/all", filesystem=fs).field("d").type == kind("s")

@@ -1,10 +1,8 @@
 """The filesystem as users of fsspec see it, over memory, the local disk and S3."""
 
-import asyncio
 import errno
 import io
 import os
-import threading
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,10 +13,8 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.format import names
 from rollingfs.fs import reading
 from rollingfs.read.tuning import Tuning
-from tests.support.backends import Scripted
 from tests.support.servers import count_requests, new_bucket
 
 
@@ -160,12 +156,6 @@ def test_an_empty_header_file_is_no_segment(place):
     assert place.fs.info(path)["size"] == 0
 
 
-def test_a_name_with_dollars_does_not_make_another_exist(place):
-    place.fs.pipe_file(f"{place.root}/issue4591$x", b"x")
-    assert not place.fs.exists(f"{place.root}/issue4591")
-    assert place.fs.find(place.root) == [f"{place.root}/issue4591$x"]
-
-
 RESERVED = ["x$header", "x$chunks", "x$chunks/y", "folder/$removed"]
 
 
@@ -227,22 +217,6 @@ def test_a_folder_with_nothing_but_tombstones(place):
     assert not stays or f"{folder}/x$header" in place.backend_files(folder)
     fs.mkdir(folder)
     assert (fs.ls(folder), fs.ls(place.root, detail=False)) == ([], [folder, f"{place.root}/other"])
-
-
-def test_a_removed_folder_comes_back_with_what_is_written_in_it_and_stays(place):
-    fs, folder = place.fs, f"{place.root}/folder"
-    fs.pipe_file(f"{folder}/deep/x", b"x")
-    fs.rm(folder, recursive=True)
-    assert not fs.exists(folder)
-    assert not fs.exists(f"{folder}/deep")
-    fs.pipe_file(f"{folder}/deep/x", b"again")
-    assert fs.find(folder, withdirs=True) == [folder, f"{folder}/deep", f"{folder}/deep/x"]
-    assert fs.info(f"{folder}/deep/x")["version"] == (1 if fs._client.backend.removes_whole else 3)
-    fs.rm(f"{folder}/deep/x")
-    assert fs.exists(f"{folder}/deep") is place.has_folders
-    if place.has_folders:
-        fs.rmdir(f"{folder}/deep")
-        assert fs.ls(folder) == []
 
 
 def test_mkdir_refuses_what_exists_and_makedirs_accepts_a_folder_with_exist_ok(place):
@@ -431,15 +405,6 @@ def test_files_are_opened_for_reading_writing_and_appending(place):
             fs.open(path, mode)
 
 
-def test_an_owner_and_attributes_go_with_open(memory):
-    fs, path = memory.fs, f"{memory.root}/x"
-    with fs.open(path, "ab", owner="job 7", attrs={"by": "job 7"}) as file:
-        file.write(b"x")
-        assert file.epoch == 1
-        assert fs.segment(path).epoch == 1
-    assert dict(fs.segment(path).attrs) == {"by": "job 7"}
-
-
 def test_a_transaction_commits_all_or_nothing(place, tmp_path):
     fs, root = place.fs, place.root
     (tmp_path / "local").write_bytes(b"put")
@@ -499,53 +464,6 @@ def test_invalidate_cache_forgets_headers(s3):
         with count_requests(fs._backend) as requests:
             assert fs.cat_file(path) == b"new"
         assert requests == {"GetObject": 1}
-
-
-# -- async and threads ---------------------------------------------------------------------------------------
-
-
-def test_async_methods_over_a_sync_backend_do_not_block_the_loop():
-    loop_went_on = threading.Event()
-
-    def wait():
-        assert loop_went_on.wait(30), "the loop is blocked"
-
-    slow = Scripted(MemoryBackend())
-    slow.plan("read", lambda path: names.CHUNKS_SUFFIX not in path, before=wait, times=None)
-    fs = RollingFileSystem(backend=slow, asynchronous=True, skip_instance_cache=True)
-    path = f"/{uuid.uuid4().hex}"
-
-    async def main():
-        async def tick():
-            loop_went_on.set()
-
-        await asyncio.gather(fs._pipe_file(path, b"data"), tick())
-        assert await fs._cat_file(path, start=-2) == b"ta"
-        await fs._rm(path)
-        assert not await fs._exists(path)
-
-    asyncio.run(main())
-
-
-def test_asynchronous_reaches_s3_and_works_on_the_callers_loop(seaweed, seaweed_bucket):
-    path = f"{seaweed_bucket}/{uuid.uuid4().hex}"
-
-    async def main():
-        fs = RollingFileSystem("s3", seaweed, asynchronous=True, skip_instance_cache=True)
-        assert fs._backend.fs.asynchronous
-        assert fs._backend.loop is None
-        try:
-            await fs._pipe_file(path, b"data")
-            offsets = await asyncio.gather(*[fs._append(path, b"x") for _ in range(5)])
-            assert sorted(offsets) == [4, 5, 6, 7, 8]
-            assert await fs._cat_file(path) == b"dataxxxxx"
-            assert await fs._glob(path + "*") == [path]
-            with pytest.raises(RuntimeError, match="await its methods"):
-                fs.cat_file(path)
-        finally:
-            await fs._backend.close()
-
-    asyncio.run(main())
 
 
 # -- processes -----------------------------------------------------------------------------------------------

@@ -57,17 +57,6 @@ class Told:
             assert self._changed.wait_for(lambda: any(wanted(*one) for one in self.all), WAIT_S), self.all
 
 
-def test_several_segments_are_followed_at_once_to_their_ends(name):
-    fs = filesystem(name)
-    paths = sealed(fs, *[f"/{name}/{number}" for number in range(12)])
-    follower = Follower(paths, "cold", 100, fs=fs)
-    follower.run()
-    assert follower.status() == {path: OffloadStatus(304, 0, 0.0, None) for path in paths}
-    for path in paths:
-        assert [chunk.tier for chunk in fs.segment(path).chunks] == ["cold"] * 4
-        assert fs.cat_file(path) == DATA + b"tail"
-
-
 def test_one_segment_that_fails_does_not_stop_the_others(name):
     fs, told = filesystem(name), Told()
     good, missing = f"/{name}/good", f"/{name}/missing"
@@ -113,23 +102,6 @@ def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_s
         told.wait(lambda _, status: "plain file" in str(status.last_error))
         fs.append(path, b" no more")
         told.wait(lambda _, status: status.cold_end == len(b"a plain file no more") and status.last_error is None)
-
-
-def test_a_stop_lets_the_block_under_way_come_to_its_end(name, monkeypatch):
-    fs, path = filesystem(name), f"/{name}/s"
-    fs.pipe_file(path, DATA)
-    follower = Follower(path, "cold", 100, fs=fs)
-    move = follow.Followed.move
-
-    async def stopped_within(self: Any, block: Any) -> Any:
-        follower.stop()
-        return await move(self, block)
-
-    monkeypatch.setattr(follow.Followed, "move", stopped_within)
-    follower.run()
-    assert follower.status()[path] == OffloadStatus(100, 200, follower.status()[path].lag_s, None)
-    follower.run()
-    assert follower.status()[path].cold_end == 100, "it stays stopped"
 
 
 def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):

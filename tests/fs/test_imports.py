@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.support.cli import environment
 
@@ -44,3 +45,15 @@ def test_an_append_and_a_read_import_no_maintenance() -> None:
     loaded = _loaded(f"{APPEND}; assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'")
     assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
     assert not _below(loaded, "write.concat", "stream")
+
+
+def test_verbs_on_a_disk_import_no_s3fs_and_start_no_thread(tmp_path: Path) -> None:
+    _loaded(f"""import threading; fs = RollingFileSystem("file", sync=False); root = "{tmp_path}"
+fs.pipe_file(root + "/a/x", b"xyz")
+fs.copy(root + "/a/", root + "/b/", recursive=True)
+fs.get(root + "/b", root + "/c", recursive=True)
+fs.put(root + "/c", root + "/d", recursive=True)
+assert fs.cat(root + "/d/*") == {{root + "/d/x": b"xyz"}}, fs.cat(root + "/d/*")
+fs.rm([root + "/a", root + "/b"], recursive=True)
+assert "s3fs" not in sys.modules
+assert threading.active_count() == 1, threading.enumerate()""")

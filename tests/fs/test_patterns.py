@@ -5,22 +5,15 @@ import uuid
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.support.examples import slowly
-from tests.support.servers import new_bucket
 
 NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
 """As patterns, none of them matches itself; the first matches ``part1.log``, which must stay."""
 
 
-@pytest.fixture(params=["memory", "local", *slowly("s3")])
-def site(request, tmp_path):
+@pytest.fixture
+def site():
     """A filesystem and an empty folder of it."""
-    if request.param == "memory":
-        return RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
-    if request.param == "local":
-        return RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path}/root"
-    seaweed = request.getfixturevalue("seaweed")
-    return RollingFileSystem("s3", seaweed, header_cache_s=0), f"{new_bucket(seaweed)}/root"
+    return RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(params=NAMES)
@@ -40,28 +33,6 @@ def test_a_name_like_a_pattern_is_removed_and_nothing_that_it_matches(named):
     fs, root, path = named
     fs.rm(path)
     assert found(fs, root) == {"part1.log": b"other"}
-
-
-def test_a_name_like_a_pattern_is_read_as_one_file(named):
-    fs, _, path = named
-    assert (fs.expand_path(path), fs.cat(path), fs.cat([path])) == ([path], b"meant", {path: b"meant"})
-
-
-def test_a_name_like_a_pattern_is_moved_to_the_very_name_that_is_given(named):
-    fs, root, path = named
-    fs.mv(path, f"{root}/new")
-    assert found(fs, root) == {"part1.log": b"other", "new": b"meant"}
-
-
-def test_a_name_like_a_pattern_is_copied_to_the_very_name_that_is_given_or_into_a_folder(named):
-    fs, root, path = named
-    name = path.rpartition("/")[2]
-    fs.copy(path, f"{root}/new")
-    fs.copy(path, f"{root}/folder/")
-    fs.copy([path], f"{root}/list")
-    assert found(fs, root) == {
-        "part1.log": b"other", name: b"meant", "new": b"meant", f"folder/{name}": b"meant", f"list/{name}": b"meant",
-    }  # fmt: skip
 
 
 def test_a_name_like_a_pattern_comes_and_goes_from_and_to_the_disk(named, tmp_path):

@@ -7,7 +7,7 @@ import uuid
 import fsspec
 import pytest
 
-from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 
 
 @pytest.fixture
@@ -37,15 +37,6 @@ def test_only_what_is_given_changes_and_the_bytes_stay(fs, path):
     assert fs.cat_file(path) == b"x" * 120
 
 
-def test_the_next_append_keeps_to_the_new_policy_also_with_a_longer_tail_from_before(fs, path):
-    assert [chunk.length for chunk in fs.segment(path).chunks] == [100]
-    fs.set_policy(path, max_bytes=15)
-    assert fs.cat_file(path) == b"x" * 120, "the tail of 20 bytes stays in the header"
-    fs.append(path, b"y")
-    assert fs.cat_file(path) == b"x" * 120 + b"y"
-    assert max(chunk.length for chunk in fs.segment(path).chunks[1:]) <= 15
-
-
 def test_a_change_that_says_what_is_there_commits_nothing(fs, path):
     fs.set_policy(path, OffloadPolicy("cold"), max_bytes=30)
     version = fs.segment(path).version
@@ -62,17 +53,6 @@ def test_a_plain_file_becomes_a_segment_and_nothing_at_all_is_not_found(fs, path
     for verb in (fs.get_policy, lambda path: fs.set_policy(path, max_bytes=1)):
         with pytest.raises(FileNotFoundError):
             verb(f"{path}-none")
-
-
-def test_a_sealed_segment_takes_an_offload_policy_and_an_exclusive_owner_alone_sets_it(fs, path):
-    fs.seal(path)
-    fs.set_policy(path, OffloadPolicy("cold"))
-    held = fs.segment(path).acquire("me")
-    with pytest.raises(FencedError, match="nothing was written"):
-        fs.set_policy(path, OffloadPolicy("cold", 5))
-    held.set_policy(OffloadPolicy("cold", 7), max_bytes=9)
-    assert held.policy.max_bytes == 9
-    assert fs.get_policy(path).segment == OffloadPolicy("cold", 7)
 
 
 @pytest.fixture
@@ -130,44 +110,6 @@ def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_th
     assert found.offload == OffloadPolicy(after_age="2h")
     with pytest.raises(ValueError, match="inherit names after_age"):
         fs.set_policy(path, inherit="after_age")
-
-
-def test_a_segment_that_was_made_with_a_policy_or_moved_keeps_what_is_its_own(fs, levels):
-    top, middle, low = levels
-    fs.create(f"{top}/explicit", policy=RollingPolicy(7, None, 0))
-    fs.mv(f"{top}/explicit", f"{low}/explicit")
-    fs.mv(f"{top}/old", f"{low}/moved")
-    fs.set_policy(middle, max_bytes=15)
-    assert fs.segment(f"{low}/explicit").policy == RollingPolicy(7, None, 0)
-    assert fs.segment(f"{low}/moved").policy == RollingPolicy(15, 3600, 0, consolidate=False)
-    fs.pipe_file(f"{low}/moved", b"x" * 30)
-    assert lengths(fs, f"{low}/moved") == [15, 15]
-
-
-def test_appends_ask_for_no_policy_and_new_segments_once_a_minute_for_each_folder(fs, levels):
-    def asked(call) -> int:
-        before = sum(one.count for one in fs.metrics().requests.values())
-        call()
-        return sum(one.count for one in fs.metrics().requests.values()) - before
-
-    low = levels[2]
-    fs.append(f"{low}/old", b"x")
-    assert asked(lambda: fs.append(f"{low}/old", b"x" * 80)) == asked(lambda: fs.append(f"{low}/old", b"x" * 80))
-    fs.create(f"{low}/first")
-    assert asked(lambda: fs.create(f"{low}/second")) == asked(lambda: fs.create(f"{low}/third"))
-
-
-def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs):
-    fs.mkdirs("/one/low")
-    fs.set_policy("/one", max_bytes=77)
-    fs.create("/one/low/old")
-    fs.mv("/one", "/two", recursive=True)
-    fs.create("/one/low/new")
-    fs.create("/two/low/new")
-    fs.rm("/two", recursive=True)
-    fs.create("/two/low/new2")
-    default = fs.segment("/one/low/new").policy.max_bytes
-    assert default == fs.segment("/two/low/new2").policy.max_bytes != 77
 
 
 @pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import asyncio
 import dataclasses
-import importlib.util
 import io
 import os
 import pickle
@@ -27,7 +26,6 @@ from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, Segme
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
-from rollingfs.format.header import Page
 from rollingfs.fs import read_buffer
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
@@ -35,9 +33,8 @@ from rollingfs.read import prefetch, ranges
 from rollingfs.read.read_job import even
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, raises
+from tests.support.backends import Scripted
 from tests.support.examples import examples
-from tests.support.servers import require
 from tests.support.site import Site
 
 MIB = 2**20
@@ -206,19 +203,6 @@ def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world)
     assert found[4:] == [letters(500)[120:121], b""]
 
 
-def test_a_plain_file_is_read_where_it_lies(world):
-    data = letters(3000)
-    world.put(world.path, data)
-    with world.open() as file:
-        assert (file.size, file.readline(), file.read()) == (3000, *data_after_line(data))
-    assert world.ranges()[0][0] == 0
-
-
-def data_after_line(data: bytes) -> tuple[bytes, bytes]:
-    line, _, rest = data.partition(b"\n")
-    return line + b"\n", rest
-
-
 def test_text_lines_and_blocks_come_out_of_the_usual_wrappers(world):
     data = letters(5000)
     world.make(data, start=100, policy=RollingPolicy(max_bytes=900))
@@ -234,18 +218,6 @@ def test_text_lines_and_blocks_come_out_of_the_usual_wrappers(world):
     file.close()
     with pytest.raises(ValueError, match="closed"):
         file.read()
-
-
-def test_pyarrow_reads_through_read_buffer(world):
-    if importlib.util.find_spec("pyarrow") is None:
-        require("pyarrow is not installed")
-    import pyarrow as arrow
-
-    data = letters(5000)
-    world.make(data, start=100)
-    with world.open() as file, arrow.PythonFile(file, mode="r") as native:
-        assert (native.size(), native.read_buffer(60).to_pybytes()) == (4900, data[100:160])
-        assert bytes(native.read_at(50, 1000)) == data[1100:1150]
 
 
 def test_absolute_positions_before_the_start_say_what_is_left(world):
@@ -331,16 +303,6 @@ def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
 # -- how much is asked ---------------------------------------------------------------------------------------
 
 
-def test_random_reads_ask_for_exactly_their_bytes(world):
-    data = letters(MIB)
-    world.put(world.path, data)
-    with world.open() as file:
-        for at, size in ((700_000, 10), (5_000, 100_000), (300_000, 1)):
-            file.seek(at)
-            assert file.read(size) == data[at : at + size]
-    assert world.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
-
-
 def test_small_reads_that_follow_each_other_share_requests(world):
     data = b"".join(b"%063d\n" % number for number in range(MIB // 64))
     world.put(world.path, data)
@@ -423,16 +385,6 @@ def test_a_tuning_out_of_range_is_refused(given, said):
         Tuning(**given)
 
 
-def test_a_large_read_is_split_into_ranges_that_are_read_at_once(over_async):
-    world, data = over_async, os.urandom(9 * MIB)
-    world.put(world.path, data)
-    with world.open() as file:
-        file.seek(100)
-        assert file.read(8 * MIB) == data[100 : 100 + 8 * MIB]
-    assert [last - first for first, last in world.ranges()] == [2 * MIB] * 4
-    assert world.backend.at_once_max["read_range"] == 4
-
-
 @given(start=st.integers(0, 100), size=st.integers(0, 10_000), range_bytes=st.integers(1, 3000))
 def test_a_read_is_cut_into_as_few_ranges_as_possible_of_nearly_one_size(start, size, range_bytes):
     parts = list(even(start, start + size, range_bytes))
@@ -464,33 +416,7 @@ def test_a_large_read_holds_little_beside_its_answer():
     assert peak < 40 * MIB + 2 * 5 * MIB
 
 
-def test_a_read_loads_only_the_pages_and_chunks_it_needs(world):
-    data = letters(3000)
-    world.make(data, RollingPolicy(max_bytes=3, inline_bytes=2), step=100)
-    pages = [entry for entry in world.header().entries if isinstance(entry, Page)]
-    assert len(pages) >= 4
-    view = world.view()
-    world.backend.clear()
-    middle = pages[2].start + 4
-    assert world.read(view, middle, middle + 5) == data[middle : middle + 5]
-    assert [path for verb, path in world.backend.calls if verb == "read"] == [names.resolve(world.path, pages[2].file)]
-    assert len(world.ranges()) <= 3
-    world.backend.clear()
-    world.read(view, middle + 9, middle + 10)
-    assert world.backend.verbs == ["read_range"]
-
-
 # -- headers at open -----------------------------------------------------------------------------------------
-
-
-def test_a_header_seen_within_the_cache_time_is_not_asked_for(world):
-    world.make(letters(500))
-    world.client.headers.cache_s = 3600
-    world.open().close()
-    world.backend.clear()
-    with world.open() as file:
-        assert file.size == 500
-    assert world.backend.calls == []
 
 
 def known(world: World) -> World:
@@ -538,16 +464,6 @@ def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read
 
 
 # -- things that go while they are read ----------------------------------------------------------------------
-
-
-def test_a_chunk_truncated_away_says_what_is_left(world):
-    world.make(letters(500))
-    with world.open() as file:
-        drive(world.behind.segments.truncate(world.path, 320))
-        with pytest.raises(SegmentTruncatedError, match="320 to 500"):
-            file.read(10)
-        file.seek(330)
-        assert file.read() == letters(500)[330:]
 
 
 def test_a_chunk_that_moved_is_read_where_it_is_now(world):
@@ -599,26 +515,6 @@ def test_a_chunk_missing_short_or_changed_is_named(world):
     assert world.read(view, starts[3], 500) == letters(500)[starts[3] :]
 
 
-def test_an_index_page_that_is_missing_is_named(world):
-    world.make(letters(1000), RollingPolicy(max_bytes=3, inline_bytes=2))
-    page = next(entry for entry in world.header().entries if isinstance(entry, Page))
-    path = names.resolve(world.path, page.file)
-    view = world.view()
-    world.delete(path)
-    with pytest.raises(CorruptChunkError, match="missing") as caught:
-        world.read(view, page.start, page.end)
-    assert path in str(caught.value)
-
-
-def test_a_store_that_fails_for_one_read_fails_that_read_only(world):
-    world.make(letters(500))
-    with world.open() as file:
-        world.backend.plan(before=raises(PermissionError(13, "no")))
-        with pytest.raises(PermissionError):
-            file.read(10)
-        assert file.read() == letters(500)
-
-
 @pytest.mark.parametrize("by_a_segment", [False, True])
 def test_a_plain_file_that_is_gone_meanwhile_is_not_found_and_the_error_says_what_is_there(by_a_segment, monkeypatch):
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
@@ -632,6 +528,3 @@ def test_a_plain_file_that_is_gone_meanwhile_is_not_found_and_the_error_says_wha
         for _ in range(2):
             with pytest.raises(FileNotFoundError, match="now segment" if by_a_segment else "now nothing is there"):
                 file.read()
-
-
-# -- an object store -----------------------------------------------------------------------------------------

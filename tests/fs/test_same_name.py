@@ -108,14 +108,6 @@ def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_writte
             drive(site.client.fetcher.read(view, start, 5))
 
 
-def test_a_snapshot_of_a_plain_file_that_was_adopted_and_appended_to_is_read_on() -> None:
-    site = plain_site()
-    view = drive(site.client.lookup.view(site.path))
-    site.run(site.other().segments.append(site.path, b" and more"))
-    drive(site.backend.delete([site.path]))
-    assert drive(site.client.fetcher.read(view, 1, 5)) == b"lain"
-
-
 def segment_site() -> Site:
     site = Site(Scripted(private_memory()), "")
     site.run(site.client.segments.overwrite(site.path, b"a segment"))
@@ -140,16 +132,6 @@ def test_who_follows_a_name_does_not_go_on_in_what_has_it_by_then(before: Any, a
     after(site)
     with pytest.raises(FileNotFoundError, match="another has its name"):
         next(tail)
-
-
-def test_who_follows_a_plain_file_goes_on_when_it_grew_and_was_adopted() -> None:
-    site = plain_site()
-    tail = Tail(Core(site.client, site.bridge), site.path)
-    assert next(tail) == b"plain"
-    site.run(site.backend.delete([site.path]))
-    site.run(site.backend.write(site.path, [b"plain grown"]))
-    site.run(site.other().segments.append(site.path, b"!"))
-    assert next(tail) == b" grown!"
 
 
 def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(monkeypatch: Any) -> None:

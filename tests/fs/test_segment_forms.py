@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs import Erased, OffloadPolicy, RollingFileSystem, Segment, errors
+from rollingfs import Erased, RollingFileSystem, Segment, errors
 from rollingfs.fs.segment_forms import Form, Forms
 from tests.support.backends import private_memory
 
@@ -127,11 +127,3 @@ def test_roll_offload_and_onload(call: Call, fs: RollingFileSystem) -> None:
     assert {chunk.tier for chunk in fs.segment("/log").chunks} == {""}
     with pytest.raises(errors.UnknownTierError):
         call("offload", "warm")
-
-
-def test_set_policy(call: Call, fs: RollingFileSystem) -> None:
-    call("set_policy", OffloadPolicy(tier="cold", after_bytes=5), max_bytes=20)
-    found = fs.get_policy("/log")
-    assert (found.rolling.max_bytes, found.offload.after_bytes) == (20, 5)
-    with pytest.raises(TypeError, match="give offload, max_bytes, max_age, inline_bytes or consolidate"):
-        call("set_policy")

@@ -6,7 +6,7 @@ from operator import methodcaller
 
 import pytest
 
-from rollingfs import BadOffsetError, FencedError, RollingPolicy, SegmentTruncatedError
+from rollingfs import BadOffsetError, FencedError, RollingPolicy
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
@@ -87,17 +87,6 @@ def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
             handle.chunks[index]
 
 
-def test_chunks_that_were_truncated_away_within_a_page_are_not_counted():
-    site = Site(private_memory(), "", RollingPolicy(max_bytes=1, inline_bytes=0))
-    site.create()
-    site.append(DATA)
-    handle = site.segment()
-    handle.truncate(30)
-    assert len(handle.chunks) == len(list(handle.chunks)) == 220
-    assert handle.chunks[0].start == 30
-    assert len(site.chunk_files()) == 220
-
-
 # -- reading -------------------------------------------------------------------------------------------------
 
 
@@ -107,20 +96,6 @@ def test_a_range_outside_is_an_argument_error(handle, start, end):
     with pytest.raises(ValueError, match="there are no bytes") as caught:
         handle.read(start, end)
     assert isinstance(caught.value, BadOffsetError)
-
-
-def test_reading_before_the_start_names_the_range_that_is_there(site, handle):
-    handle.append(DATA)
-    site.by_another("truncate", 150)
-    site.client.headers.forget(site.path)
-    with pytest.raises(SegmentTruncatedError, match="150 to 250"):
-        handle.read(100, 200)
-    assert handle.read(150, 250) == DATA[150:]
-    site.by_another("truncate", 250)
-    site.client.headers.forget(site.path)
-    assert handle.read(250, 250) == b""
-    with pytest.raises(SegmentTruncatedError, match="250 to 250"):
-        handle.read(249, 250)
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------
@@ -157,15 +132,6 @@ def test_rows_of_another_segment_are_no_answer_to_verify():
     site.backend.plan(path="$header", skips=1, before=lambda: site.by_another("overwrite", [b"another"]))
     with pytest.raises(FileNotFoundError, match="another has its name"):
         handle.verify()
-
-
-def test_a_deleted_segment_is_gone_for_its_own_handle_at_once(site, handle):
-    handle.append(DATA)
-    handle.delete()
-    for call in (lambda: handle.read(0, 1), handle.delete, lambda: handle.append(b"")):
-        with pytest.raises(FileNotFoundError):
-            call()
-    assert site.chunk_files() == []
 
 
 # -- exclusive handles ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import pickle
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
@@ -53,13 +52,6 @@ def test_every_form_of_a_local_url_opens_the_same_segment(form, tmp_path):
     assert (tmp_path / "deep" / "x$header").exists()
 
 
-@pytest.mark.parametrize("url", ["rolling::memory://forms/x", "rolling+memory://forms/x", "rolling+memory:///forms/x"])
-def test_every_form_of_a_memory_url_opens_the_same_segment(url):
-    fs, path = fsspec.url_to_fs(url)
-    fs.pipe_file(path, url.encode())
-    assert RollingFileSystem("memory", header_cache_s=0).cat_file("/forms/x") == url.encode()
-
-
 NAMES = ("/q/x", "q/x", "rolling://q/x", "rolling:///q/x", "rolling::memory://q/x", "memory://q/x")
 
 
@@ -102,12 +94,6 @@ def test_no_target_is_an_error_that_says_what_to_do_and_never_the_local_disk():
 def test_rolling_over_rolling_is_an_error():
     with pytest.raises(ValueError, match="itself a rolling filesystem"):
         RollingFileSystem(fs=RollingFileSystem("memory"))
-
-
-def test_an_unknown_option_says_which_and_what_there_is_and_keeps_its_value_secret():
-    with pytest.raises(TypeError, match=r"'kee'.*max_bytes.*s3=\{") as caught:
-        RollingFileSystem("s3", kee="hush-hush")
-    assert "hush-hush" not in str(caught.value)
 
 
 ANOM = {"anom": True}
@@ -188,13 +174,6 @@ def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, t
             pd.read_csv(path)
 
 
-def test_options_of_fsspec_itself_pass():
-    options = {"use_listings_cache": False, "listings_expiry_time": 1, "max_paths": 3, "batch_size": 2}
-    fs = RollingFileSystem("memory", skip_instance_cache=True, **options)
-    assert fs.batch_size == 2
-    assert fs is not RollingFileSystem("memory", **options)
-
-
 def test_the_policy_comes_whole_or_in_parts():
     policy = RollingPolicy(max_bytes=100, inline_bytes=0)
     assert RollingFileSystem("memory", policy=policy)._client.segments.policy == policy
@@ -202,18 +181,6 @@ def test_the_policy_comes_whole_or_in_parts():
     assert parts._client.segments.policy == RollingPolicy(100, 3600, 0)
     with pytest.raises(ValueError, match="not both"):
         RollingFileSystem("memory", policy=policy, max_bytes=100)
-
-
-def _in_memory():
-    return DirFileSystem("/below", fs=MemoryFileSystem())
-
-
-ADAPTERS = {LocalFileSystem: LocalBackend, MemoryFileSystem: MemoryBackend, _in_memory: GenericBackend}
-
-
-@pytest.mark.parametrize(("below", "kind"), ADAPTERS.items())
-def test_the_filesystem_below_chooses_the_adapter(below, kind):
-    assert type(RollingFileSystem(fs=below())._backend) is kind
 
 
 def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_single_writer():
@@ -237,27 +204,6 @@ def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
         RollingFileSystem("s3", skip_instance_cache=True)
 
 
-def test_importing_rollingfs_imports_no_s3fs_and_starts_no_thread():
-    code = """
-import sys, tempfile, threading
-import rollingfs
-fs = rollingfs.RollingFileSystem("file", sync=False)
-root = tempfile.mkdtemp()
-with open(root + "/local", "wb") as file:
-    file.write(b"x")
-fs.put(root + "/local", root + "/a/x")
-fs.append(root + "/a/x", b"yz")
-fs.copy(root + "/a/", root + "/b/", recursive=True)
-fs.get(root + "/b", root + "/c", recursive=True)
-assert fs.cat(root + "/b/*") == {root + "/b/x": b"xyz"}, fs.cat(root + "/b/*")
-fs.rm([root + "/a", root + "/b"], recursive=True)
-assert fs.expand_path(root + "/c/*") == [root + "/c/x"]
-assert "s3fs" not in sys.modules
-assert threading.active_count() == 1, threading.enumerate()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=Path(__file__).parents[2])
-
-
 def test_the_entry_points_are_those_that_the_package_registers():
     with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
         entries = tomllib.load(file)["project"]["entry-points"]["fsspec.specs"]
@@ -266,15 +212,6 @@ def test_the_entry_points_are_those_that_the_package_registers():
         assert fsspec.get_filesystem_class(name) is cls
         assert issubclass(cls, rollingfs.RollingFileSystem)
         assert name in ((cls.protocol,) if isinstance(cls.protocol, str) else cls.protocol)
-
-
-def test_an_instance_pickles_with_its_target_and_policy(tmp_path):
-    fs = RollingFileSystem("file", max_bytes=100, header_cache_s=0, skip_instance_cache=True)
-    fs.pipe_file(f"{tmp_path}/x", b"data")
-    other = pickle.loads(pickle.dumps(fs))
-    assert other is not fs
-    assert other._client.commits.slots.writer.id != fs._client.commits.slots.writer.id
-    assert (other._client.segments.policy.max_bytes, other.cat_file(f"{tmp_path}/x")) == (100, b"data")
 
 
 def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(monkeypatch: Any) -> None:

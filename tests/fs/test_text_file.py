@@ -1,7 +1,6 @@
 """Text and compression through `open`: only `close` commits."""
 
 import gc
-import gzip
 
 import fsspec
 import pytest
@@ -15,17 +14,6 @@ NOISE_OF_GZIP = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExcep
 @pytest.fixture
 def fs(tmp_path):
     return fsspec.filesystem("rolling", target_protocol="file", sync=False)
-
-
-def test_compressed_writes_are_committed_by_close(fs, tmp_path):
-    path = f"{tmp_path}/x.gz"
-    with fs.open(path, "wb", compression="gzip") as file:
-        file.write(b"hello" * 1000)
-    assert gzip.decompress(fs.cat_file(path)) == b"hello" * 1000
-    with fs.open(path, "wt", compression="infer", encoding="utf-8") as text:
-        text.write("grüß")
-    with fs.open(path, "rt", compression="infer", encoding="utf-8") as text:
-        assert text.read() == "grüß"
 
 
 def write_and_fail(fs, path, options, data):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import uuid
 from pathlib import Path
 from typing import Any
@@ -32,23 +31,6 @@ def filesystem(name: str, **options: Any) -> RollingFileSystem:
     return RollingFileSystem("memory", skip_instance_cache=True, **options)
 
 
-def test_readers_of_every_kind_see_no_tiers(name):
-    fs, path = filesystem(name), f"/{name}/s"
-    write(fs, path)
-    before = fs.info(path)
-    moved = fs.offload(path, upto=350)
-    assert (moved.chunks, moved.server_bytes) == (3, 300)
-    assert fs.cat_file(path) == DATA + b"tail"
-    assert fs.du(path) == fs.size(path) == 604
-    assert fs.ls(f"/{name}", detail=False) == [path]
-    after = fs.info(path)
-    may_change = {"version", "mtime", "modified", "ETag", "ukey", "chunks"}
-    assert {key for key in after if after[key] != before[key]} <= may_change
-    with fs.open(path, "ab") as file:
-        file.write(b"more")
-    assert pickle.loads(pickle.dumps(fs)).cat_file(path) == DATA + b"tailmore"
-
-
 def test_a_plain_file_is_adopted_and_moved(name):
     fs, path = filesystem(name), f"/{name}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
@@ -68,18 +50,6 @@ def test_a_tier_on_another_kind_of_store(name, tmp_path):
     assert fs.cat_file(path) == DATA + b"tail"
     fs.rm(path)
     assert list(Path(tmp_path, name, "s$chunks").iterdir()) == []
-
-
-def test_a_copy_or_an_export_of_tiered_bytes_is_whole(name, tmp_path):
-    fs, path = filesystem(name), f"/{name}/s"
-    write(fs, path)
-    fs.offload(path, upto=300)
-    fs.cp_file(path, f"{path}-copy")
-    assert fs.cat_file(f"{path}-copy") == DATA + b"tail"
-    fs.export(path, f"{path}-export")
-    assert fsspec.filesystem("memory").cat_file(f"{path}-export") == DATA + b"tail"
-    fs.export(path, f"file://{tmp_path}/exported")
-    assert (tmp_path / "exported").read_bytes() == DATA + b"tail"
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,6 @@ def test_copy_raises_the_error_of_a_missing_file_or_ignores_it(fs: RollingFileSy
     assert names(fs, "/to") == ["b"]
 
 
-def test_copies_beside_each_other_go_on_after_an_error(fs: RollingFileSystem) -> None:
-    with pytest.raises(FileNotFoundError):
-        fs.copy(["/from/none", "/from/b"], ["/to/none", "/to/b"])
-    assert names(fs, "/to") == (["b"] if fs._backend.is_async else [])
-
-
 def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFileSystem, tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / name).write_bytes(b"")
@@ -64,15 +58,6 @@ def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFile
     asyncio.run(transfer())
     assert (names(fs, "/copy"), names(fs, "/put")) == (["a", "b", "c"], ["x", "y"])
     assert callback.begun == 2
-
-
-def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    for verb, args in ((fs.get, ("/from/*", f"{tmp_path}/deep/")), (fs.put, (f"{tmp_path}/deep", "/put"))):
-        callback = Counting()
-        verb(*args, recursive=True, callback=callback)
-        assert (callback.size, callback.value, callback.begun) == (3, 3, 3)
-    assert names(fs, "/put") == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(("batch_size", "at_once"), [(1, 1), (2, 2), (-1, 3), (None, 3)])

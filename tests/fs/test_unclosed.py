@@ -102,26 +102,6 @@ def test_a_loss_that_close_has_reported_is_not_reported_again(fs, tmp_path):
     assert lost_in(caught) == []
 
 
-def test_a_file_that_was_closed_for_a_later_commit_which_never_came_says_so(fs, tmp_path):
-    held = [fs._open(f"{tmp_path}/x", "wb", autocommit=False)]
-    held[0].write(b"12345")
-    held[0].close()
-    with pytest.warns(ResourceWarning, match=" 5 bytes "):
-        drop(held)
-
-
-def test_the_text_that_the_wrapper_still_holds_is_counted_in_a_cycle_of_garbage_as_well(fs, tmp_path):
-    class Handler:
-        def __init__(self, stream):
-            self.stream, self.itself = stream, self
-
-    held = [Handler(fs.open(f"{tmp_path}/x", "w", encoding="utf-8"))]
-    held[0].stream.write("grüße")
-    with pytest.warns(ResourceWarning, match=" 7 bytes "):
-        drop(held)
-    assert not fs.exists(f"{tmp_path}/x")
-
-
 def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
     with fs.open(f"{tmp_path}/x.gz", "wt", compression="gzip") as file:
         file.write("text")

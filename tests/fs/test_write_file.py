@@ -1,19 +1,17 @@
 """The file object for writing: what it commits, when, and in how much memory."""
 
 import gc
-import gzip
 import io
 import os
 
 import pytest
-from fsspec.core import OpenFile
 
 from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
 from rollingfs.write import chunk_writer, ingest
-from tests.support.backends import Counting, Scripted, fail, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
 
 LARGE = bytes(range(256)) * 8
@@ -66,21 +64,6 @@ def test_a_file_closed_without_a_write_is_there_and_empty(site, mode):
     assert site.is_there()
 
 
-def test_wb_replaces_even_a_sealed_segment_by_an_open_one_with_its_policy(site, data):
-    site.create(RollingPolicy(max_bytes=700))
-    site.append(b"0123456789", attrs={"k": "v"})
-    site.run(site.client.segments.truncate(site.path, 5))
-    site.run(site.client.segments.seal(site.path))
-    before = site.segment()
-    write(site, "wb", data)
-    after = site.segment()
-    assert site.content() == data
-    assert (after.start, after.sealed, after.attrs) == (0, False, {})
-    assert (after.policy, after.version) == (before.policy, before.version + 1)
-    with pytest.raises(FileNotFoundError):
-        before.refresh()
-
-
 def test_wb_over_an_exclusively_held_segment_is_fenced_and_leaves_nothing(site, data):
     site.create()
     site.segment().acquire("somebody")
@@ -107,17 +90,6 @@ def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(s
     with pytest.raises(FileExistsError):
         file.close() if moment == "close" else site.open("xb")
     assert (site.content(), site.chunk_files()) == (b"first", [])
-
-
-def test_ab_continues_at_the_logical_end_of_a_truncated_segment(site, data):
-    site.create()
-    site.append(b"0123456789")
-    site.run(site.client.segments.truncate(site.path, 4))
-    with site.open("ab") as file:
-        assert file.tell() == 6
-        file.write(data)
-        assert file.tell() == 6 + len(data)
-    assert site.content() == b"456789" + data
 
 
 def test_ab_continues_a_plain_file(site, data):
@@ -211,27 +183,6 @@ def test_an_exception_within_with_commits_nothing_and_leaves_nothing(site, mode,
     assert site.chunk_files() == []
 
 
-@pytest.mark.parametrize("mode", ["w", "wb"])
-@pytest.mark.parametrize("compression", [None, "gzip"])
-def test_an_exception_within_fsspec_open_commits_nothing(site, mode, compression):
-    class Filesystem:
-        def open(self, path, mode):
-            return site.open(mode)
-
-    def use(error):
-        with OpenFile(Filesystem(), site.path, mode, compression=compression) as file:
-            file.write("text" if mode == "w" else b"text")
-            if error is not None:
-                raise error
-
-    with pytest.raises(LookupError):
-        use(LookupError())
-    assert not site.is_there()
-    use(None)
-    content = site.content()
-    assert (gzip.decompress(content) if compression else content) == b"text"
-
-
 def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
     try:
         raise LookupError
@@ -290,22 +241,6 @@ def test_attributes_come_with_the_first_commit(site):
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-def test_after_a_failed_write_nothing_is_committed_and_close_says_so(hooked):
-    file = hooked.open("wb")
-    file.write(LARGE)
-    hooked.backend.plan("upload.write", before=fail)
-    with pytest.raises(OSError, match="connection broke"):
-        file.write(LARGE)
-    with pytest.raises(OSError, match="earlier write or commit"):
-        file.write(b"x")
-    with pytest.raises(OSError, match="earlier write or commit"):
-        file.close()
-    assert file.closed
-    file.close()
-    assert not hooked.is_there()
-    assert hooked.chunk_files() == []
-
-
 def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
     hooked.create()
     file = hooked.open("ab")
@@ -319,22 +254,6 @@ def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
     with pytest.raises(OSError, match="earlier write or commit"):
         file.close()
     assert (hooked.content(), hooked.chunk_files()) == (b"", [])
-
-
-# -- memory --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("piece", [1, 150, 5000])
-def test_a_file_of_any_size_is_written_in_bounded_memory(piece):
-    backend = Counting(private_memory())
-    site = Site(backend, "", RollingPolicy(max_bytes=3000))
-    with site.open("wb") as file:
-        held_max = 0
-        for written in range(piece, 20_000 + piece, piece):
-            file.write(bytes(piece))
-            held_max = max(held_max, written - backend.uploaded_bytes)
-    assert held_max <= 200 + 300 + 1
-    assert site.segment().length >= 20_000
 
 
 # -- a file object -------------------------------------------------------------------------------------------
