@@ -3,8 +3,6 @@
 import errno
 import json
 import logging
-import logging.config
-import os
 import subprocess
 import sys
 import threading
@@ -15,7 +13,6 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory
-from tests.support.clouds import new_container
 from tests.support.schedules import in_threads
 from tests.support.servers import new_bucket, require_module
 
@@ -243,63 +240,6 @@ def test_a_url_of_another_filesystem_is_refused(tmp_path):
         RollingHandler(f"file://{tmp_path}/log")
 
 
-PROGRAM = """
-import logging, multiprocessing, os, sys
-from rollingfs.logging import RollingHandler
-
-logging.getLogger().addHandler(RollingHandler(sys.argv[1], interval="1h"))
-logging.getLogger().setLevel(logging.INFO)
-
-def child(number):
-    logging.info("child %d", number)
-
-if __name__ == "__main__":
-    logging.info("parent before")
-    for handler in logging.getLogger().handlers:
-        handler.flush()
-    context = multiprocessing.get_context(sys.argv[2])
-    children = [context.Process(target=child, args=(number,)) for number in range(3)]
-    for one in children:
-        one.start()
-    for one in children:
-        one.join()
-    logging.info("parent after")
-"""
-
-
-@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_processes_and_their_children_write_all_they_logged_before_they_end(tmp_path, start):
-    if start == "fork" and not hasattr(os, "fork"):
-        pytest.skip("needs fork")
-    said = ended(tmp_path, PROGRAM, f"rolling::file://{tmp_path}/log", start)
-    found = lines(RollingFileSystem("file"), f"{tmp_path}/log")
-    assert sorted(found) == ["child 0", "child 1", "child 2", "parent after", "parent before"], said
-    assert said == ""
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not tell the names of threads")
-@pytest.mark.parametrize(("how", "expected"), [("fork", ["hi"]), ("fork, after a flush", ["one"])])
-def test_a_forked_child_writes_to_azure_or_says_at_once_that_it_cannot(azurite, tmp_path, how, expected):
-    container = new_container(azurite)
-    said = ended(tmp_path, ENDS, how, f"rolling+az://{container}/log", json.dumps(azurite))
-    assert lines(RollingFileSystem("az", azurite), f"{container}/log") == expected, said
-    told = said.splitlines()
-    assert len(told) == (how != "fork")
-    assert all("1 log record was not written: " in line and "had used obstore" in line for line in told)
-
-
-def test_the_handler_can_be_named_in_a_configuration(tmp_path):
-    named = {"class": "rollingfs.logging.RollingHandler", "url": f"rolling::file://{tmp_path}/log"}
-    loggers = {"test.configured": {"handlers": ["log"], "level": "INFO", "propagate": False}}
-    logging.config.dictConfig(
-        {"version": 1, "disable_existing_loggers": False, "handlers": {"log": named}, "loggers": loggers}
-    )
-    logger = logging.getLogger("test.configured")
-    logger.info("one")
-    logger.handlers.pop().close()
-    assert lines(RollingFileSystem("file"), f"{tmp_path}/log") == ["one"]
-
-
 # -- what must not stop the handler or the program ---------------------------------------------------------
 
 
@@ -427,12 +367,15 @@ if how.startswith("fork"):
 """
 
 
-@pytest.mark.parametrize("how", ["main", "main, after a flush", "fork", "thread", "atexit before", "atexit after"])
+HOWS = ["main", "main, after a flush", "fork", "fork, after a flush", "thread", "atexit before", "atexit after"]
+
+
+@pytest.mark.parametrize("how", HOWS)
 def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_log_to_s3(moto, how, tmp_path):
     require_module("s3fs")
     bucket = new_bucket(moto)
     assert ended(tmp_path, ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
-    expected = ["one", "hi"] if how == "main, after a flush" else ["hi"]
+    expected = ["one", "hi"] if how.endswith("after a flush") else ["hi"]
     assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == expected
 
 

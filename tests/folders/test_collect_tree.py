@@ -89,20 +89,6 @@ def test_one_segment_is_a_tree_and_nothing_is_none(world):
         collect(world, "/nothing")
 
 
-def test_a_hint_at_a_folder_with_young_garbage_stays_until_that_is_old(world):
-    """The folder is looked at for its own segment first; the target must not forget it for that."""
-    world.create("/tree/target", [b"t" * 10])
-    world.create("/tree/a-source", [b"s" * 50, b"r" * 50])
-    world.seal("/tree/a-source")
-    drive(world.client.concats.concat("/tree/target", ["/tree/a-source"]))
-    world.truncate("/tree/target", 110)
-    collect(world)
-    assert world.header("/tree/target").waiting_bytes == 100
-    world.backend.shift_s = GRACE_S + 60
-    assert drive(world.client.collector.collect("/tree/target")).bytes > 100
-    assert [name for name in world.files("/tree/a-source") if name[0].isdigit()] == []
-
-
 def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     path = world.create("/tree/a", [b"a" * 50, b"b" * 50, b"c" * 50])
     folder = names.chunks_folder(path)
@@ -140,15 +126,3 @@ def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
     assert left in collect(world, str(tmp_path), dry_run=True).files
     assert left in collect(world, str(tmp_path)).files
     assert not drive(world.backend.is_folder(left))
-
-
-def test_a_segment_that_grows_all_the_time_is_collected(world):
-    path = world.create("/tree/busy", [b"a" * 50])
-    lost = orphan(world, path)
-    busy = Scripted(world.backend)
-    busy.plan("list", "$chunks", before=lambda: world.append(path, b"b" * 50), times=None)
-    world.backend.shift_s = GRACE_S + 60
-    collector = World(busy, SMALL, world.clock)
-    assert drive(collector.client.collector.collect(path, grace_s=GRACE_S)).files == (lost,)
-    assert world.content(path) == b"a" * 50 + b"b" * 50 * (world.header(path).chunk_count - 1)
-    assert all(row.ok for row in world.rows(path))

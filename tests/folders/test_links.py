@@ -58,11 +58,6 @@ def test_a_move_of_a_folder_moves_its_links(fs, victim, tmp_path):
     assert fs.cat_file(f"{tmp_path}/b/s") == b"x" * 250
 
 
-def test_reading_goes_through_a_link_to_a_folder(fs, victim, tmp_path):
-    assert fs.cat_file(f"{tmp_path}/a/link/v") == b"x" * 250
-    assert f"{tmp_path}/a/link/v" in fs.find(f"{tmp_path}/a/link")
-
-
 CHANGES: dict[str, Act] = {
     "collect": lambda fs, path: fs.collect(path, grace=0),
     "truncate": lambda fs, path: fs.truncate(path, 200),

@@ -86,40 +86,6 @@ def test_only_headers_that_changed_since_are_read(store):
     assert new._backend.count("list") == 1
 
 
-def test_find_glob_and_du_use_the_rows(store):
-    listed(store)
-    for use in (
-        lambda fs: fs.find("/"),
-        lambda fs: fs.glob(f"{FOLDER}/s1*"),
-        lambda fs: fs.du(FOLDER),
-        lambda fs: fs.find(FOLDER, withdirs=True),
-    ):
-        fs = client(store)
-        assert use(fs) == use(fill_nothing(store))
-        assert len(header_reads(fs)) == 1
-
-
-def fill_nothing(store):
-    """A client that has read every header."""
-    fs = client(store)
-    fs._bridge.run(Listings(fs._client).tree("/", on_error=REPORT))
-    return fs
-
-
-def test_the_rows_of_a_disk_count_as_well(tmp_path):
-    fs = RollingFileSystem("file", header_cache_s=0)
-    paths = [f"{tmp_path}/s{number}" for number in range(20)]
-    for path in paths:
-        fs.pipe_file(path, path.encode())
-    assert len(RollingFileSystem("file", header_cache_s=0, skip_instance_cache=True).ls(str(tmp_path))) == 20
-    assert (tmp_path / "$listing$header").exists()
-    fs.append(paths[3], b"more")
-    again = RollingFileSystem("file", header_cache_s=0, skip_instance_cache=True)
-    rows = again._bridge.run(Listings(again._client).scan(str(tmp_path), with_rows=True)).rows
-    assert sorted(rows) == sorted(set(paths) - {paths[3]})
-    assert {info["name"]: info for info in again.ls(str(tmp_path))} == {path: fs.info(path) for path in paths}
-
-
 # -- who writes, and what may go wrong -------------------------------------------------------------------------
 
 
@@ -151,14 +117,6 @@ def test_who_loses_the_race_leaves_the_rows_of_the_winner(store):
     new = client(store)
     assert shown(new) == truth(store)
     assert len(header_reads(new)) == 1
-
-
-def test_rows_that_are_replaced_while_they_are_read_do_not_count(store):
-    listed(store)
-    fs = client(store)
-    fs._backend.plan("read_range", is_of_rows, before=raises(FileNotFoundError(2, "gone")), times=None)
-    fs._backend.plan("read", f"{ROWS}$header", after=lambda: client(store).rm(ROWS))
-    assert shown(fs) == truth(store)
 
 
 def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, caplog):
@@ -255,14 +213,6 @@ def test_a_folder_with_nothing_but_rows_does_not_exist_and_collection_deletes_th
     for _ in range(3):  # the tombstones, then the rows, then their tombstone
         fs.collect("/", grace=0, recursive=True)
     assert [path for path in store.fs.store if path.startswith(FOLDER)] == []
-
-
-def test_rm_of_the_folder_takes_the_rows_along(store):
-    fs = listed(store)
-    fs.rm(FOLDER, recursive=True)
-    assert not fs.exists(FOLDER)
-    assert not fs._bridge.run(fs._client.headers.load(ROWS)).live
-    assert not [path for path in store.fs.store if "$listing$chunks/0" in path]
 
 
 def test_a_folder_that_moves_leaves_its_rows_behind(store):

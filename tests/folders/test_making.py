@@ -8,7 +8,6 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.format import names
 from tests.support.backends import Scripted
 
 
@@ -22,12 +21,3 @@ def test_makedirs_accepts_a_folder_that_another_caller_makes_meanwhile(tmp_path:
     backend.plan("is_folder", str(folder), after=folder.mkdir)
     RollingFileSystem(backend=backend, skip_instance_cache=True).makedirs(str(folder), exist_ok=True)
     assert folder.is_dir()
-
-
-def test_makedirs_refuses_a_segment_that_another_caller_makes_meanwhile(tmp_path: Path, backend: Scripted) -> None:
-    path = f"{tmp_path}/folder"
-    other = RollingFileSystem(target_protocol="file", skip_instance_cache=True)
-    backend.plan("is_folder", path, after=lambda: other.create(path))
-    with pytest.raises(FileExistsError):
-        RollingFileSystem(backend=backend, skip_instance_cache=True).makedirs(path, exist_ok=True)
-    assert Path(names.header_path(path)).exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -14,8 +13,6 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.backends import Scripted, raises
-from tests.support.examples import slowly
-from tests.support.servers import new_bucket
 
 CORRUPT = b"rollingfs 1\nnonsense\n"
 TOO_NEW = b"rollingfs 2\nwho knows\n"
@@ -50,8 +47,7 @@ class Place:
     def mend(self) -> None:
         """Put back what was there before."""
         self.write(f"{self.bad}$header", self.header)
-        if isinstance(self.fs._backend, Scripted):
-            self.fs._backend.plans.clear()
+        self.fs._backend.plans.clear()
 
     def spoil(self, data: bytes | None) -> Place:
         """Make the one in the middle unreadable."""
@@ -59,7 +55,6 @@ class Place:
         if data is not None:
             self.write(f"{self.bad}$header", data)
         else:
-            assert isinstance(self.fs._backend, Scripted)
             forbid(self.fs._backend, f"{self.bad}$header")
             self.fs.invalidate_cache()
         return self
@@ -72,28 +67,23 @@ def fill(fs: RollingFileSystem, root: str, said: str) -> Place:
     return Place(fs, root, said)
 
 
-@pytest.fixture(params=["memory", "local", *slowly("s3"), "too new", "forbidden"])
-def place(request, tmp_path) -> Iterator[Place]:
-    if request.param == "local":
-        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path)
-    elif request.param == "s3":
-        seaweed = request.getfixturevalue("seaweed")
-        fs = RollingFileSystem("s3", seaweed, header_cache_s=0, skip_instance_cache=True)
-        root = f"{new_bucket(seaweed)}/{uuid.uuid4().hex}"
-    else:
-        fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
-        root = f"/{uuid.uuid4().hex}"
-    if request.param == "forbidden":
-        yield fill(fs, root, "not for you").spoil(None)
-    else:
-        is_new = request.param == "too new"
-        yield fill(fs, root, "too new" if is_new else "b$header").spoil(TOO_NEW if is_new else CORRUPT)
+SPOILED = {"corrupt": ("b$header", CORRUPT), "too new": ("too new", TOO_NEW), "forbidden": ("not for you", None)}
+
+
+def spoiled(how: str) -> Place:
+    fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
+    said, data = SPOILED[how]
+    return fill(fs, f"/{uuid.uuid4().hex}", said).spoil(data)
+
+
+@pytest.fixture(params=SPOILED)
+def place(request) -> Place:
+    return spoiled(request.param)
 
 
 @pytest.fixture
 def corrupt() -> Place:
-    fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
-    return fill(fs, f"/{uuid.uuid4().hex}", "b$header").spoil(CORRUPT)
+    return spoiled("corrupt")
 
 
 def short(place, paths):
@@ -161,23 +151,6 @@ def test_what_is_corrupt_is_there_and_is_a_file(corrupt):
         info = info.get(corrupt.bad, info)
         assert (info["name"], info["type"], info["size"]) == (corrupt.bad, "file", None)
         assert "b$header" in info["error"]
-
-
-def test_a_folder_of_nothing_but_the_unreadable_exists(corrupt):
-    fs = corrupt.fs
-    corrupt.write(f"{corrupt.root}/only/x$header", CORRUPT)
-    assert fs.isdir(f"{corrupt.root}/only")
-    assert f"{corrupt.root}/only" in fs.ls(corrupt.root, detail=False)
-    assert fs.find(f"{corrupt.root}/only") == [f"{corrupt.root}/only/x"]
-    with pytest.raises(OSError, match="not empty"):
-        fs.rmdir(f"{corrupt.root}/only")
-
-
-def test_what_lies_in_a_folder_of_the_same_name_is_found_beside_it(corrupt):
-    corrupt.write(f"{corrupt.root}/sub$header", CORRUPT)
-    found = corrupt.fs.find(corrupt.root, detail=True)
-    assert "error" in found[f"{corrupt.root}/sub"]
-    assert found[f"{corrupt.root}/sub/d"]["size"] == 4
 
 
 def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported():

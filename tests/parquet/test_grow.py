@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import require_module
 
 for name in ("pyarrow", "duckdb", "pandas", "polars"):
     require_module(name)
@@ -171,14 +171,6 @@ def test_a_table_without_rows_makes_an_empty_file_and_adds_nothing_to_another(fs
     assert rows(fs, path) == [{"n": 1}]
 
 
-def test_a_plain_file_grows_and_a_file_whose_head_is_elsewhere_in_chunks_too(fs, tmp_path):
-    path = tmp_path / "plain.parquet"
-    pq.write_table(pa.table({"n": list(range(5000))}), path)
-    for _ in range(2):
-        append(fs, str(path), {"n": [7]})
-    assert numbers(fs, path) == [*range(5000), 7, 7]
-
-
 def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, other, path, tmp_path, monkeypatch):
 
     def anew() -> None:
@@ -293,22 +285,6 @@ def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, path
     for n in range(40):
         append(fs, path, {"n": [n]})
     assert 1 <= len(tries) <= 10  # after each loss once the waste has doubled
-
-
-def test_files_on_an_object_store_grow_are_written_anew_and_joined(seaweed):
-    bucket = new_bucket(seaweed)
-    fs = RollingFileSystem("s3", seaweed, policy=RollingPolicy(max_bytes=3000, inline_bytes=500))
-    for name in ("a", "b"):
-        small_appends(fs, f"{bucket}/{name}")
-    assert rewrite(fs, f"{bucket}/a") > 0
-    for name in ("a", "b"):
-        append(fs, f"{bucket}/{name}", {"n": range(2000), "s": ["x"] * 2000})
-        fs.seal(f"{bucket}/{name}")
-    fs.create(f"{bucket}/all")
-    fs.concat(f"{bucket}/all", [f"{bucket}/a", f"{bucket}/b"], as_format="parquet")
-    assert numbers(fs, f"{bucket}/all") == [*range(5), *range(2000)] * 2
-    assert rewrite(fs, f"{bucket}/all") > 0
-    assert numbers(fs, f"{bucket}/all") == [*range(5), *range(2000)] * 2
 
 
 def test_a_log_of_whole_files_takes_no_rows(fs, path):

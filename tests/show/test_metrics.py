@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import uuid
 
@@ -92,26 +91,6 @@ def test_reads_that_fail_are_errors(fs, path):
 
 def _files(fs, path):
     return [one for one in fs._bridge.run(fs._backend.list(f"{path}$chunks")).entries if not one.is_folder]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_process_begins_at_zero(fs, path):
-    fs.pipe_file(path, b"123")
-    receive, send = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            fs.append(path, b"4")
-            metrics = fs.metrics()
-            os.write(send, b"%d %d" % (metrics.append.count, metrics.overwrite.count))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(receive, 100) == b"1 0"
-    assert fs.metrics().overwrite.count == 1
-    os.close(receive)
-    os.close(send)
 
 
 def test_the_value_can_be_pickled_compared_and_written_as_json(fs, path):
