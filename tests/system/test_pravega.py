@@ -8,7 +8,8 @@ One of them has its test here. Tests of the rooms hold the others:
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
 - 9: a delete that fails: `write/test_delete`.
-- 11, 14, 15, 30: handles of what is gone, offsets outside, epochs: `fs/test_segment_handle`; what is truncated: `read/test_revalidate`.
+- 11, 14, 30: handles of what is gone, offsets outside, epochs: `fs/test_segment_handle`.
+- 15: what is truncated: `read/test_revalidate`.
 - 12: seals: `fs/test_segment_forms`.
 - 13: truncations: `fs/test_segment_forms`, `maintenance/test_collect`, `system/test_traces`.
 - 16, 19, 20, 24: missing, unsealed, empty, plain sources; calls that fail: `simulation`, `system/test_crashes`.
