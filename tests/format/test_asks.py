@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import asks, codec, transitions
 from rollingfs.format.asks import Ask
+from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import (
     CARRIED_LINES_MAX,
     COMMITS_MAX,
@@ -50,6 +51,12 @@ def test_an_ask_is_read_as_it_was_written(ask):
     assert asks.parse_ask(asks.format_ask(ask), "file") == ask
 
 
+def test_the_text_of_an_ask_is_that_of_the_protocol():
+    text, _, rest = asks.format_ask(Ask("w", 3, SEGMENT, 12, b"123456789")).partition(b"end crc32c=")
+    assert text == f"rollingfs-ask 1\nask w 3 {SEGMENT} 12\ndata 9 crc32c=e3069283\n".encode()
+    assert rest[8:] == b"\n\n123456789"
+
+
 def test_an_ask_that_is_cut_off_anywhere_or_has_a_flipped_bit_is_refused():
     data = asks.format_ask(MINE)
     for size in range(len(data)):
@@ -67,6 +74,12 @@ def test_an_ask_of_no_or_too_many_bytes_cannot_be_written(size):
 
 
 # -- admission: `tests/models/test_asks_in_code.py` compares it with the model ------------------------------------
+
+
+def test_an_ask_of_a_later_header_is_not_admitted():
+    """The model has no such asks."""
+    assert asks.admits(BASE, MINE, "b")
+    assert not asks.admits(BASE, dataclasses.replace(MINE, base=BASE.version + 1), "b")
 
 
 def test_of_one_writer_only_the_highest_number_is_chosen():
@@ -127,6 +140,18 @@ def test_no_line_of_the_last_64_versions_goes_however_many_writers_ask(count):
     assert header.evicted
 
 
+def test_lines_of_carried_asks_go_once_they_are_old_and_no_header_stays_long():
+    header = plain(BASE, "b", 1, asked(200))
+    for number in range(2, COMMITS_MAX + 1):
+        header = plain(header, "b", number)
+        assert len(header.carried) == 200
+    assert len(plain(header, "b", 99).commits) == COMMITS_MAX
+    few = plain(BASE, "b", 1, asked(COMMITS_MAX - 2))
+    for number in range(2, 2 * COMMITS_MAX):
+        few = plain(few, "b", number)
+    assert len(few.commits) == COMMITS_MAX, "without a rival for its place, no line goes"
+
+
 def test_a_text_that_would_be_too_long_loses_the_oldest_lines_of_carried_asks():
     drops = tuple(Drop("x" * 465 + f"{index:03}", NOW_MS) for index in range(DROPS_MAX))
     header = plain(plain(BASE, "b", 1, asked(120)), "b", 2, [Ask("late", 1, SEGMENT, 11, b"x")])
@@ -135,3 +160,18 @@ def test_a_text_that_would_be_too_long_loses_the_oldest_lines_of_carried_asks():
     assert 1 < len(made.carried) < 121
     assert made.commit_of("late") is not None
     assert made.evicted == 11
+
+
+# -- stamping: who writes the lines, and who voids ---------------------------------------------------------------
+
+
+def test_a_carried_ask_gets_a_line_that_says_where_its_data_begins():
+    header = plain(BASE, "b", 1, [MINE], b"own")
+    assert header.tail == b"ownmine"
+    assert header.commit_of(ME) == Commit(ME, NUMBER, 11, 3)
+    later = plain(header, "b", 2)
+    assert later.commit_of(ME) == Commit(ME, NUMBER, 11, 3)
+    again = plain(later, ME, NUMBER + 1)
+    assert again.commit_of(ME) == Commit(ME, NUMBER + 1, 13)
+    assert again.carried == ()
+    assert [parse_header(format_header(one), "file") for one in (header, later, again)] == [header, later, again]

@@ -92,6 +92,17 @@ def uuid_of(path):
     return path.split("/")[1]
 
 
+def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
+    header = names.header_path(client.path)
+    drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
+    client.headers.forget()  # the interrupted create is another client's
+    for operation in ("append", "seal", "truncate", "delete", "read"):
+        with pytest.raises(FileNotFoundError):
+            drive(OPERATIONS[operation](client))
+    drive(client.segments.create(client.path))
+    assert drive(client.segments.append(client.path, [b"again"])) == 0
+
+
 # -- index pages ---------------------------------------------------------------------------------------------
 
 LISTED = (Chunk(0, 5, "f", 1, 1), Chunk(5, 5, "g", 2, 1))

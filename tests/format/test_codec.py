@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
+from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
+    OFFSET_MAX,
     TAIL_BYTES_MAX,
     TEXT_BYTES_MAX,
     Chunk,
@@ -55,12 +57,42 @@ def parsed_or_none(data):
 # -- round trip ----------------------------------------------------------------------------------------------
 
 
+def test_a_text_of_long_words_and_numbers_is_not_called_short():
+    word = "\N{SNOWMAN}\N{CRAB}% \n" * 20
+    commits = tuple(Commit(word + str(n), OFFSET_MAX, OFFSET_MAX - n) for n in range(64))
+    header = Header(str(uuid.uuid4()), OFFSET_MAX, epoch=OFFSET_MAX, owner=word, start=OFFSET_MAX, evicted=OFFSET_MAX)
+    header = dataclasses.replace(header, attrs={word + str(n): word for n in range(64)}, commits=commits, turn=word)
+    assert not is_surely_short(header, TEXT_BYTES_MAX - len(format_text(header)) + 1)
+
+
 @given(headers())
 def test_a_header_round_trips_and_formats_to_the_same_bytes(header):
     data = format_header(header)
     found = parse_header(data, "x")
     assert found == header
     assert format_header(found) == data
+
+
+@given(headers())
+def test_every_word_is_plain_text_between_single_blanks(header):
+    known = set(header.unknown)
+    for line in lines_of(header):
+        text = line.decode()
+        if text not in known:
+            assert all(character == " " or ord(character) > 0x20 for character in text)
+            assert "\x7f" not in text
+
+
+def test_offsets_near_the_end_of_the_range_round_trip_and_one_beyond_is_refused():
+    chunk = Chunk(OFFSET_MAX - 10, 10, "a$chunks/f", 1, 1)
+    header = Header(SEGMENT, OFFSET_MAX, start=OFFSET_MAX - 1, entries=(chunk,))
+    assert parse_header(format_header(header), "x") == header
+    with pytest.raises(ValueError, match="longer than"):
+        format_header(dataclasses.replace(header, tail=b"x"))
+
+
+def test_the_checksum_is_crc32c_as_rfc_3720_defines_it():
+    assert crc32c(b"123456789") == 0xE3069283
 
 
 # -- damage --------------------------------------------------------------------------------------------------
@@ -182,6 +214,20 @@ def test_a_malformed_line_is_refused_with_its_reason(line, why):
         parse_header(with_line(line), "x")
 
 
+def test_the_error_names_the_file_the_line_and_what_stands_there():
+    with pytest.raises(CorruptHeaderError, match=r"^events/clicks\$header, line 9 \('attr a'\): has 1 words"):
+        parse_header(with_line("attr a"), "events/clicks$header")
+
+
+@pytest.mark.parametrize(
+    ("second", "why"), [(4, "overlap at offset 4"), (6, "leave a gap at offset 5"), (0, "overlap at offset 0")]
+)
+def test_entries_that_overlap_or_leave_a_gap_are_refused(second, why):
+    lines = [*lines_of(EMPTY), f"Chunk 0 5 f {AT}".encode(), f"Chunk {second} 5 g {AT}".encode()]
+    with pytest.raises(CorruptHeaderError, match=why):
+        parse_header(sealed(lines), "x")
+
+
 @pytest.mark.parametrize(
     "state", ["merging", "deleted merged", f"deleted because {SEGMENT}", "open merged", "frozen", ""]
 )
@@ -199,6 +245,24 @@ def test_a_tombstone_with_content_is_refused(extra):
 
 
 # -- lines of newer releases ---------------------------------------------------------------------------------
+
+
+def test_an_unknown_lower_case_line_is_kept_through_a_rewrite_and_an_upper_case_one_refused():
+    found = parse_header(with_line("colour  blue %zz ü"), "x")
+    assert found is not None
+    assert found.unknown == ("colour  blue %zz ü",)
+    again = parse_header(format_header(dataclasses.replace(found, version=2)), "x")
+    assert again is not None
+    assert again.unknown == found.unknown
+    with pytest.raises(CorruptHeaderError, match=r"'Mirror somewhere'.*too new for this release: upgrade"):
+        parse_header(with_line("Mirror somewhere"), "x")
+
+
+def test_an_operation_that_another_commit_carried_has_an_offset_in_its_line():
+    carried = with_line("commit writer 3 1 4096")
+    found = parse_header(carried, "x")
+    assert found.commits == (*EMPTY.commits, Commit("writer", 3, 1, 4096))
+    assert format_header(found) == carried
 
 
 def test_unknown_fields_of_lower_case_lines_are_skipped():

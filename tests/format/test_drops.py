@@ -1,15 +1,26 @@
 """Drop lines: their limits, and which files the segment itself deletes for them."""
 
+import dataclasses
+import uuid
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollingfs.format.codec import format_text
 from rollingfs.format.drops import (
     drop_line,
+    dropped_chunks,
     drops_of,
+    is_deletable,
+    is_due,
     merge_drops,
+    shed_drops,
 )
-from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Page
+from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Header, Page
 
+SEGMENT = str(uuid.UUID(int=7))
+EMPTY = Header(SEGMENT, 1)
 NOW_MS = 1_795_168_800_000
 
 
@@ -36,6 +47,31 @@ def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
         assert {drop.file for drop in merged} == {drop.file for drop in new}
 
 
+def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
+    hints = [Drop(f"../{'n' * 900}{index}$chunks/", 1, size=9) for index in range(60)]
+    files = [Drop(f"{index:020d}-0123456789ab", 1) for index in range(60)]
+    header = dataclasses.replace(EMPTY, drops=merge_drops(files, hints))
+    assert header.drops == (*hints, *files)
+    for over in (1, 1000, 5000, 30_000):
+        shed = shed_drops(header, over)
+        assert len(format_text(header)) - len(format_text(shed)) >= over
+        assert shed.drops == header.drops[: len(shed.drops)]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_deleted"),
+    [("own", True), ("stage-own", False), ("x$chunks/foreign", False), ("../y/x$chunks/far", False)],
+)
+def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted):
+    assert is_deletable(file) == is_deleted
+    chunk = Chunk(0, 5, file, None, NOW_MS)
+    drop = drop_line(chunk, NOW_MS)
+    assert drop.is_hint == (not is_deleted)
+    assert dropped_chunks("s", drop) == [f"s$chunks/{file}"] * is_deleted
+    page = Drop("index-1", NOW_MS, 0, 5, whole=True)
+    assert dropped_chunks("s", page, [chunk]) == [f"s$chunks/{file}"] * is_deleted
+
+
 def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunks():
     files = ("own", "../b/x$chunks/far", "../b/x$chunks/later")
     listed = tuple(Chunk(5 * nth, 5, file, None, NOW_MS) for nth, file in enumerate(files))
@@ -45,3 +81,12 @@ def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunk
         drop_line(listed[1], NOW_MS),
     ]
     assert drop_line(listed[1], NOW_MS) == Drop("../b/x$chunks/", NOW_MS, size=5)
+
+
+def test_a_line_that_protects_a_file_of_another_folder_has_done_its_service_when_its_time_has_come():
+    protecting = Drop("x$chunks/chunk", NOW_MS, after_ms=NOW_MS + 5)
+    assert not is_due(protecting, NOW_MS + 4)
+    assert is_due(protecting, NOW_MS + 5)
+    assert dropped_chunks("s", protecting) == [], "the collection of its own folder deletes it"
+    assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5, after_ms=NOW_MS), NOW_MS)
+    assert not is_due(Drop("x$chunks/", NOW_MS, size=5, after_ms=NOW_MS), NOW_MS)

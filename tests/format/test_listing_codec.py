@@ -1,7 +1,10 @@
 """The text of `$listing`: rows come back as they were, and nothing else is taken for rows."""
 
+import json
+import zlib
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,9 +35,37 @@ ROW = ["a", '"token"', "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 3, OPEN, 1, 2, 1,
 HEADER = Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 3, policy=RollingPolicy())
 
 
+def packed(value):
+    return zlib.compress(json.dumps(value).encode())
+
+
 @given(ROWS)
 def test_rows_come_back_as_they_were(rows):
     assert parse_rows(format_rows(rows)) == {row.name: row for row in rows}
+
+
+BAD_ROWS = [
+    *(ROW[:-1], [*ROW[:3], True, *ROW[4:]], [*ROW[:4], "merging", *ROW[5:]], [*ROW[:5], 3, 2, *ROW[7:]]),
+    *([*ROW, 7], [*ROW, "a", "b", "c"]),
+]
+NOT_ROWS = [
+    *(b"", b"nothing", format_rows([Row(*ROW)])[:-1], format_rows([Row(*ROW)]) + b"x"),
+    *(zlib.compress(b"{"), zlib.compress(b"\xff"), packed([])),
+    *(packed({"rollingfs-listing": 2, "rows": []}), packed({"rollingfs-listing": 1})),
+    *(packed({"rollingfs-listing": 1, "rows": [row]}) for row in BAD_ROWS),
+]
+
+
+@pytest.mark.parametrize("data", NOT_ROWS)
+def test_nothing_else_is_taken_for_rows(data):
+    with pytest.raises(ValueError, match=r"not a list of rows|malformed|cut off"):
+        parse_rows(data)
+
+
+def test_a_text_that_unpacks_to_too_many_bytes_is_refused_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(listing_codec, "TEXT_BYTES_MAX", 1000)
+    with pytest.raises(ValueError, match="too long"):
+        parse_rows(zlib.compress(bytes(10_000)))
 
 
 def test_of_too_many_rows_the_first_by_name_are_kept(monkeypatch):

@@ -14,6 +14,17 @@ PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
 ROOTS = st.sampled_from(["", "/"])
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *["a", "/a", "b/c/d", "a&b=c%20 d", "naïve-鍵", "a$b", "$chunk", "a$header.csv", "x$headers", "...", "a\tb"],
+        *["https://host:80/a", "file:///a", "a:/b"],  # the paths of some stores are URLs
+    ],
+)
+def test_any_object_name_is_a_segment_name(name):
+    assert names.check_segment_name(name) == name
+
+
 REFUSED = {
     "is empty": [""],
     "ends in '/'": ["a/"],
@@ -45,6 +56,21 @@ def test_every_file_in_a_chunk_folder_can_be_referred_to_from_every_segment(root
     assert ("/" in reference) == (segment != root + other)
 
 
+@given(ROOTS, PATHS, PATHS, PATHS, references())
+def test_a_tree_that_is_moved_whole_keeps_its_references(root, old, new, segment, reference):
+    if reference.startswith("../"):
+        return  # such a reference may leave the tree
+    before = names.resolve(f"{root}{old}/{segment}", reference)
+    after = names.resolve(f"{root}{new}/{segment}", reference)
+    assert before.removeprefix(root + old) == after.removeprefix(root + new)
+
+
+@given(ROOTS, PATHS, PATHS)
+def test_a_path_seen_from_a_folder_leads_back_to_it(root, here, there):
+    folder = names.parent(root + here)
+    assert names.climb(folder, names.relative(folder, root + there)) == root + there
+
+
 @given(ROOTS, PATHS, references())
 def test_a_reference_resolves_into_a_chunk_folder_below_the_root_or_not_at_all(root, segment, reference):
     depth = len((root + segment).strip("/").split("/")) - 1
@@ -70,3 +96,29 @@ OUTSIDE = [
 def test_a_reference_that_could_lead_outside_chunk_folders_is_refused(reference):
     with pytest.raises(ValueError, match=r"names|refers|plain"):
         names.check_reference(reference)
+
+
+def test_the_folder_above_the_top_is_the_root_of_a_disk_and_nothing_of_a_bucket():
+    assert [names.parent(path) for path in ("/a/b", "/a", "a/b", "a")] == ["/a", "/", "a", ""]
+
+
+def test_new_names_differ_and_say_what_they_are():
+    made = {names.new_chunk_name(7) for _ in range(100)} | {names.new_staged_name() for _ in range(100)}
+    made |= {names.new_index_name() for _ in range(100)}
+    assert len(made) == 300
+    assert all(len(name) < 40 for name in made)
+    assert sum(names.is_staged(f"../x$chunks/{name}") for name in made) == 100
+    assert names.new_chunk_name(67_108_864).startswith("00000000000067108864-")
+
+
+def test_header_folder_and_lock_belong_to_their_segment():
+    header = names.header_path("d/s")
+    assert (header, names.chunks_folder("d/s")) == ("d/s$header", "d/s$chunks")
+    assert names.segment_of_header(header) == names.segment_of_folder("d/s$chunks") == "d/s"
+    assert names.lock_path(header) == "d/s$chunks/lock"
+
+
+@pytest.mark.parametrize("path", ["x://y", "../x://y", "a/../b", "../.", ""])
+def test_a_relative_path_climbs_at_its_front_and_is_no_url(path):
+    with pytest.raises(ValueError, match="is no"):
+        names.check_relative_name(path)

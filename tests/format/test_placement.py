@@ -203,6 +203,12 @@ def own_chunk():
     return chunk(0, CHUNK_BYTES, f"{2**62:020d}-0123456789ab")
 
 
+def test_the_129th_loose_chunk_moves_the_oldest_128_into_a_page():
+    entries = placement.place([own_chunk()] * (LOOSE_CHUNKS_MAX + 1), 0)
+    assert placement.plan_fold(entries[1:]) is None
+    assert placement.plan_fold(entries) == placement.Fold(0, PAGE_CHUNKS)
+
+
 def test_the_32nd_small_page_makes_them_one_of_4096():
     growing = Growing()
     for _ in range(33):
@@ -265,3 +271,11 @@ def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
         pytest.fail("folding does not come to an end")
     assert sum(isinstance(entry, Chunk) for entry in entries) <= loose_max
     assert sum(entry.length for entry in entries) == len(kinds)
+
+
+def test_a_squeeze_saves_text_or_is_not_proposed():
+    own_pages = placement.place([Page(0, 9, names.new_index_name(), 4096, 1, 500_000)] * 300, 0)
+    assert placement.plan_squeeze(own_pages) is None
+    assert placement.plan_squeeze(()) is None
+    far = dataclasses.replace(own_pages[7], file=long_reference(900, 1))
+    assert placement.plan_squeeze((*own_pages[:7], far, *own_pages[8:])) == placement.Fold(7, 8)

@@ -8,7 +8,7 @@ import pytest
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import records, transitions
-from rollingfs.format.codec import format_header, parse_file, parse_header
+from rollingfs.format.codec import format_header, parse_file, parse_header, parse_more
 from rollingfs.format.header import RECORDS_MAX, TAIL_BYTES_MAX, Chunk, Commit, Header, Phase
 from rollingfs.format.records import Record
 
@@ -108,6 +108,15 @@ def test_a_file_has_at_most_so_many_records():
     assert parse_file(data[: ends(data)[-2]], "x") == (states[-2], 0)
 
 
+def test_records_that_come_later_are_folded_into_the_header_that_was_known():
+    data, states = grown()
+    whole = ends(data)
+    for known in range(len(states)):
+        room = RECORDS_MAX - known
+        assert parse_more(states[known], room, data[whole[known] :], "x") == (states[-1], RECORDS_MAX - len(DATA))
+    assert parse_more(states[0], RECORDS_MAX, data[whole[0] : -1], "x") == (states[-2], 0)
+
+
 def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
     longer = transitions.extend(BASE, (), b"tail and more", AT_MS + 7)
     record, folded = records.record_of(BASE, longer, "w", 9)
@@ -150,3 +159,9 @@ def test_a_mark_is_of_the_last_whole_record_and_no_two_states_have_the_same():
     assert base.extended(one) == base.followed(one)
     assert str(base.followed(one)) != str(base.followed(other))
     assert not base.followed(one).is_in(read_of(data[: whole[0]] + other))
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"rollingfs 1\n", b"\nend crc32c=zzzzzzzz\n\n", bytes(100_000)])
+def test_what_is_no_header_has_no_mark(data):
+    assert records.mark_of(read_of(data), len(data)) is None
+    assert records.Mark.of(data.decode()) is None

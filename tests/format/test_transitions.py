@@ -11,10 +11,12 @@ from rollingfs.errors import (
     FencedError,
 )
 from rollingfs.format import invariants, merging, transitions
-from rollingfs.format.header import COMMITS_MAX, Header, MergeOutcome
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import COMMITS_MAX, Commit, Header, MergeOutcome, Phase
+from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, stamp
 from rollingfs.policy import RollingPolicy
-from tests.support.strategies import headers
+from tests.support.strategies import WORDS, full_commits, headers
 
 SEGMENT = str(uuid.UUID(int=7))
 TXN = str(uuid.UUID(int=8))
@@ -42,6 +44,15 @@ def test_stamp_keeps_the_last_64_writers_and_the_newest_version_that_it_evicts(w
     assert header.evicted < min(lines.values())
 
 
+def test_stamp_takes_version_and_lines_from_the_base_and_not_from_the_wanted_header():
+    base = dataclasses.replace(EMPTY, version=70, commits=full_commits(70), evicted=3)
+    fresh = Header(str(uuid.UUID(int=9)), 1)
+    found = stamp(fresh, base, "new", 1, NOW_MS)
+    assert (found.version, found.evicted, found.modified_ms) == (71, 7, NOW_MS)
+    assert found.commits[-1] == Commit("new", 1, 71)
+    assert len(found.commits) == COMMITS_MAX
+
+
 # -- checks --------------------------------------------------------------------------------------------------
 
 
@@ -66,9 +77,39 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
     invariants.check(grave)
 
 
+@given(headers(live=True), WORDS)
+def test_epochs_only_grow_and_a_new_incarnation_continues_version_epoch_and_commit_lines(header, owner):
+    held = transitions.acquire(header, owner)
+    assert (held.epoch, held.owner) == (header.epoch + 1, owner)
+    released = transitions.release(held)
+    assert (released.epoch, released.owner) == (held.epoch, None)
+    again = transitions.acquire(released, owner)
+    assert again.epoch > held.epoch
+    bare = dataclasses.replace(header, merges=(), aborts=())
+    made = stamp(transitions.create(bare, TXN, RollingPolicy(), NOW_MS), bare, "me", 1, NOW_MS)
+    assert made.version == header.version + 1
+    assert made.epoch > header.epoch
+    assert {line.writer for line in header.commits} <= {line.writer for line in made.commits}
+    assert (made.start, made.size, made.attrs, made.owner, made.phase) == (0, 0, {}, None, Phase.OPEN)
+    format_header(made)
+
+
 @pytest.mark.parametrize(
     "attrs", [{"": "x"}, {str(index): "" for index in range(65)}, {"k": "v" * 4096}, {"é" * 2048: "x"}, {"k": "\ud800"}]
 )
 def test_attributes_beyond_the_limits_are_refused(attrs):
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         transitions.with_attrs(EMPTY, attrs)
+
+
+def test_an_attribute_that_is_none_goes_and_the_others_keep_their_order():
+    found = transitions.with_attrs(EMPTY, {"a": "1", "b": "2", "c": "3"})
+    changed = transitions.with_attrs(found, {"d": "4", "b": None, "a": "5"})
+    assert list(changed.attrs.items()) == [("a", "5"), ("c", "3"), ("d", "4")]
+
+
+def test_a_tombstone_keeps_what_was_adopted_and_lines_of_newer_releases():
+    header = dataclasses.replace(EMPTY, adopted=Adopted("etag", 5), unknown=("colour blue",), epoch=4)
+    grave = transitions.tombstone(header, merged=TXN)
+    assert (grave.adopted, grave.unknown, grave.epoch, grave.merged) == (header.adopted, header.unknown, 4, TXN)
+    assert transitions.create(grave, TXN, RollingPolicy(), 1).adopted == header.adopted

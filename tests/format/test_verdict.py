@@ -77,3 +77,25 @@ def test_judge_never_says_what_is_not_so_and_knows_all_where_nothing_was_evicted
         assert (verdict is Verdict.MINE) == took_place, course
         assert (verdict is Verdict.SAME) == (current is base), "versions never repeat: it cannot take place any more"
     assert all(seen.values()) or (lines_max > 2 and not seen[Verdict.UNKNOWN]), seen
+
+
+@pytest.mark.parametrize(
+    ("current", "why"),
+    [
+        (None, "the header is gone"),
+        (dataclasses.replace(EMPTY, version=11, commits=(Commit(ME, NUMBER + 1, 11),)), "a higher number of mine"),
+        (dataclasses.replace(EMPTY, version=99, evicted=11), "a line newer than the base was evicted"),
+        (dataclasses.replace(EMPTY, version=10), "the version did not grow: another header of the same number"),
+        (dataclasses.replace(EMPTY, version=1), "it was removed and made again from nothing"),
+    ],
+)
+def test_judge_says_unknown_where_nothing_can_be_known(current, why):
+    base = dataclasses.replace(EMPTY, version=10)
+    assert judge(base, False, current, ME, NUMBER) is Verdict.UNKNOWN, why
+
+
+@pytest.mark.parametrize("evicted", [0, 9, 10])
+def test_judge_is_sure_if_what_was_evicted_is_no_newer_than_the_base(evicted):
+    base = dataclasses.replace(EMPTY, version=10)
+    current = dataclasses.replace(EMPTY, version=99, evicted=evicted, commits=(Commit(ME, NUMBER - 1, 9),))
+    assert judge(base, False, current, ME, NUMBER) is Verdict.NOT_MINE
