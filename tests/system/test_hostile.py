@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,10 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
+from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.upkeep import Upkeep
+from rollingfs.write.moves import Marked, MarkLostError, Source
 
 TXN, OTHER = (str(uuid.UUID(int=number)) for number in (7, 8))
 VICTIM = str(uuid.UUID(int=9))
@@ -211,6 +216,17 @@ def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(store: Store,
     assert not store.backend.fs.exists(f"{chunks}/00000000000000000001-5f3a9c21e0b4")
 
 
+def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there(store: Store) -> None:
+    """The counterpart: a real mover's mark, whose move another client takes back."""
+    source, target = f"{store.mallory}/s", f"{store.victim}/new"
+    mark("../victim/new")(store)
+    folder = names.chunks_folder(target)
+    incarnation = drive(store.fs._client.headers.load(source)).header.segment
+    store.put(pin_path(folder, TXN), format_pin(Pin(TXN, source, target, incarnation), folder))
+    store.fs.append(source, b"more")
+    assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
+
+
 def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source(store: Store) -> None:
     source, merge = f"{store.victim}/leaving", Merge(TXN, "../mallory/s", OTHER, Phase.OPEN, NO_DATE_MS)
     store.put(f"{source}$header", format_header(Header(VICTIM, 3, phase=Phase.MERGING, merge=merge)))
@@ -231,6 +247,30 @@ def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above
     store.fs.pipe_file(f"{store.mallory}/t", b"anew")
     store.fs.rm(f"{store.mallory}/t")
     assert not store.fs.exists(f"{store.mallory}/t")
+
+
+def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_taken_back(store: Store) -> None:
+    source, target = f"{store.mallory}/s", f"{store.victim}/new"
+    store.fs.pipe_file(source, b"mine")
+    moves = store.fs._client.concats.moves
+    move = Source(source, TXN, target)
+    drive(moves.mark_all([move], OTHER, time.monotonic() + 60, sealed=False))
+    marked = drive(store.fs._client.headers.load(source)).header
+    assert marked is not None
+    assert marked.merge is not None
+    old = replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))
+    store.put(f"{source}$header", format_header(old))
+    store.fs.invalidate_cache()
+    store.fs.append(source, b" still")
+    assert store.fs.cat_file(source) == b"mine still"
+    with pytest.raises(MarkLostError):
+        drive(moves.frozen(drive(store.fs._client.headers.load(target)), Marked([move], [], None, Moment.now(), OTHER)))
+
+
+def test_a_move_between_folders_leaves_no_evidence_behind(store: Store) -> None:
+    store.fs.pipe_file(f"{store.mallory}/s", b"mine")
+    store.fs.mv(f"{store.mallory}/s", f"{store.victim}/new")
+    assert not [path for path in store.bytes_of_others() if "pin-" in path]
 
 
 def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path: Path) -> None:

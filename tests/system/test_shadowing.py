@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, HashingStore
 from tests.support.life import CHUNKS, World
@@ -52,6 +53,10 @@ def delete(world: World) -> None:
     drive(world.client.segments.delete(LOG))
 
 
+def overwrite(world: World) -> None:
+    drive(world.client.segments.overwrite(LOG, b"another"))
+
+
 def collect(world: World) -> None:
     drive(world.client.collector.collect(LOG, grace_s=0))
 
@@ -65,6 +70,36 @@ def is_visible(store: HashingStore) -> bool:
 
 def is_live(store: HashingStore) -> bool:
     return drive(client(store).client.headers.load(LOG)).live
+
+
+@pytest.mark.parametrize("end", [rename, delete])
+def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
+    store = HashingStore()
+    put(store)
+    seal(client(store))
+    end(client(store))
+    assert not is_visible(store)
+    store.lapse(DAY_S)
+    put(store)
+    collect(client(store))
+    assert is_visible(store)
+    store.lapse(2 * DAY_S)
+    collect(client(store))
+    assert is_visible(store)
+    seal(client(store))
+    assert is_visible(store)
+
+
+def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the_one_that_was_adopted() -> None:
+    store = HashingStore()
+    put(store)
+    seal(client(store))
+    store.lapse(DAY_S)
+    put(store)
+    collect(client(store))
+    assert raw(store) == DATA
+    rename(client(store))
+    assert is_visible(store)
 
 
 @pytest.mark.parametrize("end", [rename, delete])
@@ -131,3 +166,15 @@ def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_n
             survived += 1
     assert survived >= 1
     assert ("delete_if", LOG) in calls
+
+
+def test_a_deleted_file_is_deleted_whatever_its_date() -> None:
+    """A delete by name means whatever is there."""
+    store = HashingStore()
+    put(store)
+    world = client(store)
+    world.backend.prepare(between={0: lambda: put(store)})
+    delete(world)
+    assert raw(store) is None
+    assert not client(store).files(LOG)
+    assert names.header_path(LOG) not in store.files()
