@@ -1,4 +1,4 @@
-"""Azure through obstore: refusals, credentials, deletes on a condition, copies, names, and how targets are chosen."""
+"""Azure through obstore and Google through gcsfs: refusals, options, what is sent, copies, names, and targets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import logging
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,23 +17,27 @@ import pytest
 from fsspec.asyn import sync
 from fsspec.registry import _registry
 
-from rollingfs.backend.objects.azure.options import azure_options
 from tests.support.servers import require_module
 
 require_module("obstore")
 require_module("azure.storage.blob")
+require_module("gcsfs")
 
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
+from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.azure import bucket as azure_bucket
+from rollingfs.backend.objects.azure.options import azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
-from rollingfs.backend.objects.opening import open_azure
+from rollingfs.backend.objects.google.requests import GoogleRequests
+from rollingfs.backend.objects.opening import open_azure, open_google
 from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
-from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
+from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, PROJECT, blob_service, new_container, new_google_bucket
+from tests.support.proxy import Redirect, proxy_to
 from tests.support.servers import free_port
 
 pytestmark = pytest.mark.clouds
@@ -72,9 +77,9 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "stat": (),
     "list": (),
     "create": (b"x",),
-    "replace": (b"x", '"1"'),
+    "replace": (b"x", "1"),
     "write": ([b"x"],),
-    "delete_if": ('"1"',),
+    "delete_if": ("1",),
     "now": (),
 }
 WRITING = {"create", "replace", "write"}
@@ -98,13 +103,21 @@ def test_a_missing_container_is_named(backend: ObjectBackend, verb: str) -> None
     assert raised.value.errno == errno.ENOENT
 
 
+def azure_at(url: str) -> ObjectBackend:
+    given = f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url}/{ACCOUNT}"
+    return open_azure("az", {"connection_string": given})
+
+
+def google_at(url: str) -> ObjectBackend:
+    return open_google(GCSFileSystem(endpoint_url=url, token="anon", project=PROJECT))
+
+
+@pytest.mark.parametrize("at", [azure_at, google_at])
 @pytest.mark.parametrize("verb", VERBS)
-def test_without_a_server_every_verb_says_so(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_every_verb_says_so(verb: str, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.0)
-    url = f"http://127.0.0.1:{free_port()}/{ACCOUNT}"
-    given = {"connection_string": f"AccountName={ACCOUNT};AccountKey={ACCOUNT_KEY};BlobEndpoint={url}"}
-    with pytest.raises(OSError, match=r"could not connect|no answer") as raised:
-        do(open_azure("az", given), verb, "container/file", *VERBS[verb])
+    with pytest.raises(OSError, match=r"could not connect|no answer|no whole answer came from http://127") as raised:
+        do(at(f"http://127.0.0.1:{free_port()}"), verb, "container/file", *VERBS[verb])
     assert raised.value.errno == errno.EIO
 
 
@@ -327,6 +340,9 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(
     assert ("location_mode" in caplog.text) != is_ours
 
 
+# -- options of adlfs ----------------------------------------------------------------------------------------
+
+
 KEY, SAS = "a2V5", "sv=2023&sig=x%2By"
 PRINCIPAL = {"client_id": "id", "client_secret": "secret", "tenant_id": "tenant"}
 
@@ -428,3 +444,98 @@ def test_a_connection_string_that_is_not_understood_is_not_shown(text: str) -> N
     with pytest.raises(ValueError, match=r"part [12] of Azure's connection_string") as refused:
         azure_options({"connection_string": text}, {})
     assert "hunter2" not in str(refused.value)
+
+
+# -- Google --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def google(fake_google: dict[str, Any]) -> ObjectBackend:
+    return open_google(GCSFileSystem(**fake_google))
+
+
+@pytest.fixture
+def bucket(fake_google: dict[str, Any]) -> str:
+    return new_google_bucket(fake_google)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The requests, by method."""
+    counts: Counter[str] = Counter()
+    real = GoogleRequests.send
+
+    async def send(self: GoogleRequests, method: str, *args: Any, **options: Any) -> Any:
+        counts[method] += 1
+        return await real(self, method, *args, **options)
+
+    monkeypatch.setattr(GoogleRequests, "send", send)
+    return counts
+
+
+def test_every_verb_on_google_is_as_few_requests_as_it_says(
+    google: ObjectBackend, bucket: str, sent: Counter[str]
+) -> None:
+    path = f"{bucket}/file"
+    token = do(google, "create", path, b"old")
+    token = do(google, "replace", path, b"new", token)
+    assert sent == {"POST": 2}
+    sent.clear()
+    do(google, "read", path)
+    do(google, "read_if_changed", path, token)
+    do(google, "read_range", path, 0, 1)
+    do(google, "stat", path)
+    do(google, "now", path)
+    assert sent == {"GET": 5}
+
+
+def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_google: dict[str, Any], bucket: str) -> None:
+    """It sends a writer to the address of the file, as a gateway may that wants a login first."""
+    with proxy_to(fake_google["endpoint_url"]) as proxy:
+        google = open_google(GCSFileSystem(**fake_google | {"endpoint_url": proxy.url}))
+        token = do(google, "create", f"{bucket}/file", b"old")
+        there = Redirect(302, f"/storage/v1/b/{bucket}/o/file")
+        proxy.fault = lambda seen: there if seen.method != "GET" else None
+        for verb, args in (("replace", (b"new", token)), ("delete_if", (token,)), ("write", ([b"new"],))):
+            with pytest.raises(OSError, match="302"):
+                do(google, verb, f"{bucket}/file", *args)
+        assert do(google, "read", f"{bucket}/file").data == b"old"
+
+
+def test_files_are_copied_between_buckets_of_google_on_the_server(
+    fake_google: dict[str, Any], google: ObjectBackend, bucket: str, sent: Counter[str]
+) -> None:
+    other = new_google_bucket(fake_google)
+    do(google, "create", f"{bucket}/file", b"bytes")
+    sent.clear()
+    do(google, "copy", f"{bucket}/file", f"{other}/copy")
+    assert sent == {"POST": 1}
+    assert do(google, "read", f"{other}/copy").data == b"bytes"
+
+
+def test_a_missing_bucket_of_google_is_an_error_of_every_write(google: ObjectBackend) -> None:
+    for verb, args, error in (
+        ("create", (b"x",), NoBucketError),
+        ("write", ([b"x"],), NoBucketError),
+        ("read", (), FileNotFoundError),
+        ("list", (), FileNotFoundError),
+    ):
+        with pytest.raises(error):
+            do(google, verb, "rollingfs-none/folder/file", *args)
+
+
+def test_a_filesystem_of_gcsfs_is_taken_over_unless_it_checks_what_it_wrote(fake_google: dict[str, Any]) -> None:
+    assert isinstance(adapt(GCSFileSystem(**fake_google)), ObjectBackend)
+    assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).can_write
+
+
+def test_segments_live_on_google_by_url(fake_google: dict[str, Any], bucket: str) -> None:
+    fs, path = fsspec.url_to_fs(f"rolling::gs://{bucket}/folder/segment", gs=fake_google)
+    fs.create(path)
+    fs.append(path, b"data")
+    other, path = fsspec.url_to_fs(f"rolling+gs://{bucket}/folder/segment", **fake_google)
+    assert other.cat_file(path) == b"data"
+    other.mkdir(f"{bucket}-made")
+    assert other.isdir(f"{bucket}-made")
+    other.rmdir(f"{bucket}-made")
+    assert not other.isdir(f"{bucket}-made")

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Sequence
@@ -17,8 +18,10 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend, Buffer, Link, Part
 from rollingfs.backend.local import backend as local
-from rollingfs.backend.local import disk, record_lock
+from rollingfs.backend.local import disk, record_lock, removing
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, close_locks
+from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory, run
 from tests.support.backends import joined, raises
@@ -507,3 +510,73 @@ def test_a_plain_file_replaced_in_the_middle_of_delete_if_is_put_back(
     assert run(backend, backend.delete_if(str(plain), token)) is False
     assert plain.read_bytes() == b"written in between"
     assert os.listdir(tmp_path) == ["plain"]
+
+
+# -- files that a bulk removal closes late -----------------------------------------------------------------------
+
+needs_locks = pytest.mark.skipif(not HAS_RECORD_LOCKS, reason="files are closed late only where Linux has its locks")
+
+
+def opened(count: int) -> list[int]:
+    return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+
+
+@needs_locks
+def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch: Any) -> None:
+    start, starts, closed = threading.Thread.start, [], []
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("rollingfs-close"):
+            starts.append(thread)
+            if len(starts) == 2:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def counted(descriptors: Any) -> None:
+        closed.extend(descriptors := list(descriptors))
+        close_locks(descriptors)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    monkeypatch.setattr(removing, "close_locks", counted)
+    files = opened(5 * CLOSED_AT_ONCE + 1)
+    with Closer() as closer:
+        for file in files:
+            closer.take(file)
+    assert sorted(closed) == sorted(files)
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+@needs_locks
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_child_keeps_none_of_the_files_that_are_closed_late() -> None:
+    with Closer() as closer:
+        for file in (files := opened(3)):
+            closer.take(file)
+        child = os.fork()
+        if not child:
+            os._exit(any(map(is_open, files)))
+        assert os.waitpid(child, 0)[1] == 0
+
+
+@needs_locks
+def test_a_removal_needs_no_descriptor_for_each_segment(tmp_path: Any, monkeypatch: Any) -> None:
+    fs = RollingFileSystem("file", sync=False)
+    for nth in range(5):
+        fs.pipe_file(f"{tmp_path}/t/{nth}", b"x")
+    real = os.open
+
+    def short(path: Any, flags: int, *args: Any, **more: Any) -> int:
+        if str(path).endswith("$header") and sys._getframe(1).f_code.co_name == "remove":
+            raise OSError(24, "Too many open files")
+        return real(path, flags, *args, **more)
+
+    monkeypatch.setattr(os, "open", short)
+    fs.rm(f"{tmp_path}/t", recursive=True)
+    assert not os.path.exists(f"{tmp_path}/t")

@@ -123,14 +123,6 @@ def test_a_file_is_not_a_parent(backend: MemoryBackend, folder: str) -> None:
         run(backend, backend.make_folder(f"{folder}/file"))
 
 
-@pytest.mark.parametrize(
-    ("given", "path"),
-    [("memory://x/y", "/x/y"), ("/x/y/", "/x/y"), ("x", "/x"), ("memory://", ""), ("", ""), ("/", "")],
-)
-def test_paths_and_urls_become_paths(backend: MemoryBackend, given: str, path: str) -> None:
-    assert backend.strip(given) == path
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend: MemoryBackend, folder: str) -> None:
     token = run(backend, backend.create(f"{folder}/x$header", b"a"))

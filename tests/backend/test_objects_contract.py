@@ -129,7 +129,7 @@ class OnS3(OnObjects):
 
 
 class TestOnSeaweed(OnS3):
-    MARKS = SLOW | {RACE: pytest.mark.slow}  # a probe on SeaweedFS, in tests/backend/test_race.py, has such races
+    MARKS = SLOW | {RACE: pytest.mark.slow}  # SeaweedFS answers a race after seconds
     fixture = "seaweed"
 
 

@@ -24,7 +24,6 @@ from rollingfs.runtime.concurrency import AsyncRuntime, drive
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
-from tests.support.examples import slowly
 
 FOLDER = "/a/x$chunks"
 
@@ -287,26 +286,6 @@ def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb:
 def test_the_contract_finds_it_too(verb: str) -> None:
     with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
         BackendContract().test_of_two_and_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
-
-
-# -- over HTTP ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "s3_options",
-    ["moto", *slowly("seaweed"), pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])],
-    indirect=True,
-)  # SeaweedFS answers a race after seconds
-def test_the_probe_of_s3_costs_what_the_page_says(s3_options: dict[str, Any], bucket: str) -> None:
-    from tests.support.servers import count_requests, shared_backend
-
-    backend = shared_backend(**s3_options)
-    with count_requests(backend) as counts:
-        found = run(backend, probe(backend, f"{bucket}/x$chunks"))
-    assert counts.pop("GetObject") == (37 if found.delete_if else 36)
-    counts.pop("HeadObject", None)  # after the 412 of a refused conditional delete, where there is one
-    assert counts == {"PutObject": 100, "DeleteObject": 1, "DeleteObjects": 1}
-    assert backend.fs.find(bucket, refresh=True) == []
 
 
 # -- a store that takes only so many writes of one file in a second ----------------------------------------------

@@ -7,7 +7,6 @@ import errno
 import gc
 import multiprocessing
 import os
-import uuid
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeVar
@@ -35,6 +34,7 @@ from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timestamp_of
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import UnsafeBackendError
+from rollingfs.testing import run
 from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
 from tests.support.servers import count_requests, shared_backend
 
@@ -42,12 +42,6 @@ T = TypeVar("T")
 MIB = 2**20
 REQUEST_S_MAX = 60
 STALE = '"00000000000000000000000000000000"'
-
-
-def run(backend: ObjectBackend, verb: Coroutine[Any, Any, T]) -> T:
-    """Run a verb on the backend's loop."""
-    assert backend.loop is not None
-    return asyncio.run_coroutine_threadsafe(verb, backend.loop).result(REQUEST_S_MAX)
 
 
 @pytest.fixture
@@ -234,30 +228,6 @@ def test_positional_and_pool_options_reach_the_clone() -> None:
 
 
 # -- the user's options --------------------------------------------------------------------------------------
-
-
-def test_encryption_acl_and_requester_pays_reach_every_request(seaweed: dict[str, Any], proxy: Proxy) -> None:
-    additional = {"ServerSideEncryption": "AES256", "ACL": "bucket-owner-full-control"}
-    options = seaweed | {
-        "endpoint_url": proxy.url,
-        "s3_additional_kwargs": additional,
-        "requester_pays": True,
-    }
-    backend = open_s3(S3FileSystem(**options))
-    bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
-    run(backend, backend.make_folder(bucket))
-    proxy.seen.clear()
-    path = f"{bucket}/file"
-    token = run(backend, backend.create(path, b"one"))
-    run(backend, backend.replace(path, b"two", token))
-    run(backend, backend.copy(path, path + "-copy"))
-    run(backend, backend.write(path + "-large", [bytes(PART_BYTES + 1)]))
-    run(backend, backend.read(path))
-    made = [s for s in proxy.seen if "partNumber" not in s.path and "uploadId" not in s.path and s.method != "GET"]
-    assert [s.method for s in made] == ["PUT", "PUT", "PUT", "POST"]
-    assert {s.headers.get("x-amz-server-side-encryption") for s in made} == {"AES256"}
-    assert {s.headers.get("x-amz-acl") for s in made} == {"bucket-owner-full-control"}
-    assert {s.headers.get("x-amz-request-payer") for s in proxy.seen} == {"requester"}
 
 
 @pytest.mark.parametrize(("verb", "argument"), [("create", "IfNoneMatch"), ("replace", "IfMatch")])

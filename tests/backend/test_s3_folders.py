@@ -1,10 +1,8 @@
-"""Whether a folder exists on S3: one short listing, however much the folder holds."""
+"""Folders on S3: whether one exists takes one short listing, and keys with empty parts, of other tools, are in it."""
 
 from __future__ import annotations
 
 import hashlib
-import uuid
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,34 +18,16 @@ from s3fs import S3FileSystem
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
 from rollingfs.backend.objects import open_s3
-from tests.support.proxy import Proxy, proxy_to
+from tests.support.proxy import Proxy
 from tests.support.servers import new_bucket
 
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
 ASK = [lambda fs, path: fs.isdir(path), lambda fs, path: fs.exists(path), lambda fs, path: fs.info(path)]
 
 
-@pytest.fixture(scope="module")
-def way(seaweed: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(seaweed["endpoint_url"]) as proxy:
-        yield proxy
-
-
 @pytest.fixture
-def proxy(way: Proxy) -> Iterator[Proxy]:
-    yield way
-    way.fault = lambda _: None
-    way.seen.clear()
-
-
-@pytest.fixture(scope="module")
-def bucket(seaweed: dict[str, Any]) -> str:
-    return new_bucket(seaweed)
-
-
-@pytest.fixture
-def folder(bucket: str) -> str:
-    return f"{bucket}/{uuid.uuid4().hex}"
+def folder(seaweed: dict[str, Any]) -> str:
+    return f"{new_bucket(seaweed)}/folder"
 
 
 def _connect(options: dict[str, Any], url: str) -> Any:
@@ -61,12 +41,12 @@ def _connect(options: dict[str, Any], url: str) -> Any:
 
 
 @pytest.fixture
-def fs(seaweed: dict[str, Any], way: Proxy) -> Any:
+def fs(seaweed: dict[str, Any], proxy: Proxy) -> Any:
     """A client that has seen nothing yet."""
-    return _connect(seaweed, way.url)
+    return _connect(seaweed, proxy.url)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def plain(seaweed: dict[str, Any]) -> Any:
     """A filesystem that does not go through the proxy."""
     return _connect(seaweed, seaweed["endpoint_url"])
@@ -118,24 +98,46 @@ def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):
     assert fs.isdir(folder)
 
 
-def test_a_bucket_says_whether_it_keeps_former_versions(seaweed, bucket):
+def test_a_bucket_says_whether_it_keeps_former_versions(seaweed):
     fs = fsspec.filesystem("s3", **seaweed)
     backend = fsspec.filesystem("rolling", fs=fs)._backend
-    other = new_bucket(seaweed)
+    bucket, other = new_bucket(seaweed), new_bucket(seaweed)
     fs.call_s3("put_bucket_versioning", Bucket=other, VersioningConfiguration={"Status": "Enabled"})
     said = [fsspec.asyn.sync(backend.loop, backend.keeps_versions, f"{name}/a$header") for name in (bucket, other)]
     assert said == [False, True]
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(seaweed, way, folder, use_obstore):
-    backend = open_s3(S3FileSystem(**seaweed | {"endpoint_url": way.url}), use_obstore=use_obstore)
+def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(seaweed, proxy, folder, use_obstore):
+    backend = open_s3(S3FileSystem(**seaweed | {"endpoint_url": proxy.url}), use_obstore=use_obstore)
     names = ["lock", "stage-1", "tmp-ask-", "tmp-ask-b", "tmp-ask-a", "tmp-ask-c/below", "tmp-export-1", "tmp-f"]
     backend.fs.pipe({f"{folder}/{name}": b"x" for name in names} | {f"{folder}-beside/tmp-ask-z": b"x"})
-    way.seen.clear()
+    proxy.seen.clear()
     found = fsspec.asyn.sync(backend.loop, backend.list_prefix, folder, "tmp-ask-").entries
     assert [file.path for file in found] == [f"{folder}/tmp-ask-a", f"{folder}/tmp-ask-b"]
     assert [file.token for file in found] == [f'"{hashlib.md5(b"x").hexdigest()}"'] * 2
-    assert len(way.seen) == 1
-    assert "list-type=2" in way.seen[0].path
-    assert "tmp-ask-" in way.seen[0].path, "else all others are listed, too"
+    assert len(proxy.seen) == 1
+    assert "list-type=2" in proxy.seen[0].path
+    assert "tmp-ask-" in proxy.seen[0].path, "else all others are listed, too"
+
+
+require_module("s3fs")
+require_module("moto")
+
+
+def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto: dict[str, Any]) -> None:
+    bucket = new_bucket(moto)
+    raw = fsspec.filesystem("s3", **moto, skip_instance_cache=True)
+    fs = fsspec.filesystem("rolling", target_protocol="s3", target_options=moto, skip_instance_cache=True)
+    keys = ["a/b", "a//c", "a///d", "/top", "other"]
+    for key in keys:
+        raw.call_s3("put_object", Bucket=bucket, Key=key, Body=key.encode())
+    assert fs.find(bucket) == sorted(f"{bucket}/{key}" for key in keys)
+    assert fs.cat_file(f"{bucket}/a//c") == b"a//c"
+    with pytest.raises(ValueError, match="not a segment name"):
+        fs.pipe_file(f"{bucket}/a//new", b"x")
+    fs.rm(f"{bucket}/a", recursive=True)
+    left = [found["Key"] for found in raw.call_s3("list_objects_v2", Bucket=bucket)["Contents"]]
+    assert left == ["/top", "other"]
+    fs.rm(f"{bucket}//top")
+    assert fs.find(bucket) == [f"{bucket}/other"]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import gc
 import logging
 import multiprocessing
 import os
 import socket
 import time
+import weakref
 from typing import Any
 
 import pytest
 
+from rollingfs import RollingFileSystem
 from tests.support.servers import new_bucket, require_module, ways
 
 require_module("s3fs")
@@ -29,6 +32,7 @@ from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.obstores import objects as obstore_objects
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.answers import from_obstore
+from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max
 from tests.support.proxy import CUT, HOLD, Proxy
@@ -151,17 +155,23 @@ def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name
         assert not {"x-amz-security-token", "x-amz-request-payer"} & seen.headers.keys()
 
 
-def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy):
-    additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}}
+@pytest.mark.parametrize("acl", [{}, {"ACL": "bucket-owner-full-control"}], ids=["obstore", "s3fs"])
+def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy, acl):
+    additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}, **acl}
     store = Store(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
-    assert store.way == "ObstoreObjects"
+    store.do("copy", store.path, f"{store.path}-copy")
+    store.do("write", f"{store.path}-parts", [bytes(PART_BYTES + 1)])
+    assert store.way == ("BotocoreObjects" if acl else "ObstoreObjects")
+    made = [seen for seen in moto_proxy.seen if seen.method != "GET" and "uploadId" not in seen.path]
+    assert {seen.method for seen in made} == {"PUT", "POST"}
     for name, value in (
         ("x-amz-server-side-encryption", "AES256"),
         ("x-amz-storage-class", "STANDARD_IA"),
         ("x-amz-meta-owner", "me"),
+        ("x-amz-acl", acl.get("ACL")),
     ):
-        assert {seen.headers.get(name) for seen in moto_proxy.of("PUT")} == {value}
+        assert {seen.headers.get(name) for seen in made} == {value}, name
         assert {seen.headers.get(name) for seen in moto_proxy.of("GET")} == {None}
     assert {seen.headers.get("x-amz-request-payer") for seen in moto_proxy.seen} == {"requester"}
     assert {seen.headers.get("x-amz-security-token") for seen in moto_proxy.seen} == {"session"}
@@ -192,9 +202,6 @@ def test_only_so_many_buckets_are_kept(store, seaweed, monkeypatch):
     for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
         store.do("write", f"{bucket}/file", [b"data"])
     assert len(ways(store.backend)) == 2
-
-
-# -- regions -------------------------------------------------------------------------------------------------
 
 
 def test_a_bucket_of_unknown_region_is_left_to_s3fs(store, proxy, told):
@@ -390,3 +397,30 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(store, seaweed,
     assert (answers.get(), answers.get()) == (b"parent", "BotocoreObjects")
     assert store.do("replace", store.path, b"again", token)
     assert store.way == "ObstoreObjects"
+
+
+pytest.importorskip("s3fs")
+pytest.importorskip("obstore")
+
+TRIES = 200
+PAUSE_S = 0.05
+"""The event loop drops the last request in a moment of its own."""
+
+
+def _used(seaweed: dict[str, Any]) -> list[Any]:
+    fs, bucket = RollingFileSystem("s3", seaweed, skip_instance_cache=True), new_bucket(seaweed)
+    fs.pipe_file(f"{bucket}/x", b"bytes")
+    assert fs.cat_file(f"{bucket}/x") == b"bytes"
+    assert len(fs.ls(bucket)) == 1
+    assert fs._backend.fs._s3 is not None  # through botocore, too
+    return [weakref.ref(one) for one in (fs, fs._client, fs._backend, fs._backend.fs)]
+
+
+def test_a_filesystem_that_nobody_holds_is_freed(seaweed: dict[str, Any]) -> None:
+    refs = _used(seaweed)
+    for _ in range(TRIES):
+        gc.collect()
+        if not any(ref() is not None for ref in refs):
+            break
+        time.sleep(PAUSE_S)
+    assert [ref() for ref in refs] == [None] * len(refs)

@@ -102,17 +102,12 @@ def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request
     caplog.set_level(logging.INFO, "rollingfs")
     fs = _connect(minio_tls[0], **trust)
     fs.create(tls_path, policy=CHUNKS)
-    appended = [fs.append(tls_path, b"%02d" % number) for number in range(10)]
-    assert appended == list(range(0, 20, 2))
+    for number in range(10):
+        fs.append(tls_path, b"%02d" % number)
     assert fs.cat_file(tls_path) == b"".join(b"%02d" % number for number in range(10))
     with fs.open(f"{tls_path}-large", "wb") as file:
         file.write(DATA)
     assert fs.cat_file(f"{tls_path}-large") == DATA
-    with fs.open(f"{tls_path}-large", "rb") as file:
-        assert b"".join(iter(lambda: file.read(2 * MIB), b"")) == DATA
-    starts = [0, 5 * MIB, 11 * MIB]
-    ranges = fs.cat_ranges([f"{tls_path}-large"] * 3, starts, [start + MIB + 7 for start in starts])
-    assert ranges == [DATA[start : start + MIB + 7] for start in starts]
     is_named = request.node.callspec.params["trust"] in ("verify", *BUNDLES)
     assert _ways(fs._backend) == {"BotocoreObjects" if is_named else "ObstoreObjects"}
     told = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]

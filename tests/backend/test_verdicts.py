@@ -346,10 +346,16 @@ def _another_user_owns_it(cache: Path, patch: pytest.MonkeyPatch) -> None:
     owned_by(patch, "stat", 1001)
 
 
+def _root_in_the_home_of_another(cache: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(verdicts.os, "geteuid", lambda: 0)
+    owned_by(patch, "stat", 7)
+
+
+PREPARED = [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_write, _another_user_owns_it]
+
+
 @needs_owners
-@pytest.mark.parametrize(
-    "prepare", [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_write, _another_user_owns_it]
-)
+@pytest.mark.parametrize("prepare", [*PREPARED, _root_in_the_home_of_another])
 def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
     cache: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path, pytest.MonkeyPatch], None]
 ) -> None:
@@ -357,15 +363,6 @@ def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
     assert [kept(private_memory()) for _ in range(2)] == [1, 1]
     monkeypatch.undo()
     assert not (cache / CACHE_NAME).exists()
-
-
-@needs_owners
-def test_root_leaves_the_home_of_another_user_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts.os, "geteuid", lambda: 0)
-    owned_by(monkeypatch, "stat", 7)
-    assert kept(private_memory()) == 1
-    monkeypatch.undo()
-    assert not cache.exists()
 
 
 # -- the option --------------------------------------------------------------------------------------------------

@@ -208,13 +208,6 @@ def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch) -> None
     assert file.began == [(SHIFT + 1001, SHIFT + 1002), (SHIFT + 2002, SHIFT + 2003)]  # one for each read
 
 
-def test_a_large_chunk_is_not_fetched_for_a_small_read() -> None:
-    file = File()
-    file.ahead._pattern = ColumnPattern([(0, 10), (10, 1010)], 1)
-    file.read(SHIFT, SHIFT + 10)
-    assert not file.began
-
-
 def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch) -> None:
     monkeypatch.setattr(column_ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
     file, limits = File(ranges_max=5), []
@@ -265,13 +258,6 @@ def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it() -> None:
 
 
 # -- what is no Parquet file ---------------------------------------------------------------------------------
-
-
-def test_without_the_footer_nothing_is_fetched() -> None:
-    file = File(is_known=False)
-    for group in range(GROUPS):
-        file.read(*spans(group, 1))
-    assert not file.began
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import random
 import uuid
@@ -112,19 +113,9 @@ def by_segment(place: Place) -> bytes:
 
 
 def by_get_file(place: Place) -> bytes:
-    target = Sink()
+    target = io.BytesIO()
     place.fs.get_file(place.path, target)
-    return bytes(target.data)
-
-
-class Sink:
-    """A file to write to."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
+    return target.getvalue()
 
 
 VERBS: dict[str, Callable[[Place], bytes]] = {

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rollingfs.read import prefetch
 from rollingfs.read.prefetch import Bounds, Prefetch, range_bytes
-from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT
 from tests.support.examples import examples
 
 MIB = 2**20
@@ -145,28 +144,6 @@ def test_a_seek_far_away_gives_everything_up_and_a_failed_range_too():
     with pytest.raises(OSError, match="the store is away"):
         file.read(18_100, 18_200)
     assert file.held == 0
-
-
-def test_a_long_read_has_as_many_ranges_under_way_as_its_memory_allows(monkeypatch):
-    monkeypatch.undo()
-    zeros = memoryview(bytes(4 * MIB))
-    begun: list[tuple[int, int]] = []
-
-    def begin(start: int, end: int) -> concurrent.futures.Future[memoryview]:
-        begun.append((start, end))
-        future: concurrent.futures.Future[memoryview] = concurrent.futures.Future()
-        future.set_result(zeros[: end - start])
-        return future
-
-    ahead = Prefetch(Bounds(begin, 0, 256 * MIB, 64, MEMORY_BYTES_DEFAULT))
-    assert ahead.take(0, 8 * MIB) is None
-    assert len(begun) == 8, "beside the first read, four times its bytes"
-    for start in range(8 * MIB, 64 * MIB, 8 * MIB):
-        taken, data = ahead.take(start, start + 8 * MIB)
-        assert (taken, len(data)) == (start, 8 * MIB)
-    assert len(ahead._ranges) == 24
-    assert sum(each.end - each.start for each in ahead._ranges) == MEMORY_BYTES_DEFAULT
-    assert begun == [(start, start + 4 * MIB) for start in range(8 * MIB, begun[-1][1], 4 * MIB)]
 
 
 def test_ranges_have_the_size_of_the_reads_if_that_is_sensible(monkeypatch):
