@@ -104,7 +104,7 @@ def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str) -> None:
     assert [name for name, answer in answers(found).items() if answer == UNKNOWN] == [what]
 
 
-def test_a_listing_that_is_late_and_files_that_are_not_deleted_are_seen() -> None:
+def test_a_late_listing_files_that_are_not_deleted_and_a_copy_of_other_bytes_are_seen() -> None:
     backend = Scripted(private_memory())
     empty = run(backend, backend.inner.list(""))
     backend.plan("list", answers=lambda _: empty, times=None, probes=True)
@@ -112,9 +112,6 @@ def test_a_listing_that_is_late_and_files_that_are_not_deleted_are_seen() -> Non
     backend = Scripted(private_memory())
     backend.plan("delete", when=lambda paths: len(paths) == 3, instead=lambda *_: None, probes=True)
     assert answers(examined(backend))["delete of several files"] == NO
-
-
-def test_a_copy_with_other_bytes_is_no_copy() -> None:
     backend = Scripted(private_memory())
     backend.plan("copy", instead=lambda _s, target, *_: backend.inner.write(target, [b"other"]), probes=True)
     assert answers(examined(backend))["copy on the server"] == NO

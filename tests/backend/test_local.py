@@ -1,4 +1,4 @@
-"""The local backend: the contract, and the faults that only a disk can have."""
+"""The local backend: the contract, the faults that only a disk can have, its flushes, copies and bulk removals."""
 
 from __future__ import annotations
 

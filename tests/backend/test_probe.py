@@ -1,4 +1,4 @@
-"""The probe: it believes what it sees, refuses a store that would lose data, and leaves nothing behind."""
+"""The probe believes what it sees and leaves nothing behind; its races find a store that looks first and acts then."""
 
 from __future__ import annotations
 

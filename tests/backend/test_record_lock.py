@@ -1,4 +1,4 @@
-"""The record lock of the local backend: against threads, processes and forks."""
+"""The record lock of the local backend: against threads, processes and forks, and held by another for too long."""
 
 from __future__ import annotations
 
@@ -281,18 +281,10 @@ def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_pat
     record_lock.close_locks(late)
 
 
-WAIT_S = 60
-TIMEOUT_S = 0.5
-
-
-def _new_fs(timeout_s: float = TIMEOUT_S) -> RollingFileSystem:
-    return RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=timeout_s, sync=False)
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> str:
     path = f"{tmp_path}/log"
-    _new_fs().pipe_file(path, b"before ")
+    RollingFileSystem("file", sync=False).pipe_file(path, b"before ")
     return path
 
 
@@ -337,7 +329,7 @@ def test_the_time_of_a_call_bounds_its_wait(
 
 def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost answer still counts if a later attempt meets a held lock."""
-    fs = _new_fs()
+    fs = RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=0.5, sync=False)
     real = LocalBackend.extend
     tries: list[str] = []
 

@@ -59,9 +59,6 @@ def use(backend: Backend) -> None:
     run(written())
     assert run(backend.read(COLD)).data == b"0123456789"
     assert bytes(run(backend.read_range(COLD, 2, 5))) == b"234"
-    target = bytearray(4)
-    assert run(backend.read_into(COLD, 3, memoryview(target))) == 4
-    assert target == b"3456"
     info = run(backend.stat(COLD))
     assert (info.path, info.size) == (COLD, 10)
     folder = names.in_tier("cold", "/logs/s$chunks")

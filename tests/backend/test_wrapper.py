@@ -1,4 +1,4 @@
-"""The wrapper keeps the contract of its inner backend, and sees every verb."""
+"""The wrapper keeps the contract of its inner backend and sees every verb; the meter counts what passes through."""
 
 from __future__ import annotations
 

@@ -109,14 +109,6 @@ def test_no_verb_makes_a_segment_over_a_folder_that_holds_something(place, verb)
     assert fs._client.headers.seen(other).header.merge is None, "the source is marked"
 
 
-def test_of_many_things_in_the_folder_a_few_are_named(place):
-    for number in range(20):
-        place.fs.pipe_file(f"{place.folder}/{number:02}", b"x")
-    place.fs.pipe_file(f"{place.folder}/00/inner", b"x")
-    with pytest.raises(IsADirectoryError, match=r"holds 00, 01, 02 and at least [0-9]+ more"):
-        place.fs.create(place.folder)
-
-
 SOMETHING = {
     "e/": lambda fs, folder: fs.pipe_file(f"{folder}/e/deep", b"x"),
     "plain": lambda fs, folder: fs._bridge.run(fs._backend.write(f"{folder}/plain", [b"x"])),

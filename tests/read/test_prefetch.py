@@ -146,6 +146,14 @@ def test_a_seek_far_away_gives_everything_up_and_a_failed_range_too():
     assert file.held == 0
 
 
+def test_the_more_is_read_in_a_row_the_more_is_fetched_ahead_up_to_what_memory_allows():
+    file, held = File(memory_bytes=6000, ranges_max=100), []
+    for start in range(0, 6000, 500):
+        file.read(start, start + 500)
+        held.append(file.held)
+    assert held[0] < held[1] < held[-1] == 6000
+
+
 def test_ranges_have_the_size_of_the_reads_if_that_is_sensible(monkeypatch):
     monkeypatch.undo()
     assert range_bytes(2 * MIB, 128 * MIB, 128 * MIB) == 2 * MIB
