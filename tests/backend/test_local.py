@@ -542,6 +542,8 @@ def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch: Any)
     with Closer() as closer:
         for file in files:
             closer.take(file)
+    files += opened(1)
+    closer.take(files[-1])  # after the end
     assert sorted(closed) == sorted(files)
 
 
