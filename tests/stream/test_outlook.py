@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rollingfs import OffloadPolicy, RollingFileSystem
-from rollingfs.format.header import Header, Page
+from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.maintenance.outlook import Outlook
+from rollingfs.policy import RollingPolicy
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 
@@ -54,6 +55,16 @@ def test_the_next_round_does_what_the_states_have_said(fs, tmp_path, policy, sea
     assert said.saved_objects == did.saved_objects
     assert sum(said.sizes) == said.sizes[0] == 101
     assert sum(len(list(fs.segment(f"{folder}/{name}").chunks)) for name in "abc") == 101 - did.saved_objects
+
+
+def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch):
+    page, last = Page(0, 1005, "i", 67, 0, 100), Chunk(1005, 5, "f", None, 1)
+    header = Header("id", 1, policy=RollingPolicy(max_bytes=400), entries=(page, last))
+    found = Outlook.of(header, header.entries, 0, ("",))
+    assert (sum(found.sizes), found.joins, found.joins_to, found.join_bytes) == (68, 68, 5, 1010)
+    monkeypatch.setattr("rollingfs.maintenance.outlook.CHUNKS_MAX", 67)
+    found = Outlook.of(header, header.entries, 0, ("",))
+    assert (sum(found.sizes), found.joins) == (68, 0)
 
 
 def test_a_page_of_which_few_bytes_are_used_has_as_many_chunks_as_bytes_at_most():

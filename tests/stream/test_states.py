@@ -45,6 +45,38 @@ def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(roo
     assert [one.path[-2:] for old, one in zip(first, second, strict=True) if old != one] == ["03", "07"]
 
 
+def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(root):
+    below = Counting(private_memory())
+    writer, reader = filesystem(below), filesystem(below)
+    writer.pipe_file(f"{root}/s", b"")
+    for _ in range(200):
+        writer.append(f"{root}/s", b"x" * 20)
+    below.clear()
+    [plain] = reader.states(root)
+    assert below.verbs == ["list", "read"]
+    assert (plain.chunks, plain.lag_bytes) == (200, 0)
+    below.clear()
+    [chosen] = reader.states(root, after_bytes=1000)
+    pages = below.count("read")
+    assert sorted(below.verbs) == ["list"] + ["read"] * pages
+    assert pages >= 1
+    assert chosen.lag_bytes == 3000
+    below.clear()
+    reader.states(root, after_bytes=1000)
+    assert below.verbs == ["list"]
+
+
+def test_a_segment_that_cannot_be_read_does_not_hide_the_others(root):
+    fs = filesystem()
+    for name in ("a", "b"):
+        fs.pipe_file(f"{root}/{name}", b"x")
+    fs._backend.fs.pipe_file(f"{root}/a$header", b"nonsense")
+    damaged, whole = fs.states(root)
+    assert (damaged.path, damaged.state) == (f"{root}/a", "unreadable")
+    assert damaged.error
+    assert (whole.state, whole.error) == ("open", None)
+
+
 def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is_not(root):
     fs = filesystem()
     for name in ("b", "a", "deep/c", "deep/deeper/d", "gone"):
