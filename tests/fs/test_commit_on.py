@@ -115,6 +115,18 @@ def test_text_is_committed_line_by_line(fs):
     assert seen(fs) == "é!\nrest".encode()
 
 
+def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
+    file = fs.open(PATH, "ab", commit_on="1h")
+    file.write(b"x")
+    before = threading.active_count()
+    for _ in range(99):
+        file.write(b"x")
+    assert threading.active_count() == before
+    file.close()
+    file._due.restart()
+    assert seen(fs) == b"x" * 100
+
+
 # -- failures ----------------------------------------------------------------------------------------------
 
 

@@ -87,6 +87,17 @@ def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
             handle.chunks[index]
 
 
+def test_chunks_that_were_truncated_away_within_a_page_are_not_counted():
+    site = Site(private_memory(), "", RollingPolicy(max_bytes=1, inline_bytes=0))
+    site.create()
+    site.append(DATA)
+    handle = site.segment()
+    handle.truncate(30)
+    assert len(handle.chunks) == len(list(handle.chunks)) == 220
+    assert handle.chunks[0].start == 30
+    assert len(site.chunk_files()) == 220
+
+
 # -- reading -------------------------------------------------------------------------------------------------
 
 

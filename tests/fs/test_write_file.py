@@ -92,6 +92,17 @@ def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(s
     assert (site.content(), site.chunk_files()) == (b"first", [])
 
 
+def test_ab_continues_at_the_logical_end_of_a_truncated_segment(site, data):
+    site.create()
+    site.append(b"0123456789")
+    site.run(site.client.segments.truncate(site.path, 4))
+    with site.open("ab") as file:
+        assert file.tell() == 6
+        file.write(data)
+        assert file.tell() == 6 + len(data)
+    assert site.content() == b"456789" + data
+
+
 def test_ab_continues_a_plain_file(site, data):
     site.run(site.backend.write(site.path, [b"plain"]))
     with site.open("ab") as file:

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from rollingfs import RollingPolicy, errors
+from rollingfs.commit.commits import Commits
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
@@ -191,12 +192,15 @@ def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
     monkeypatch.setattr(gather, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
     queue, leads, may_end = site.client.commits.slots.of(site.path).queue, threading.Event(), threading.Event()
 
-    def break_off():
+    held = Commits.commit_held
+
+    async def break_off(*_):
+        monkeypatch.setattr(Commits, "commit_held", held)
         leads.set()
         assert may_end.wait(WAIT_S)
         raise KeyboardInterrupt
 
-    site.backend.plan("replace", HEADER, before=break_off)
+    monkeypatch.setattr(Commits, "commit_held", break_off)
     callers = [started(Caller(partial(site.append, b"1")))]
     assert leads.wait(WAIT_S)
     callers += [started(Caller(partial(site.append, data))) for data in (b"2", b"3")]
