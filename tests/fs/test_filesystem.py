@@ -405,6 +405,15 @@ def test_files_are_opened_for_reading_writing_and_appending(place):
             fs.open(path, mode)
 
 
+def test_an_owner_and_attributes_go_with_open(memory):
+    fs, path = memory.fs, f"{memory.root}/x"
+    with fs.open(path, "ab", owner="job 7", attrs={"by": "job 7"}) as file:
+        file.write(b"x")
+        assert file.epoch == 1
+        assert fs.segment(path).epoch == 1
+    assert dict(fs.segment(path).attrs) == {"by": "job 7"}
+
+
 def test_a_transaction_commits_all_or_nothing(place, tmp_path):
     fs, root = place.fs, place.root
     (tmp_path / "local").write_bytes(b"put")

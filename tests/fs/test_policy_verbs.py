@@ -112,6 +112,19 @@ def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_th
         fs.set_policy(path, inherit="after_age")
 
 
+def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs):
+    fs.mkdirs("/one/low")
+    fs.set_policy("/one", max_bytes=77)
+    fs.create("/one/low/old")
+    fs.mv("/one", "/two", recursive=True)
+    fs.create("/one/low/new")
+    fs.create("/two/low/new")
+    fs.rm("/two", recursive=True)
+    fs.create("/two/low/new2")
+    default = fs.segment("/one/low/new").policy.max_bytes
+    assert default == fs.segment("/two/low/new2").policy.max_bytes != 77
+
+
 @pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])
 def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels, text):
     top, middle, _low = levels

@@ -303,6 +303,16 @@ def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
 # -- how much is asked ---------------------------------------------------------------------------------------
 
 
+def test_random_reads_ask_for_exactly_their_bytes(world):
+    data = letters(MIB)
+    world.put(world.path, data)
+    with world.open() as file:
+        for at, size in ((700_000, 10), (5_000, 100_000), (300_000, 1)):
+            file.seek(at)
+            assert file.read(size) == data[at : at + size]
+    assert world.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
+
+
 def test_small_reads_that_follow_each_other_share_requests(world):
     data = b"".join(b"%063d\n" % number for number in range(MIB // 64))
     world.put(world.path, data)

@@ -60,6 +60,15 @@ def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFile
     assert callback.begun == 2
 
 
+def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for verb, args in ((fs.get, ("/from/*", f"{tmp_path}/deep/")), (fs.put, (f"{tmp_path}/deep", "/put"))):
+        callback = Counting()
+        verb(*args, recursive=True, callback=callback)
+        assert (callback.size, callback.value, callback.begun) == (3, 3, 3)
+    assert names(fs, "/put") == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize(("batch_size", "at_once"), [(1, 1), (2, 2), (-1, 3), (None, 3)])
 def test_not_more_files_than_the_batch_size_are_under_way(batch_size: int | None, at_once: int) -> None:
     backend = Scripted(private_memory(), suspends=True)
