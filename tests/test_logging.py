@@ -85,16 +85,6 @@ def test_records_are_there_after_flush_in_order_in_few_commits(fs, make):
     assert handler.lost == 0
 
 
-def test_records_are_there_in_time_though_nobody_flushes(fs, make, backend):
-    committed = threading.Event()
-    fs.create(PATH)
-    backend.plan("replace", HEADER, after=committed.set)
-    _, logger = make(interval=0.02)
-    logger.info("one")
-    assert committed.wait(SOON_S)
-    assert lines(fs) == ["one"]
-
-
 def test_a_full_queue_loses_the_newest_records_and_the_log_says_how_many(fs, make):
     handler, logger = make(interval="1h", queue_bytes=30)
     for number in range(10):

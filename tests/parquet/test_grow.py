@@ -21,6 +21,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.parquet_waste import wasted
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import BadOffsetError, SegmentSealedError
 from rollingfs.format.parquet_footer import ended
@@ -30,7 +31,6 @@ from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.write import parquet_footers
-from tests.parquet.waste import wasted
 
 
 @pytest.fixture

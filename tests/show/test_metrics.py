@@ -101,10 +101,6 @@ def test_the_value_can_be_pickled_compared_and_written_as_json(fs, path):
     assert found["overwrite"]["bytes"] == 3
     assert found["requests"].keys() == metrics.requests.keys()
     assert sum(count for _, count in found["commits"]["timing"]["buckets"]) == found["commits"]["count"] == 1
-    with pytest.raises(TypeError):
-        metrics.requests["read"] = Calls()
-    with pytest.raises(AttributeError):
-        metrics.conflicts = 1
 
 
 def test_people_see_a_table(fs, path):

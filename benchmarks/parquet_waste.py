@@ -1,4 +1,4 @@
-"""What small appends waste of a Parquet file: ``python -m tests.parquet.waste [APPENDS=10000]``, of 100 rows each."""
+"""What small appends of 100 rows waste of a Parquet file: ``python -m benchmarks.parquet_waste [APPENDS=10000]``."""
 
 from __future__ import annotations
 
