@@ -106,6 +106,14 @@ def test_every_name_at_the_top_has_its_place_in_the_picture() -> None:
     assert len(names) <= TOP_NAMES_MAX
 
 
+@pytest.mark.parametrize("layer", [layer for layer in LAYERS if (ROLLINGFS / layer).is_dir()])
+def test_a_package_opens_with_its_contract(layer: str) -> None:
+    text = ast.get_docstring(ast.parse((ROLLINGFS / layer / "__init__.py").read_text()))
+    assert text
+    if layer not in ("testing", "cli", "spark"):  # programs on top, which have pages of their own
+        assert "Must not be here:" in text
+
+
 # -- circles -----------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""fsspec's own conformance suite, over memory, which has folders, and S3, which has none."""
+"""fsspec's own conformance suite, over memory, the local disk, S3 and Azure."""
 
 import posixpath
 import uuid
@@ -7,6 +7,7 @@ import pytest
 from fsspec.tests import abstract
 
 from rollingfs import RollingFileSystem
+from tests.support.clouds import new_container
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
@@ -16,14 +17,24 @@ def seaweed_bucket(seaweed):
     return new_bucket(seaweed)
 
 
-@pytest.fixture(params=["memory", *slowly("s3")])
-def place(request):
+@pytest.fixture(scope="module")
+def azure_container(azurite):
+    return new_container(azurite)
+
+
+@pytest.fixture(
+    params=["memory", *slowly("file", "s3"), pytest.param("az", marks=[pytest.mark.clouds, pytest.mark.slow])]
+)
+def place(request, tmp_path):
     """A filesystem, an empty folder of it, and whether it has empty folders."""
     name = uuid.uuid4().hex
     if request.param == "memory":
         return RollingFileSystem("memory"), f"/{name}", True
-    fs = RollingFileSystem("s3", request.getfixturevalue("seaweed"))
-    return fs, f"{request.getfixturevalue('seaweed_bucket')}/{name}", False
+    if request.param == "file":
+        return RollingFileSystem("file", sync=False), f"{tmp_path}/{name}", True
+    options, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[request.param]
+    fs = RollingFileSystem(request.param, request.getfixturevalue(options))
+    return fs, f"{request.getfixturevalue(root)}/{name}", False
 
 
 class Fixtures(abstract.AbstractFixtures):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import require_module
+from tests.support.servers import new_bucket, require_module
 
 require_module("upath")
 
@@ -18,9 +18,12 @@ from upath import UPath
 from rollingfs.fs.upath import ALIAS_OF, RollingPath
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    """A folder by the alias scheme of a store; any warning is an error here."""
+    """A folder by the alias scheme of each store; any warning is an error here."""
+    if request.param == "s3":
+        options = request.getfixturevalue("seaweed")
+        return UPath(f"rolling+s3://{new_bucket(options)}/root", **options)
     return UPath(f"rolling+{request.param}://{tmp_path}")
 
 
@@ -47,12 +50,18 @@ def test_children_print_and_join_as_urls_that_open_the_same_file(root: Any) -> N
     assert [found.read_text() for found in root.rglob("*.txt")] == ["one\n"]
 
 
-def test_a_path_is_renamed_and_pickled(root: Any) -> None:
+def test_a_path_appends_renames_and_is_pickled(root: Any) -> None:
     path = root / "log"
     path.write_text("one\n")
+    with path.open("a") as file:
+        file.write("two\n")
+    assert path.stat().st_size == 8
     renamed = path.rename(path.with_name("renamed"))
-    assert (str(renamed), renamed.read_text()) == (f"{root}/renamed", "one\n")
+    assert str(renamed) == f"{root}/renamed"
+    assert renamed.read_text() == "one\ntwo\n"
     assert pickle.loads(pickle.dumps(renamed)) == renamed
+    renamed.unlink()
+    assert not renamed.exists()
 
 
 def test_options_go_to_the_filesystem_and_to_children() -> None:
