@@ -19,7 +19,7 @@ from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.index_pages import PageGoneError, missing_page
 from rollingfs.commit.shadowing import delete_shadowed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
@@ -151,7 +151,7 @@ class Eraser:
                 now = await live(self.store, run.path, None)
                 if (now.segment, now.version) == (seen.segment, seen.version):
                     if isinstance(gone, PageGoneError):
-                        raise CorruptHeaderError(f"{run.path}: an index page is missing: {gone.filename}") from gone
+                        raise missing_page(run.path, gone) from gone
                     raise
             except StagedExpiredError as error:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)

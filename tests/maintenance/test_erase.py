@@ -369,7 +369,7 @@ def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.Monk
     small(store)
     (page,) = [file for file in store.files() if "/index-" in file]
     del store.fs.store[page]
-    with pytest.raises(CorruptHeaderError, match="index page is missing"):
+    with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
         erase(client(store), 30)
 
 

@@ -46,10 +46,12 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX)
-@pytest.mark.parametrize(("seed", "processes"), [(60000, 2), pytest.param(1_060_060, 1, marks=pytest.mark.nightly)])
-def test_many_worlds_break_no_rule(capsys: pytest.CaptureFixture[str], seed: int, processes: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "worlds", "processes"), [(60000, 120, 2), pytest.param(1_060_060, 60, 1, marks=pytest.mark.nightly)]
+)
+def test_many_worlds_break_no_rule(capsys: pytest.CaptureFixture[str], seed: int, worlds: int, processes: int) -> None:
     # `.ci/nightly` draws new seeds
-    said = simulate("--seed", str(seed), "--worlds", "60", "--processes", str(processes))
+    said = simulate("--seed", str(seed), "--worlds", str(worlds), "--processes", str(processes))
     with capsys.disabled():
         print(f"\n{said}")
 
