@@ -15,10 +15,11 @@ from rollingfs import RollingPolicy
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.cut import StreamCut
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Faulty, HashingStore
-from tests.support.life import World
+from tests.support.life import CHUNKS, World
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, B = "/stream/a", "/stream/b"
@@ -175,3 +176,21 @@ def test_a_cut_that_says_no_incarnations_trims_nothing_and_says_so() -> None:
     assert not [path for path in store.files() if names.LEDGER_NAME in path]
     nothing = StreamCut({A: 0, "/stream/gone": 5}, 0.0, 0)
     assert client(store).stream().trim(nothing).bytes == 0
+
+
+def test_names_that_are_gone_leave_the_ledger() -> None:
+    store = HashingStore()
+    world = client(store, CHUNKS)
+    stream = world.stream()
+    world.create(A)
+    stream.retention = RetentionPolicy.by_size(10, every=0)
+    sizes = []
+    for day in range(40):
+        world.create(f"/stream/day-{day:03d}", [b"0123456789"])
+        world.seal(f"/stream/day-{day:03d}")
+        store.lapse(3600.0)
+        stream.retain()
+        sizes.append(world.header(names.ledger_path("/stream")).size)
+    assert len(stream.segments()) <= 3
+    assert max(sizes) < 2 * sizes[4]
+    assert len(drive(Ledgers(world.client).load("/stream")).cuts) <= 3
