@@ -38,7 +38,7 @@ GUARDED_SHARE = 0.2
 READ_BYTES = 1024 * 1024
 READERS = 4
 HEALTH_EVERY_S = 5.0
-LONG_NOTES = 12
+LONG_NOTES = 36
 """A run with so many notes of its health ends with a rest."""
 REST_S_MAX = 100.0
 """Pools of connections give up what is idle after 12 s (aiobotocore) or 90 s (obstore)."""
