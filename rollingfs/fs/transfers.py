@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -92,19 +93,21 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
                 raise
             await makedirs(core, path2, exist_ok=True)
             return
-        intake = core.client.segments.replacement(target)
-        try:
-            async for data in _unchanged(parts):
-                await intake.take(data)
-        except _ReplacedError:  # what is there now is copied
-            await intake.abort()
-            continue
-        except BaseException:
-            await intake.abort()
-            raise
-        await core.client.segments.overwrite(target, intake)
-        return
+        with contextlib.suppress(_ReplacedError):  # what is there now is copied
+            await _copy(core, _unchanged(parts), target)
+            return
     raise ConflictError(f"{path1}: others replaced it {SNAPSHOTS_MAX} times while it was copied; nothing was written")
+
+
+async def _copy(core: Core, parts: AsyncIterator[bytes], target: str) -> None:
+    intake = core.client.segments.replacement(target)
+    try:
+        async for data in parts:
+            await intake.take(data)
+    except BaseException:
+        await intake.abort()
+        raise
+    await core.client.segments.overwrite(target, intake)
 
 
 async def copy(
