@@ -25,7 +25,6 @@ from tests.simulation.model import ANYBODY, Call, Who
 from tests.simulation.plan import PATHS, Plan
 from tests.simulation.running import world_time
 from tests.simulation.store import Disk, Store
-from tests.simulation.verbs import _no_value
 from tests.simulation.world import World
 from tests.support.examples import slowly, some
 from tests.support.faults import CRASHES, Fault
@@ -105,22 +104,17 @@ class Scenario:
 
 
 def _step(
-    verb: str,
+    verb: Callable[..., model.Next],
     path: str,
     start: Callable[[Client], Coroutine[Any, Any, Any]],
     done: Callable[[Any, Doing], None] | None = None,
     **args: Any,
 ) -> Op:
-    return Op(Call(getattr(model, verb), path, args), start, done)
-
-
-def _plain(verb: str, path: str, *given: Any, **args: Any) -> Op:
-    """A verb of `Segments`; what it returns is the model's business."""
-    return _step(verb, path, lambda client: getattr(client.segments, verb)(path, *given), **args)
+    return Op(Call(verb, path, args), start, done)
 
 
 def create(path: str) -> Step:
-    return lambda world: _plain("create", path, world.policy)
+    return lambda world: _step(model.create, path, lambda client: client.segments.create(path, world.policy))
 
 
 def append(path: str, *counts: int) -> Step:
@@ -148,16 +142,21 @@ def append_staged(path: str) -> Step:
 
 
 def _append(path: str, given: Any, data: bytes, who: Who = ANYBODY, **how: Any) -> Op:
-    return _step(
-        "append", path, lambda client: client.segments.append(path, given, **how), data=data, attrs={}, who=who
-    )
+    async def start(client: Client) -> int:
+        return await client.segments.append(path, given, **how)
+
+    return _step(model.append, path, start, data=data, attrs={}, who=who)
 
 
 def stage(path: str) -> Step:
     def make(world: Course) -> Op:
         data = world.data(10)
-        note = lambda receipt, _: world.receipts.append((receipt, data, world.now_s))  # noqa: E731
-        return _step("look", path, lambda client: client.segments.stage(path, data), note)
+        return _step(
+            model.look,
+            path,
+            lambda client: client.segments.stage(path, data),
+            lambda receipt, _: world.receipts.append((receipt, data, world.now_s)),
+        )
 
     return make
 
@@ -165,33 +164,53 @@ def stage(path: str) -> Step:
 def overwrite(path: str) -> Step:
     def make(world: Course) -> Op:
         data = world.data(14)
-        return _plain("overwrite", path, data, data=data, attrs={}, who=ANYBODY)
+        return _step(
+            model.overwrite,
+            path,
+            lambda client: client.segments.overwrite(path, data),
+            data=data,
+            attrs={},
+            who=ANYBODY,
+        )
 
     return make
 
 
 def seal(path: str) -> Step:
-    return lambda world: _plain("seal", path, who=ANYBODY)
+    return lambda world: _step(model.seal, path, lambda client: client.segments.seal(path), who=ANYBODY)
 
 
 def truncate(path: str, offset: int) -> Step:
-    start = lambda client: _no_value(client.segments.truncate(path, offset))  # noqa: E731
-    return lambda world: _step("truncate", path, start, offset=offset, who=ANYBODY)
+    async def start(client: Client) -> None:
+        await client.segments.truncate(path, offset)
+
+    return lambda world: _step(model.truncate, path, start, offset=offset, who=ANYBODY)
 
 
 def delete(path: str) -> Step:
-    return lambda world: _step("delete", path, lambda client: _no_value(client.segments.delete(path)), who=ANYBODY)
+    async def start(client: Client) -> None:
+        await client.segments.delete(path)
+
+    return lambda world: _step(model.delete, path, start, who=ANYBODY)
 
 
 def concat(path: str, *sources: str) -> Step:
     attrs = {"k": "v"}
-    start = lambda client: client.concats.concat(path, sources, attrs=attrs)  # noqa: E731
-    return lambda world: _step("concat", path, start, sources=sources, attrs=attrs, who=ANYBODY)
+    return lambda world: _step(
+        model.concat,
+        path,
+        lambda client: client.concats.concat(path, sources, attrs=attrs),
+        sources=sources,
+        attrs=attrs,
+        who=ANYBODY,
+    )
 
 
 def rename(path: str, target: str) -> Step:
-    start = lambda client: _no_value(client.concats.rename(path, target))  # noqa: E731
-    return lambda world: _step("rename", path, start, target=target)
+    async def start(client: Client) -> None:
+        await client.concats.rename(path, target)
+
+    return lambda world: _step(model.rename, path, start, target=target)
 
 
 def acquire(path: str) -> Step:
@@ -199,12 +218,12 @@ def acquire(path: str) -> Step:
         return (await client.segments.acquire(path, "me")).epoch
 
     return lambda world: _step(
-        "acquire", path, start, lambda epoch, _: world.handles.append(Handle(path, "me", epoch)), owner="me"
+        model.acquire, path, start, lambda epoch, _: world.handles.append(Handle(path, "me", epoch)), owner="me"
     )
 
 
 def collect(path: str) -> Step:
-    return lambda world: _step("look", path, lambda client: client.collector.collect(path, grace_s=0))
+    return lambda world: _step(model.look, path, lambda client: client.collector.collect(path, grace_s=0))
 
 
 def plain(path: str) -> Step:
@@ -214,7 +233,7 @@ def plain(path: str) -> Step:
         async def start(client: Client) -> None:
             world.store.put_whole(path, data, Over.ANYTHING)
 
-        return _step("drop_in", path, start, data=data)
+        return _step(model.drop_in, path, start, data=data)
 
     return make
 

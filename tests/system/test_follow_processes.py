@@ -1,8 +1,9 @@
-"""A follower that is a process ends cleanly by a signal. What a killed one leaves is for `test_at_each_call`."""
+"""Followers that are processes: they end cleanly by a signal, and after kill -9 any other takes their place."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -12,33 +13,70 @@ import pytest
 from rollingfs import RollingFileSystem
 from tests.support.cli import COMMAND, environment
 
+ROUNDS = 6
 WAIT_S = 60.0
 """Only a broken test waits so long."""
 
 
+class Process:
+    """``rollingfs offload --follow`` of some segments."""
+
+    def __init__(self, folder: Path, *paths: str, max_delay: str = "0.1s") -> None:
+        words = ["--block", "1000", "--max-delay", max_delay, "--json", "--lag", "0", "--option"]
+        words += [f"tiers.cold.root={folder}/archive", *paths]
+        self._process = subprocess.Popen(
+            [*COMMAND, "offload", "--follow", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        )
+
+    def until(self, cold_end: int) -> None:
+        """Wait until it says that a segment is in the tier up to an offset."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            found = json.loads(line)
+            assert found["last_error"] is None
+            if found["cold_end"] >= cold_end:
+                return
+        raise AssertionError(f"it ended: {self.end()}")
+
+    def end(self, number: int | None = None) -> tuple[int, str]:
+        """Send a signal and wait for the end; returns the exit code and what it complained of."""
+        if number is not None:
+            os.kill(self._process.pid, number)
+        _, complaints = self._process.communicate(timeout=WAIT_S)
+        return self._process.returncode, complaints.decode()
+
+
+def filesystem(folder: Path) -> RollingFileSystem:
+    tiers = {"cold": f"{folder}/archive"}
+    return RollingFileSystem("file", max_bytes=500, inline_bytes=100, tiers=tiers, skip_instance_cache=True)
+
+
+@pytest.mark.slow
+def test_after_kill_9_any_other_follower_goes_on_from_the_header_alone(tmp_path):
+    fs, path, expected = filesystem(tmp_path), str(tmp_path / "s"), b""
+    fs.create(path)
+    for number in range(ROUNDS):
+        process = Process(tmp_path, path)
+        for piece in range(8):
+            data = b"%07d\n" % (100 * number + piece) * 30
+            fs.append(path, data)
+            expected += data
+        process.until(len(expected) - 2000 + 300 * number)  # in the middle of its work
+        assert process.end(signal.SIGKILL)[0] == -signal.SIGKILL
+        assert fs.cat_file(path) == expected
+    fs.seal(path)
+    assert Process(tmp_path, path).end() == (0, "")
+    assert fs.cat_file(path) == expected
+    assert {chunk.tier for chunk in fs.segment(path).chunks} == {"cold"}
+    assert all(row.ok for row in fs.segment(path).verify())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_follower_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    path, tier = str(tmp_path / "s"), f"{tmp_path}/archive"
-    fs = RollingFileSystem("file", max_bytes=500, inline_bytes=100, tiers={"cold": tier}, skip_instance_cache=True)
+def test_a_signal_ends_a_follower_cleanly(tmp_path, number):
+    fs, path = filesystem(tmp_path), str(tmp_path / "s")
     fs.pipe_file(path, b"x" * 5000)
-    words = [
-        "--block",
-        "1000",
-        "--max-delay",
-        "1h",
-        "--json",
-        "--lag",
-        "0",
-        "--option",
-        f"tiers.cold.root={tier}",
-        path,
-    ]
-    command = [*COMMAND, "offload", "--follow", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    assert process.stdout is not None
-    assert any(json.loads(line)["cold_end"] >= 5000 for line in process.stdout)
-    process.send_signal(number)
-    _, complaints = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, complaints) == (0, b"")
+    process = Process(tmp_path, path, max_delay="1h")
+    process.until(5000)
+    assert process.end(number) == (0, "")
     assert fs.cat_file(path) == b"x" * 5000
