@@ -33,7 +33,7 @@ def files(world):
 
 def orphan(world, segment):
     path = f"{names.chunks_folder(segment)}/{names.new_chunk_name(0)}"
-    drive(world.backend.write(path, [b"garbage"]))
+    world.write(path, b"garbage")
     return path
 
 
@@ -43,10 +43,10 @@ def grow_tree(world):
         world.create(path, [path.encode() * 4])
     world.create("/tree/source", [b"s" * 100])
     world.seal("/tree/source")
-    drive(world.client.concats.concat("/tree/a", ["/tree/source"]))
+    world.concat("/tree/a", ["/tree/source"])
     world.truncate("/tree/a", 28 + 50)
     world.create("/tree/gone", [b"g" * 10])
-    drive(world.client.segments.delete("/tree/gone"))
+    world.delete("/tree/gone")
     return [orphan(world, path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
 
 
@@ -95,10 +95,10 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     expected = {f"{folder}/tmp-1": LEFTOVER, f"{folder}/probe-1$header": PROBE, f"{folder}/pin-1": PIN}
     expected |= {orphan(world, path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
     for file in (f"{folder}/tmp-1", f"{folder}/probe-1$header", "/tree/plain"):
-        drive(world.backend.write(file, [b"x"]))
+        world.write(file, b"x")
     pin = Pin(str(uuid.uuid4()), "/tree/removed", path, str(uuid.uuid4()))
-    drive(world.backend.write(f"{folder}/pin-1", [format_pin(pin, folder)]))
-    expected[drive(world.client.segments.stage(path, b"s" * 20)).chunks[0].path] = STAGED
+    world.write(f"{folder}/pin-1", format_pin(pin, folder))
+    expected[world.stage(path, b"s" * 20).chunks[0].path] = STAGED
     drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
     world.append("/tree/plain", b"more")
     world.backend.shift_s = GRACE_S + 60
@@ -120,7 +120,7 @@ def test_what_an_interrupted_probe_left_on_a_disk_goes(tmp_path):
     path = world.create(f"{tmp_path}/a", [b"a"])
     left = f"{names.chunks_folder(path)}/probe-1$chunks"
     for name in (names.LOCK_NAME, "tmp-1"):
-        drive(world.backend.write(f"{left}/{name}", [b"x"]))
+        world.write(f"{left}/{name}", b"x")
     assert collect(world, str(tmp_path)).young == 1
     world.backend.shift_s = GRACE_S + 60
     assert left in collect(world, str(tmp_path), dry_run=True).files

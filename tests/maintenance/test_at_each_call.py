@@ -9,21 +9,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
-from rollingfs.errors import RollingError
+from rollingfs.errors import CorruptChunkError, RollingError
 from rollingfs.format import erasing, names
-from rollingfs.format.header import GRACE_S, Page
+from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
-from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import client, is_whole, settled
+from tests.support.small import client, filled, holding, is_whole, settled
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
@@ -34,36 +34,25 @@ CUT = 30
 FAULTS = [getattr(Fault, name) for name in ("BEFORE", "AFTER", "LOST", "LATE", "CONFLICT", "BUSY", "NAP", "COMA")]
 
 
-def fill(store: Store) -> None:
+def fill(store: Store) -> World:
     """Five chunks of 20 bytes, each byte another, and a tail."""
-    world = client(store)
-    world.create(A, pieces_of(DATA, [20] * 5))
-    world.append(A, WHOLE[100:])
+    return filled(store, pieces_of(DATA, [20] * 5), WHOLE[100:])
 
 
 def fill_cold(store: Store) -> None:
-    fill(store)
-    offload(client(store))
+    offload(fill(store))
 
 
 def offload(world: World, block_bytes: int = 1, lag_s: float = 0) -> Any:
     return world.offload(A, lag_s=lag_s, block_bytes=block_bytes)
 
 
-def erase(world: World, offset: int = CUT) -> Any:
-    return drive(world.client.eraser.erase(A, offset))
-
-
-def roll(world: World) -> Any:
-    return drive(Roller(world.client.commits).roll(A))
+def erase(world: World) -> Any:
+    return world.erase(A, CUT)
 
 
 def follow(world: World) -> Any:
     return settled(world, A, BlockRule(block_bytes=40, max_delay_s=100))
-
-
-def collect(world: World, grace_s: float = 0) -> None:
-    drive(world.client.collector.collect(A, grace_s=grace_s))
 
 
 def tiers(world: World) -> set[str]:
@@ -80,7 +69,7 @@ def is_erased(world: World) -> bool:
 class Verb:
     act: Callable[[World], Any]
     is_done: Callable[[World], bool]
-    fill: Callable[[Store], None] = fill
+    fill: Callable[[Store], Any] = fill
     cut: int = 0
     """Where it truncates."""
 
@@ -92,15 +81,13 @@ VERBS = {
     "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 3),
     "erase": Verb(erase, is_erased, cut=CUT),
     "erase in a tier": Verb(erase, is_erased, fill_cold, CUT),
-    "roll": Verb(roll, lambda world: world.header(A).tail == b""),
+    "roll": Verb(lambda world: world.roll(A), lambda world: world.header(A).tail == b""),
     "follow": Verb(follow, lambda world: tiers(world) <= {"cold"} and not world.header(A).tail),
 }
 
 
 def _concat(world: World) -> None:
-    world.create("/stream/source", [b"s" * 20])
-    world.seal("/stream/source")
-    drive(world.client.concats.concat(A, ["/stream/source"]))
+    world.concat(A, [world.create("/stream/source", [b"s" * 20])])
 
 
 def _take_over(world: World) -> None:
@@ -120,12 +107,12 @@ OTHERS: dict[str, Other] = {
     "consolidate": (lambda world: world.consolidate(A), WHOLE, 0),
     "offload": (offload, WHOLE, 0),
     "offload and onload": (lambda world: (offload(world), world.onload(A)), WHOLE, 0),
-    "erase": (lambda world: erase(world, 45), WHOLE, 45),
-    "roll": (roll, WHOLE, 0),
-    "collect": (lambda world: collect(world, GRACE_S), WHOLE, 0),
+    "erase": (lambda world: world.erase(A, 45), WHOLE, 45),
+    "roll": (lambda world: world.roll(A), WHOLE, 0),
+    "collect": (lambda world: world.collect(A, GRACE_S), WHOLE, 0),
     "seal": (lambda world: world.seal(A), WHOLE, 0),
     "an owner takes over": (_take_over, WHOLE + b"mine" * 10, 0),
-    "overwrite": (lambda world: drive(world.client.segments.overwrite(A, [b"new" * 40])), b"new" * 40, 0),
+    "overwrite": (lambda world: world.overwrite(A, b"new" * 40), b"new" * 40, 0),
 }
 """What another client does; all bytes of the segment after it, and where these begin."""
 FENCED = {("erase", "an owner takes over"), ("erase in a tier", "an owner takes over")}
@@ -133,26 +120,19 @@ NOT_SETTLED = {("follow", "offload and onload")}
 """What others bring back while it is followed is not moved again."""
 
 
-def filled(verb: Verb) -> tuple[Store, World]:
-    store = TieredStore()
+def prepared(verb: Verb, store: Store | None = None) -> tuple[Any, World]:
+    store = store or TieredStore()
     verb.fill(store)
     return store, client(store)
 
 
-def calls_of(verb: Verb) -> Sequence[int]:
+def calls_of(verb: Verb, step: int = 1 if MANY else 3) -> Sequence[int]:
     """The calls of a verb and a few more; in CI every third."""
-    _, world = filled(verb)
+    _, world = prepared(verb)
     verb.act(world)
-    count = len(world.backend.trace)  # type: ignore[attr-defined]
+    count = len(world.backend.trace)
     assert count >= 3
-    return range(count + 3)[:: 1 if MANY else 3]
-
-
-def holding(store: Store, secret: bytes) -> set[str]:
-    """The files in which any of these bytes is; of those that a text may have, it leaves out the end of a line."""
-    wanted = set(secret) - set(b"\n")
-    files = {path: data for path, data in store.snapshot().items() if "/index-" not in path and "/pin-" not in path}
-    return {path for path, data in files.items() if set(data) & wanted}
+    return range(count + 3)[::step]
 
 
 def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True) -> None:
@@ -166,7 +146,7 @@ def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True
     assert verb.is_done(world) or not is_done
     for _ in range(2):
         store.lapse(2 * GRACE_S)
-        collect(world)
+        world.collect(A)
     header = world.header(A)
     chunks = [one for one in world.chunks(A) if one.end > header.start]
     named = {names.locate(A, chunk.file, chunk.tier) for chunk in chunks}
@@ -185,8 +165,8 @@ def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True
 def test_after_a_crash_at_any_call_another_client_goes_on(name: str, crash: Fault) -> None:
     verb = VERBS[name]
     for index in calls_of(verb):
-        store, broken = filled(verb)
-        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
+        store, broken = prepared(verb)
+        broken.backend.prepare({index: crash})
         with contextlib.suppress(Crashed):
             verb.act(broken)
         assert client(store).content(A) in (WHOLE, WHOLE[verb.cut :])
@@ -199,8 +179,8 @@ def test_after_a_crash_at_any_call_another_client_goes_on(name: str, crash: Faul
 def test_any_fault_of_any_call_loses_nothing_and_hides_nothing(name: str, fault: Fault) -> None:
     verb = VERBS[name]
     for index in calls_of(verb):
-        store, world = filled(verb)
-        world.backend.prepare({index: fault})  # type: ignore[attr-defined]
+        store, world = prepared(verb)
+        world.backend.prepare({index: fault})
         did = None
         with contextlib.suppress(OSError):
             did = verb.act(world)
@@ -226,11 +206,11 @@ def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_b
     is_settled = (name, other) not in NOT_SETTLED
     met = 0
     for index in calls_of(verb):
-        store, world = filled(verb)
-        world.backend.prepare(between={index: lambda store=store: act(client(store))})  # type: ignore[attr-defined]
+        store, world = prepared(verb)
+        world.backend.prepare(between={index: partial(act, client(store))})
         with contextlib.suppress(FileNotFoundError, *([] if is_settled else [AssertionError])):
             verb.act(world)
-        if world.backend.between:  # type: ignore[attr-defined]
+        if world.backend.between:
             continue
         met += 1
         assert client(store).content(A) in (data[start:], data[max(start, verb.cut) :]), index
@@ -243,17 +223,47 @@ def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_b
 def test_a_segment_that_is_deleted_at_any_call_stays_deleted_and_leaves_nothing(name: str) -> None:
     verb = VERBS[name]
     for index in calls_of(verb):
-        store, world = filled(verb)
-        delete = lambda store=store: drive(client(store).client.segments.delete(A))  # noqa: E731
-        world.backend.prepare(between={index: delete})  # type: ignore[attr-defined]
+        store, world = prepared(verb)
+        world.backend.prepare(between={index: partial(client(store).delete, A)})
         with contextlib.suppress(OSError, RollingError, AssertionError):
             verb.act(world)
-        if world.backend.between:  # type: ignore[attr-defined]
+        if world.backend.between:
             continue
         with pytest.raises(FileNotFoundError):
             client(store).content(A)
         for _ in range(2):
             store.lapse(2 * GRACE_S)
             with contextlib.suppress(FileNotFoundError):
-                collect(client(store))
+                client(store).collect(A)
         assert store.files() <= {names.in_tier("cold", names.TIER_MARK)}
+
+
+class Damaging(TieredStore):
+    """A store that damages what it copies, once it is late."""
+
+    is_late = False
+
+    def sleep(self) -> None:
+        self.lapse(AGE_S_MAX + 1)
+        self.is_late = True
+
+    async def copy(self, source: str, target: str, *more: Any) -> None:
+        await super().copy(source, target, *more)
+        if self.is_late:
+            self._put(target, b"?" + self.fs.store[target].getvalue()[1:])
+
+
+@pytest.mark.parametrize("name", ["offload", "consolidate", "erase"])
+def test_no_original_goes_for_a_renewed_copy_that_the_store_has_damaged(name: str) -> None:
+    verb, refused = VERBS[name], 0
+    for index in calls_of(verb, 1):
+        store, world = prepared(verb, Damaging())
+        world.backend.prepare(between={index: store.sleep})
+        try:
+            verb.act(world)
+        except CorruptChunkError:
+            refused += 1
+        fresh = client(store)
+        assert fresh.content(A) == WHOLE[fresh.header(A).start :], index
+        assert is_whole(fresh), index
+    assert refused, "some naps make a renewed copy necessary"

@@ -11,7 +11,6 @@ from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.maintenance.runs import PARTS_MAX, plan
 from rollingfs.maintenance.steps import Steps
-from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World, pieces_of
@@ -122,12 +121,12 @@ def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_lef
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     fill(world, 30)
-    world.backend.plan("replace", before=lambda: drive(other_of(world).client.segments.overwrite(LOG, b"new" * 100)))
+    world.backend.plan("replace", before=lambda: other_of(world).overwrite(LOG, b"new" * 100))
     with pytest.raises(FileNotFoundError):
         world.consolidate(LOG, segment="11111111-1111-1111-1111-111111111111")
     world.consolidate(LOG)
     assert world.content(LOG) == b"new" * 100
-    drive(world.client.collector.collect(LOG, grace_s=0))
+    world.collect(LOG)
     assert len(world.files(LOG)) == 1
 
 

@@ -7,16 +7,16 @@ from functools import partial
 import pytest
 
 from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError
-from rollingfs.format import drops, erasing, names, placement
-from rollingfs.format.crc import crc32c
+from rollingfs.format import drops, erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import client, is_whole
+from tests.support.small import Careless, client, filled, holding, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
@@ -27,10 +27,7 @@ WHOLE = DATA + TAIL
 
 def small(store: Store) -> World:
     """Segment A: five chunks of 20 bytes, each byte another, and a tail."""
-    world = client(store)
-    world.create(A, pieces_of(DATA, [20] * 5))
-    world.append(A, TAIL)
-    return world
+    return filled(store, pieces_of(DATA, [20] * 5), TAIL)
 
 
 @pytest.fixture
@@ -43,25 +40,6 @@ def world(store):
     return small(store)
 
 
-def erase(world: World, offset: int, path: str = A) -> Erased:
-    return drive(world.client.eraser.erase(path, offset))
-
-
-def holding(store: Store, secret: bytes) -> list[str]:
-    """The files in which any of these bytes is, of a store in which no other file has them."""
-    return sorted(
-        path
-        for path, data in store.snapshot().items()
-        if ("$chunks/" not in path or "/index-" not in path)
-        and "/pin-" not in path
-        and any(bytes([byte]) in _content(path, data) for byte in secret)
-    )
-
-
-def _content(path: str, data: bytes) -> bytes:
-    return data.partition(b"\n\n")[2] if path.endswith("$header") else data
-
-
 def check_erased(store: Store, cut: int, expected: bytes) -> None:
     """No file has an erased byte; the segment has exactly the rest, in files that it uses whole."""
     world = client(store)
@@ -69,7 +47,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
     assert is_whole(world)
     header = world.header(A)
     assert not erasing.to_rewrite(erasing.parts(world.chunks(A), header.start))
-    assert holding(store, DATA[: min(cut, 100)]) == []
+    assert not holding(store, DATA[: min(cut, 100)])
 
 
 # -- what goes -----------------------------------------------------------------------------------------------
@@ -77,7 +55,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 30, 60, 99, 100, 102, 104])
 def test_no_file_has_a_byte_before_the_cut(store, cut):
-    did = erase(small(store), cut)
+    did = small(store).erase(A, cut)
     check_erased(store, cut, WHOLE[cut:])
     straddles = 0 < cut < 100 and cut % 20
     assert did == Erased(cut, cut, bool(straddles), 20 - cut % 20 if straddles else 0, (), {"": False})
@@ -87,7 +65,7 @@ def test_no_file_has_a_byte_before_the_cut(store, cut):
 def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(store, world):
     world.truncate(A, 30)
     assert holding(store, DATA[20:30])
-    did = erase(world, 0)
+    did = world.erase(A, 0)
     assert (did.start, did.bytes, did.rewritten_files, did.rewritten_bytes) == (30, 0, 1, 10)
     check_erased(store, 30, WHOLE[30:])
 
@@ -96,28 +74,26 @@ def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(st
 def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
     with pytest.raises(BadOffsetError):
-        erase(world, offset)
+        world.erase(A, offset)
     assert store.snapshot() == before
 
 
 def test_chunks_in_index_pages_are_written_anew(monkeypatch):
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
-    fold = placement.plan_fold
-    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=2))
+    shrink_pages(monkeypatch, chunks=2, loose_max=2)
     for cut in (10, 30, 50, 90):
         store = Store()
         world = small(store)
         assert len(world.header(A).entries) < 5
-        erase(world, cut)
+        world.erase(A, cut)
         check_erased(store, cut, WHOLE[cut:])
         store.lapse(GRACE_S)
-        drive(world.client.collector.collect(A))
+        world.collect(A, None)
         assert world.content(A) == WHOLE[cut:]
 
 
 def test_asks_of_writers_go(store, world):
     drive(store.write(f"{names.chunks_folder(A)}/{names.ASK_PREFIX}{'0' * 32}", [DATA[:3]]))
-    assert erase(world, 30).is_gone
+    assert world.erase(A, 30).is_gone
     check_erased(store, 30, WHOLE[30:])
 
 
@@ -131,21 +107,19 @@ def joined(store: Store) -> World:
     world.create("/b/b", [b"\xff" * 10 + DATA[20:30], DATA[30:50]])
     world.truncate("/b/b", 10)
     world.create("/c/c", [DATA[50:100]])
-    for source in ("/b/b", "/c/c"):
-        world.seal(source)
-    drive(world.client.concats.concat(A, ["/b/b", "/c/c"]))
+    world.concat(A, ["/b/b", "/c/c"])
     world.append(A, TAIL)
     return world
 
 
 def test_what_lies_in_other_folders_is_named_until_it_is_old_enough(store):
     world = joined(store)
-    did = erase(world, 40)
+    did = world.erase(A, 40)
     assert {(one.file.partition("$")[0], one.reason, one.held) for one in did.remains} == {("/b/b", YOUNG, True)}
-    assert {one.file for one in did.remains} == set(holding(store, DATA[:40])) == set(holding(store, DATA[20:40]))
+    assert {one.file for one in did.remains} == holding(store, DATA[:40]) == holding(store, DATA[20:40])
     assert not did.is_gone
     store.lapse(max(one.until for one in did.remains) - CLOCK.time() + 1)
-    again = erase(world, 40)
+    again = world.erase(A, 40)
     assert (again.is_gone, again.remains) == (True, ())
     check_erased(store, 40, WHOLE[40:])
     assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]], "the head of the source as well"
@@ -159,14 +133,13 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
         begin = 20 + 20 * number
         source = world.create(f"/stream/s{number}", [DATA[begin : begin + 15]])
         world.append(source, DATA[begin + 15 : begin + 20])
-        world.seal(source)
         sources.append(source)
-    drive(world.client.concats.concat(A, sources))
+    world.concat(A, sources)
     shared = [chunk for chunk in world.chunks(A) if chunk.length < chunk.size]
     assert [chunk.start for chunk in shared] == [35, 55, 75]
     assert len({chunk.file for chunk in shared}) == 1
     store.lapse(GRACE_S)
-    did = erase(world, 45)
+    did = world.erase(A, 45)
     assert did.is_gone
     assert did.rewritten_files == 3, "the chunk at the cut, and the two parts of the shared file that stay"
     check_erased(store, 45, DATA[45:])
@@ -175,60 +148,46 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
 def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later(store):
     world = client(store)
     world.create(A, [])
-    receipt = drive(world.client.segments.stage(A, DATA))
-    drive(world.client.segments.append(A, [receipt]))
-    did = erase(world, 30)
+    world.append(A, world.stage(A, DATA))
+    did = world.erase(A, 30)
     assert [(one.reason, one.held, one.size) for one in did.remains] == [(YOUNG, True, 100)]
     store.lapse(GRACE_S)
-    assert erase(world, 30).is_gone
+    assert world.erase(A, 30).is_gone
     check_erased(store, 30, DATA[30:])
 
 
 def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds(store, world):
     orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
     drive(store.write(orphan, [DATA[:5]]))
-    did = erase(world, 30)
+    did = world.erase(A, 30)
     assert [(one.file, one.reason, one.held) for one in did.remains] == [(orphan, YOUNG, False)]
     store.lapse(GRACE_S)
-    assert erase(world, 30).is_gone
+    assert world.erase(A, 30).is_gone
     assert orphan not in store.files()
-
-
-def pin_to_nothing(store: Store) -> None:
-    """Write a pin of a source whose target is absent."""
-    pin = b"rollingfs-pin 1\ntxn c0ffee00-0000-4000-8000-000000000001\nsource b\n"
-    pin += b"incarnation c0ffee00-0000-4000-8000-000000000002\ntarget gone\n"
-    text = pin + f"end crc32c={crc32c(pin):08x}\n\n".encode()
-    store.lapse(1)
-    drive(store.write("/b/b$chunks/pin-c0ffee00-0000-4000-8000-000000000001", [text]))
 
 
 def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to(store):
     world = joined(store)
-    pin_to_nothing(store)
+    pin = Pin("c0ffee00-0000-4000-8000-000000000001", "/b/b", "/b/gone", "c0ffee00-0000-4000-8000-000000000002")
+    store.lapse(1)
+    world.write(pin_path("/b/b$chunks", pin.txn), format_pin(pin, "/b/b$chunks"))
     store.lapse(GRACE_S)
-    did = erase(world, 40)
+    did = world.erase(A, 40)
     assert {(one.file.partition("$")[0], one.reason) for one in did.remains} == {("/b/b", PINNED)}
 
 
-def test_a_plain_file_that_cannot_be_deleted_is_named(store):
+@pytest.mark.parametrize("path", [A, "/old/name"])
+def test_a_plain_file_that_cannot_be_deleted_is_named_also_under_a_former_name(store, path):
     store.can_delete_if = False
-    drive(store.write(A, [DATA]))
-    did = erase(client(store), 30)
-    assert [(one.file, one.reason) for one in did.remains] == [(A, HIDDEN)]
-    assert not did.is_gone
-
-
-def test_a_plain_file_under_a_former_name_that_cannot_be_deleted_is_named(store):
-    store.can_delete_if = False
-    drive(store.write("/old/name", [DATA]))
     world = client(store)
-    drive(world.client.concats.rename("/old/name", A))
-    store.lapse(2 * GRACE_S)
+    world.write(path, DATA)
+    if path != A:
+        world.rename(path, A)
+        store.lapse(2 * GRACE_S)
     for _ in range(2):
-        did = erase(world, 30)
-        assert ("/old/name", HIDDEN, True) in {(one.file, one.reason, one.held) for one in did.remains}
-        assert set(holding(store, DATA[:30])) <= {one.file for one in did.remains}
+        did = world.erase(A, 30)
+        assert (path, HIDDEN, True) in {(one.file, one.reason, one.held) for one in did.remains}
+        assert holding(store, DATA[:30]) <= {one.file for one in did.remains}
         assert not did.is_gone
 
 
@@ -239,26 +198,22 @@ def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monke
         store = Store()
         world = client(store)
         world.create(A, [])
-        sources = [world.create(f"/x/{number}", [DATA[20 * number : 20 * number + 20]]) for number in range(5)]
-        for source in sources:
-            world.seal(source)
-        drive(world.client.concats.concat(A, sources))
+        world.concat(A, [world.create(f"/x/{at}", [DATA[at : at + 20]]) for at in range(0, 100, 20)])
         if is_old:
             store.lapse(2 * GRACE_S)
-        did = erase(world, 100)
-        assert {one.file for one in did.remains} == set(holding(store, DATA))
+        did = world.erase(A, 100)
+        assert {one.file for one in did.remains} == holding(store, DATA)
         assert len(did.remains) == (0 if is_old else 5)
         assert did.is_gone == is_old
 
 
 def moved(world: World) -> None:
-    drive(world.client.concats.rename("/stream/old", A))
+    world.rename("/stream/old", A)
 
 
 def concatenated(world: World) -> None:
-    world.seal("/stream/old")
     world.create(A)
-    drive(world.client.concats.concat(A, ["/stream/old"]))
+    world.concat(A, ["/stream/old"])
 
 
 @pytest.mark.parametrize("take", [moved, concatenated])
@@ -270,18 +225,18 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days)
     world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
     take(world)
     store.lapse(days * 86400)
-    drive(world.client.collector.collect(A))
-    did = erase(world, 100)
+    world.collect(A, None)
+    did = world.erase(A, 100)
     left = holding(store, DATA)
     assert len(left) == (5 if days else 10), "the tier's files are younger than the grace at first"
-    assert set(left) <= {one.file for one in did.remains}
+    assert left <= {one.file for one in did.remains}
     kept = [one for one in did.remains if one.reason == KEPT]
     assert len(kept) == 5
     assert not did.is_gone
     store.lapse(max(one.until for one in kept) - CLOCK.time() + 1)
-    again = erase(world, 100)
+    again = world.erase(A, 100)
     assert again.is_gone, (again, CLOCK.time())
-    assert holding(store, DATA) == []
+    assert not holding(store, DATA)
 
 
 @pytest.mark.parametrize("take", [moved, concatenated])
@@ -289,13 +244,13 @@ def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(take):
     store = TieredStore()
     world = client(store)
     world.create("/stream/first", pieces_of(DATA, [20] * 5))
-    drive(world.client.concats.rename("/stream/first", "/stream/old"))
+    world.rename("/stream/first", "/stream/old")
     world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
     take(world)
-    did = erase(world, 100)
+    did = world.erase(A, 100)
     left = holding(store, DATA)
     assert any(file.startswith("/stream/first$chunks/") for file in left)
-    assert set(left) <= {one.file for one in did.remains}
+    assert left <= {one.file for one in did.remains}
 
 
 @pytest.mark.parametrize("kept", [True, None])
@@ -304,7 +259,7 @@ def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_
         async def keeps_versions(self, path: str) -> bool | None:
             return kept
 
-    did = erase(small(Versioned()), 30)
+    did = small(Versioned()).erase(A, 30)
     assert did.versions == {"": kept}
     assert (did.remains, did.is_gone) == ((), False)
 
@@ -314,21 +269,16 @@ def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
     store._put(file, b"?" * 20)
     before = world.header(A)
     with pytest.raises(CorruptChunkError):
-        erase(world, 30)
+        world.erase(A, 30)
     assert world.header(A) == before
-    assert erase(world, 40).is_gone, "at the end of the damaged chunk nothing of it is needed"
+    assert world.erase(A, 40).is_gone, "at the end of the damaged chunk nothing of it is needed"
 
 
 def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
-    class Careless(Store):
-        def _put(self, path: str, content: bytes) -> str:
-            return super()._put(path, b"?" + content[1:] if "$chunks/00000000000000000030-" in path else content)
-
-    store = Careless()
-    world = small(store)
+    world = small(Careless("$chunks/00000000000000000030-"))
     before = world.header(A)
     with pytest.raises(CorruptChunkError, match="nothing was erased"):
-        erase(world, 30)
+        world.erase(A, 30)
     assert world.header(A) == before
     assert world.content(A) == WHOLE
 
@@ -337,15 +287,13 @@ def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
 
 
 def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 4)
-    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=2))
+    shrink_pages(monkeypatch, chunks=4, loose_max=2)
     for index in range(9):
         store = TieredStore()
         small(store)
         world = client(store)
-        world.backend.prepare(between={index: lambda store=store: erase(client(store), 10)})  # type: ignore[attr-defined]
-        erase(world, 30)
-        assert client(store).content(A) == WHOLE[30:]
+        world.backend.prepare(between={index: partial(client(store).erase, A, 10)})
+        world.erase(A, 30)
         check_erased(store, 30, WHOLE[30:])
 
 
@@ -356,21 +304,19 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
         small(store).offload(A, block_bytes=1)
         store.lapse(AGE_S_MAX + 1)
         world = client(store)
-        replaced = partial(client(store).client.segments.overwrite, A, WHOLE[::-1])
-        world.backend.prepare(between={index: lambda replaced=replaced: drive(replaced())})  # type: ignore[attr-defined]
-        erase(world, 30)
+        world.backend.prepare(between={index: partial(client(store).overwrite, A, WHOLE[::-1])})
+        world.erase(A, 30)
         assert client(store).content(A) in (WHOLE[30:], WHOLE[::-1][30:], WHOLE[::-1])
 
 
 def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 4)
-    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=2))
+    shrink_pages(monkeypatch, chunks=4, loose_max=2)
     store = TieredStore()
     small(store)
     (page,) = [file for file in store.files() if "/index-" in file]
     del store.fs.store[page]
     with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
-        erase(client(store), 30)
+        client(store).erase(A, 30)
 
 
 # -- faces ---------------------------------------------------------------------------------------------------
@@ -378,11 +324,11 @@ def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.Monk
 
 def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing(store, world):
     guard = Guard(segment=world.header(A).segment)
-    drive(world.client.segments.overwrite(A, b"short"))
+    world.overwrite(A, b"short")
     before = store.snapshot()
     for offset in (3, 70):
         with pytest.raises(FileNotFoundError, match="another has its name"):
-            drive(world.client.eraser.erase(A, offset, guard))
+            world.erase(A, offset, guard)
     assert store.snapshot() == before
 
 
@@ -391,6 +337,6 @@ def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset(stor
     before = store.snapshot()
     for offset in (3, 700):
         with pytest.raises(FencedError):
-            erase(world, offset)
+            world.erase(A, offset)
     assert store.snapshot() == before
-    assert drive(world.client.eraser.erase(A, 30, Guard(epoch=held.epoch))).start == 30
+    assert world.erase(A, 30, Guard(epoch=held.epoch)).start == 30

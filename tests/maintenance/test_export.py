@@ -173,17 +173,17 @@ def concat(world: World) -> None:
     fill(world, OTHER)
     world.truncate(OTHER, 50)
     world.seal(OTHER)
-    drive(world.client.concats.concat(LOG, [OTHER]))
+    world.concat(LOG, [OTHER])
     world.append(LOG, b"more" * 20)
 
 
 def adopted(world: World) -> None:
-    drive(world.backend.write(LOG, [b"plain " * 10]))
+    world.write(LOG, b"plain " * 10)
     world.append(LOG, b"and more" * 10)
 
 
 def plain_file(world: World) -> None:
-    drive(world.backend.write(LOG, [b"plain " * 10]))
+    world.write(LOG, b"plain " * 10)
 
 
 LAYOUTS: dict[str, Callable[[World], object]] = {
@@ -193,7 +193,7 @@ LAYOUTS: dict[str, Callable[[World], object]] = {
     "concat": concat,
     "adopted": adopted,
     "plain file": plain_file,
-    "empty file": lambda world: drive(world.backend.write(LOG, [b""])),
+    "empty file": lambda world: world.write(LOG, b""),
     "consolidated": lambda world: fill(world).consolidate(LOG),
 }
 
@@ -242,7 +242,7 @@ def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_touched(
     world = World(Faulty(store), POLICY, CLOCK.time)  # type: ignore[arg-type]
     fill(world)
     fill(world, OTHER)
-    drive(world.backend.write("/there", [FOREIGN]))
+    world.write("/there", FOREIGN)
     if overwrite and target == "/there":
         run(world, target=target, overwrite=True)
         assert raw(world, target) == CONTENT
@@ -315,7 +315,7 @@ def calls_of_an_export(**options: Any) -> list[tuple[str, Any]]:
 
 def put(world: World) -> None:
     drive(world.backend.delete([TARGET]))
-    drive(world.backend.write(TARGET, [FOREIGN]))
+    world.write(TARGET, FOREIGN)
 
 
 def export_too(world: World) -> None:

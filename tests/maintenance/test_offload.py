@@ -21,7 +21,7 @@ from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import SMALL, client, is_whole
+from tests.support.small import SMALL, client, filled, is_whole
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, B = "/stream/a", "/other/b"
@@ -31,13 +31,10 @@ COLD = names.in_tier("cold", "")
 MARK = names.in_tier("cold", names.TIER_MARK)
 
 
-def fill(store: Store) -> World:
-    """Segment A of 25 chunks and a tail; B, in another folder, which is joined to A by nobody yet."""
-    world = client(store)
-    world.create(A, pieces_of(DATA, [20] * 25))
-    world.append(A, b"tail")
-    world.create(B, [b"b" * 30] * 3)
-    world.seal(B)
+def fill(store: Store, count: int = 25) -> World:
+    """Segment A of some chunks and a tail; B, in another folder, which is joined to A by nobody yet."""
+    world = filled(store, pieces_of(DATA, [20] * count))
+    world.create(B, [b"b" * 30] * 3, sealed=True)
     return world
 
 
@@ -53,10 +50,6 @@ def world(store):
 
 def offload(world: World, path: str = A, *, lag_s: float = LAG_S, **chosen: object) -> Offloaded:
     return world.offload(path, lag_s=lag_s, block_bytes=1, **chosen)
-
-
-def collect(world: World, path: str = A, grace_s: float = 0) -> None:
-    drive(world.client.collector.collect(path, grace_s=grace_s))
 
 
 def collect_all(world: World, times: int = 1) -> None:
@@ -84,8 +77,7 @@ def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_
         store = TieredStore()
         fill(store)
         world = client(store)
-        replace = partial(client(store).client.segments.overwrite, A, b"n" * 40)
-        world.backend.prepare(between={index: lambda replace=replace: drive(replace())})
+        world.backend.prepare(between={index: partial(client(store).overwrite, A, b"n" * 40)})
         offload(world)
         assert client(store).content(A) == b"n" * 40
         assert set(tiers_of(client(store))) == {"cold"}
@@ -142,10 +134,8 @@ def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_de
     for number in range(3):  # their tails become one file of the target
         world.create(f"/stream/s{number}", [b"0123456789"])
         world.append(f"/stream/s{number}", b"s" * 20)
-        world.seal(f"/stream/s{number}")
-    receipt = drive(world.client.segments.stage(A, b"staged" * 20))
-    drive(world.client.segments.append(A, [receipt]))
-    drive(world.client.concats.concat(A, [f"/stream/s{number}" for number in range(3)]))
+    world.append(A, world.stage(A, b"staged" * 20))
+    world.concat(A, [f"/stream/s{number}" for number in range(3)])
     before = world.content(A)
     files = {chunk.file for chunk in world.chunks(A)}
     assert offload(world).files == len(files)
@@ -162,13 +152,9 @@ def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_de
 
 @pytest.mark.parametrize("more", [False, True], ids=["few files", "more files than one line each"])
 def test_staged_and_foreign_files_stay_for_the_lag_too(store, more):
-    world = fill(store) if more else small(store)
-    if not more:
-        world.create(B, [b"b" * 30] * 3)
-        world.seal(B)
-    receipt = drive(world.client.segments.stage(A, b"staged" * 20))
-    drive(world.client.segments.append(A, [receipt]))
-    drive(world.client.concats.concat(A, [B]))
+    world = fill(store, 25 if more else 5)
+    world.append(A, world.stage(A, b"staged" * 20))
+    world.concat(A, [B])
     before, content = store.files(), world.content(A)
     store.lapse(GRACE_S)
     offload(world)
@@ -218,9 +204,9 @@ def test_two_hot_stores_that_share_a_root_by_mistake_do_not_delete_each_others_c
     worlds = tiered(), tiered()
     CLOCK.sleep(GRACE_S)
     for world in worlds:
-        collect(world)
-        drive(world.client.segments.truncate(A, 300))
-        collect(world)
+        world.collect(A)
+        world.truncate(A, 300)
+        world.collect(A)
     for world in worlds:
         assert world.content(A) == DATA[300:]
     assert len(cold.files() - {"/archive/$tier"}) == 20
@@ -237,9 +223,9 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
     "offload": lambda world: offload(world),
     "onload": lambda world: world.onload(A, lag_s=LAG_S),
     "truncate": lambda world: world.truncate(A, 100),
-    "delete": lambda world: drive(world.client.segments.delete(A)),
-    "overwrite": lambda world: drive(world.client.segments.overwrite(A, [b"x"])),
-    "collect": lambda world: collect(world),
+    "delete": lambda world: world.delete(A),
+    "overwrite": lambda world: world.overwrite(A, b"x"),
+    "collect": lambda world: world.collect(A),
     "collect without deleting": lambda world: drive(world.client.collector.collect(A, grace_s=0, dry_run=True)),
 }
 
@@ -315,16 +301,9 @@ def test_a_chunk_that_is_damaged_is_not_moved(store, world, content):
 # -- the marks of a tier -------------------------------------------------------------------------------------
 
 
-def small(store: Store) -> World:
-    world = client(store)
-    world.create(A, pieces_of(DATA[:100], [20] * 5))
-    world.append(A, b"tail")
-    return world
-
-
 def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old(store, world):
     offload(world, upto=100)
-    verbs = [(verb, str(path)) for verb, path in world.backend.trace]  # type: ignore[attr-defined]
+    verbs = [(verb, str(path)) for verb, path in world.backend.trace]
     first = next(index for index, (verb, _) in enumerate(verbs) if verb == "copy")
     assert ("replace", f"{A}$header") in verbs[:first]
     line = world.header(A).tiers[0]

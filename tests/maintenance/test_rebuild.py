@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.format import labels, names, placement
+from rollingfs.format import labels, names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
 from rollingfs.maintenance import swaps
@@ -18,7 +19,7 @@ from rollingfs.maintenance.rebuild_plan import OTHER
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import client, is_whole
+from tests.support.small import Careless, client, filled, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, NEW = "/stream/a", "/found/b"
@@ -26,10 +27,7 @@ DATA = bytes(range(1, 101))
 
 
 def small(store: Store) -> World:
-    world = client(store)
-    world.create(A, pieces_of(DATA, [20] * 5))
-    world.append(A, b"tail")
-    return world
+    return filled(store, pieces_of(DATA, [20] * 5))
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def lost():
 
 
 def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
-    return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))  # type: ignore[arg-type]
+    return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))
 
 
 def test_all_but_the_tail_returns_and_nothing_old_is_touched(lost):
@@ -74,7 +72,7 @@ def test_all_but_the_tail_returns_and_nothing_old_is_touched(lost):
     assert is_whole(world, NEW)
     assert {path: data for path, data in lost.snapshot().items() if path in before} == before
     assert world.append(NEW, b"more") == 100
-    drive(world.client.segments.truncate(NEW, 100))
+    world.truncate(NEW, 100)
     assert {path for path in lost.files() if path.startswith("/stream/")} == set(before)
 
 
@@ -113,7 +111,7 @@ def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
         drive(world.client.rebuilder.rebuild(A, A, 0))
     with pytest.raises(ValueError, match="at least 0"):
         rebuild(world, -1)
-    drive(world.client.segments.delete(A))
+    world.delete(A)
     with pytest.raises(FileNotFoundError, match="deleted, not lost"):
         rebuild(world)
     with pytest.raises(FileNotFoundError, match="no chunks"):
@@ -121,7 +119,7 @@ def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
     assert not [file for file in store.files() if file.startswith("/found")]
 
 
-@pytest.mark.parametrize("make", [lambda w: w.create(NEW), lambda w: drive(w.backend.write(NEW, [b"plain"]))])
+@pytest.mark.parametrize("make", [lambda w: w.create(NEW), lambda w: w.write(NEW, b"plain")])
 def test_nothing_is_made_over_what_is_there(lost, make):
     make(client(lost))
     before = lost.snapshot()
@@ -152,7 +150,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
     monkeypatch.setattr(swaps, "DROP_LINES_MAX", 1)
     store = Store()
     world = small(store)
-    drive(world.client.segments.truncate(A, 20))
+    world.truncate(A, 20)
     world.consolidate(A)
     (page,) = [file for file in store.files() if "/index-" in file]
     if of_earlier_release:
@@ -165,22 +163,14 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
         assert client(store).content(NEW) == DATA[20:]
 
 
-def fold_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
-    fold = placement.plan_fold
-    monkeypatch.setattr(placement, "plan_fold", lambda entries, **how: fold(entries, loose_max=2))
-
-
 def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_staged_files(monkeypatch):
-    fold_early(monkeypatch)
+    shrink_pages(monkeypatch, chunks=2, loose_max=2)
     store = Store()
     world = client(store)
     world.create("/other/source", [DATA[20:40]])
-    world.seal("/other/source")
     world.create(A, [DATA[:20]])
-    drive(world.client.concats.concat(A, ["/other/source"]))
-    receipt = drive(world.client.segments.stage(A, DATA[40:60]))
-    drive(world.client.segments.append(A, [receipt]))
+    world.concat(A, ["/other/source"])
+    world.append(A, world.stage(A, DATA[40:60]))
     for start in (60, 80):
         world.append(A, DATA[start : start + 20])
     assert world.header(A).loose_count <= 2
@@ -192,9 +182,7 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
 
 
 def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
-    world.seal(A)
-    world.create("/far/target", [])
-    drive(world.client.concats.concat("/far/target", [A]))
+    world.concat(world.create("/far/target"), [A])
     lose(store)
     with pytest.raises(FileNotFoundError, match="No chunk begins"):
         rebuild(client(store))
@@ -205,11 +193,7 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
 
 
 def test_a_copy_that_differs_is_never_part_of_the_new_segment():
-    class Careless(Store):
-        def _put(self, path: str, content: bytes) -> str:
-            return super()._put(path, b"?" + content[1:] if path.startswith(f"{NEW}$chunks/0") else content)
-
-    store = Careless()
+    store = Careless(f"{NEW}$chunks/0")
     small(store)
     lose(store)
     with pytest.raises(CorruptChunkError, match="nothing was made"):
@@ -221,11 +205,11 @@ def test_a_copy_that_differs_is_never_part_of_the_new_segment():
 def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash):
     probe = client(without_header())
     rebuild(probe)
-    for index in range(len(probe.backend.trace)):  # type: ignore[attr-defined]
+    for index in range(len(probe.backend.trace)):
         store = without_header()
         old = store.snapshot()
         broken = client(store)
-        broken.backend.prepare({index: crash})  # type: ignore[attr-defined]
+        broken.backend.prepare({index: crash})
         with contextlib.suppress(Crashed):
             rebuild(broken)
         with contextlib.suppress(FileExistsError):
@@ -233,7 +217,7 @@ def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash
         world = client(store)
         assert world.content(NEW) == DATA
         store.lapse(GRACE_S)
-        drive(world.client.collector.collect(NEW))
+        world.collect(NEW, None)
         assert world.content(NEW) == DATA
         assert len([file for file in store.files() if file.startswith(f"{NEW}$chunks/0")]) == 5
         assert old.items() <= store.snapshot().items()
@@ -272,13 +256,9 @@ def test_a_race_that_was_lost_never_puts_the_bytes_of_the_loser_in_the_place_of_
         store = kind()
         world, other = client(store), client(store)
         world.create(A, [DATA[:20]])
-        staged = drive(world.client.segments.stage(A, DATA[40:60]))
+        staged = world.stage(A, DATA[40:60])
 
-        def race(world: World = world, staged: object = staged) -> None:
-            """The winner's bytes lie in a file that nothing places."""
-            drive(world.client.segments.append(A, [staged]))
-
-        other.backend.prepare(between={index: race})  # type: ignore[attr-defined]
+        other.backend.prepare(between={index: partial(world.append, A, staged)})  # a file that nothing places
         other.append(A, DATA[20:40])
         content = world.content(A)
         lost += content == DATA[:20] + DATA[40:60] + DATA[20:40]
@@ -316,9 +296,9 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     world = client(store)
     world.create(A, [DATA[:20]])
     old = {path: store.fs.store[path] for path in store.files() if "$chunks/0" in path}
-    drive(world.client.segments.delete(A))
+    world.delete(A)
     store.lapse(2 * GRACE_S)
-    drive(world.client.collector.collect(A))
+    world.collect(A, None)
     small(store)
     gone = world.header(A).segment
     store.fs.store |= old  # a backup tool brings them back
@@ -341,7 +321,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
     assert {label.incarnation for label in labels} == {segment}
     assert labels[0].crc32c == world.header(A).entries[0].crc32c
     assert labels[1].crc32c is None, "of a file that is written piece by piece it is not known before"
-    drive(world.client.segments.overwrite(A, [DATA * 5]))
+    world.overwrite(A, DATA * 5)
     entries = world.header(A).entries
     assert [names.offset_of(entry.file) for entry in entries] == [entry.start for entry in entries]
     for entry in entries:

@@ -55,11 +55,11 @@ def concatenated(world: World, sources: int) -> None:
     paths = [world.create(f"/tree/source-{number:03d}", [bytes(4 * 20)]) for number in range(sources)]
     for path in paths:
         world.seal(path)
-    drive(world.client.concats.concat(TARGET, paths))
+    world.concat(TARGET, paths)
 
 
 def collect_target(world: World) -> None:
-    drive(world.client.collector.collect(TARGET, grace_s=0))
+    world.collect(TARGET)
 
 
 def collect_tree(world: World) -> None:

@@ -22,7 +22,6 @@ from rollingfs.fs import reading
 from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
 from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World
@@ -437,9 +436,9 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
     flip(world, 3, 3)
     if how == "concat":
         world.create("/target")
-        drive(world.client.concats.concat("/target", [LOG]))
+        world.concat("/target", [LOG])
     else:
-        drive(world.client.concats.rename(LOG, "/target"))
+        world.rename(LOG, "/target")
     assert [row.state for row in damaged(world.rows("/target"))] == ["corrupt"]
 
 
@@ -449,10 +448,10 @@ def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(cop
     store.can_copy = copies
     world = World(store, SMALL)
     world.create(LOG)
-    staged = drive(world.client.segments.stage(LOG, b"x" * 40))
+    staged = world.stage(LOG, b"x" * 40)
     [stored] = staged.chunks
     store.shift_s = AGE_S_MAX + 10
     world.clock.now_s += AGE_S_MAX + 10
-    drive(world.client.segments.append(LOG, [staged]))
+    world.append(LOG, staged)
     [row] = world.rows(LOG)
     assert (row.file != stored.path, row.state, row.crc32c) == (True, "ok", crc32c(b"x" * 40))

@@ -9,7 +9,6 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -17,13 +16,13 @@ import pytest
 
 from rollingfs.backend import memory
 from rollingfs.folders import collect_tree, listing
-from rollingfs.format import placement
 from rollingfs.maintenance import consolidate, runs
 from rollingfs.write import ingest
 from tests.simulation.clock import simulated_time
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 from tests.support.sharing import share_at_random
+from tests.support.small import shrink_pages
 
 SMALL_BYTES_MAX = 16
 """More than a few bytes count as large: then chunks are uploaded piece by piece."""
@@ -95,14 +94,6 @@ def world_time(
         finally:
             _drain(loop)
             gc.enable()
-
-
-def shrink_pages(patch: pytest.MonkeyPatch) -> None:
-    """Fold sooner than the format demands, so that there are many index pages."""
-    patch.setattr(placement, "PAGE_CHUNKS", 3)
-    patch.setattr(placement, "PAGES_JOINED", 3)
-    patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
-    patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=4))
 
 
 def _drain(loop: asyncio.AbstractEventLoop) -> None:

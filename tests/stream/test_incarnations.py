@@ -44,26 +44,26 @@ NEW = b"what nobody has read"
 
 
 def overwrite(world: World) -> None:
-    drive(world.client.segments.overwrite(A, NEW))
+    world.overwrite(A, NEW)
 
 
 def make_again(world: World) -> None:
-    drive(world.client.segments.delete(A))
-    drive(world.client.segments.overwrite(A, NEW))
+    world.delete(A)
+    world.overwrite(A, NEW)
 
 
 def move_there(world: World) -> None:
-    drive(world.client.concats.rename(B, A))
+    world.rename(B, A)
 
 
 def put_the_same(world: World) -> None:
     """Other records that happen to be the same bytes."""
-    drive(world.client.segments.delete(A))
+    world.delete(A)
     put(_store(world), A, b"0123456789")
 
 
 def put_another(world: World) -> None:
-    drive(world.client.segments.delete(A))
+    world.delete(A)
     put(_store(world), A, NEW)
 
 

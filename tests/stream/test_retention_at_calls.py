@@ -69,9 +69,9 @@ def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, cra
         mover.backend.prepare({index: crash})
         with contextlib.suppress(Crashed):
             if target == NAMES[1]:
-                drive(mover.client.concats.concat(target, [NAMES[0]]))
+                mover.concat(target, [NAMES[0]])
             else:
-                drive(mover.client.concats.rename(NAMES[0], target))
+                mover.rename(NAMES[0], target)
         store.land()
         whole = stream.size()
         assert whole == 180 or (whole == 90 and target == "/aside/x"), index

@@ -20,21 +20,16 @@ from rollingfs.stream.segment_upkeep import COLLECT
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
-from tests.simulation.running import shrink_pages
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
+from tests.support.small import SMALL, client, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 A, B, LONE = "/root/stream/a", "/root/stream/b", "/root/lone/c"
 DATA = bytes(range(200))
 KEPT_BYTES = 150
 """What retention keeps of the 400 bytes of the stream, at least."""
-
-
-def client(store: Store) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
 
 
 def verbs(world: World, folder: str = "/root/stream") -> StreamVerbs:
@@ -190,7 +185,7 @@ def test_a_clock_that_goes_back_ends_the_rest_of_all():
     world, upkeep, paths = idle_world()
     CLOCK.sleep(-30 * 24 * 3600)
     left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
-    drive(world.backend.write(left, [b"left"]))
+    world.write(left, b"left")
     for _ in range(2):
         kept_again(upkeep)
         CLOCK.sleep(LOOK_AGAIN_S + 1)
@@ -219,7 +214,7 @@ def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(pol
 def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_its_time():
     world, upkeep, paths = idle_world()
     left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
-    drive(world.backend.write(left, [b"left"]))
+    world.write(left, b"left")
     for _ in range(3):
         assert kept_again(upkeep).is_idle
         assert drive(world.backend.stat(left)).size == 4
@@ -254,7 +249,7 @@ def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
 def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bool):
     world = client(TieredStore())
     path = world.create("/root/stream/a", pieces_of(DATA, [20] * 10))
-    drive(world.backend.write("/root/stream/table.csv", [DATA]))
+    world.write("/root/stream/table.csv", DATA)
     drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=0, every=0)))
     if is_own:
         drive(verbs(world).set_retention(RetentionPolicy(every=0)))
@@ -348,7 +343,7 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
     hot, cold, world = two_stores()
     world.offload(LONE)
     assert "/archive/$tier" in cold.files()
-    drive(world.client.segments.delete(LONE))
+    world.delete(LONE)
     crowd = {path: bytes(file) for path, file in cold.snapshot().items()}
     cold.fs.store.clear()  # not mounted
     hot.lapse(2 * GRACE_S)

@@ -8,12 +8,17 @@ from typing import Any
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
+from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
+from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
+from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
+from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.steps import Progress
 from rollingfs.maintenance.verify import Verified, Verifier
 from rollingfs.policy import BLOCK_BYTES
@@ -52,20 +57,55 @@ class World:
     def stream(self, path: str = "/stream") -> Stream:
         return Stream(Core(self.client, self.bridge), path)
 
-    def create(self, path: str, pieces: Iterable[bytes] = (), policy: RollingPolicy | None = None) -> str:
+    def create(
+        self, path: str, pieces: Iterable[bytes] = (), policy: RollingPolicy | None = None, *, sealed: bool = False
+    ) -> str:
         drive(self.client.segments.create(path, policy))
         for piece in pieces:
             self.append(path, piece)
+        if sealed:
+            self.seal(path)
         return path
 
-    def append(self, path: str, data: bytes) -> int:
+    def append(self, path: str, data: bytes | Staged) -> int:
         return drive(self.client.segments.append(path, [data]))
+
+    def stage(self, path: str, data: bytes) -> Staged:
+        return drive(self.client.segments.stage(path, data))
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        drive(self.client.segments.overwrite(path, [data]))
 
     def seal(self, path: str) -> None:
         drive(self.client.segments.seal(path))
 
     def truncate(self, path: str, offset: int) -> None:
         drive(self.client.segments.truncate(path, offset))
+
+    def erase(self, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
+        return drive(self.client.eraser.erase(path, offset, guard))
+
+    def delete(self, path: str) -> None:
+        drive(self.client.segments.delete(path))
+
+    def rename(self, source: str, target: str) -> None:
+        drive(self.client.concats.rename(source, target))
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Seal the sources, and join them to the target."""
+        for source in sources:
+            self.seal(source)
+        drive(self.client.concats.concat(target, sources))
+
+    def collect(self, path: str, grace_s: float | None = 0.0, **options: Any) -> Collected:
+        return drive(self.client.collector.collect(path, grace_s=grace_s, **options))
+
+    def roll(self, path: str) -> int:
+        return drive(Roller(self.client.commits).roll(path))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file as another program does."""
+        drive(self.backend.write(path, [data]))
 
     def consolidate(self, path: str, **options: Any) -> Consolidated:
         return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path, **options))

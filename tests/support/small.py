@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
+
+import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.format import placement
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
-from tests.support.faults import CLOCK, Faulty, Store
+from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
@@ -31,7 +36,40 @@ class Unreadable(BackendWrapper):
 
 def client(store: Store) -> World:
     """A new client, which has seen nothing."""
-    return World(Faulty(store), SMALL, CLOCK.time)  # type: ignore[arg-type]
+    return World(Faulty(store), SMALL, CLOCK.time)
+
+
+def filled(store: Store, pieces: Iterable[bytes], tail: bytes = b"tail", path: str = "/stream/a") -> World:
+    """A new client, which has made a segment of a chunk for each piece, and a tail."""
+    world = client(store)
+    world.append(world.create(path, pieces), tail)
+    return world
+
+
+class Careless(TieredStore):
+    """A store that damages what is written to paths with a certain part."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part = part
+
+    def _put(self, path: str, content: bytes) -> str:
+        return super()._put(path, b"?" + content[1:] if self.part in path else content)
+
+
+def holding(store: Store, secret: bytes) -> set[str]:
+    """The files in which any of these bytes is; of headers, only the tail counts, and of pages and pins nothing."""
+    files = {path: data for path, data in store.snapshot().items() if "/index-" not in path and "/pin-" not in path}
+    contents = {path: data.partition(b"\n\n")[2] if path.endswith("$header") else data for path, data in files.items()}
+    return {path for path, data in contents.items() if set(data) & set(secret)}
+
+
+def shrink_pages(patch: pytest.MonkeyPatch, chunks: int = 3, loose_max: int = 4) -> None:
+    """Fold sooner than the format demands, so that there are many index pages."""
+    patch.setattr(placement, "PAGE_CHUNKS", chunks)
+    patch.setattr(placement, "PAGES_JOINED", 3)
+    patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
+    patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=loose_max))
 
 
 def is_whole(world: World, path: str = "/stream/a") -> bool:

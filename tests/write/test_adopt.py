@@ -36,11 +36,11 @@ def truncate(world):
 
 
 def rename(world):
-    drive(world.client.concats.rename(LOG, MOVED))
+    world.rename(LOG, MOVED)
 
 
 def delete(world):
-    drive(world.client.segments.delete(LOG))
+    world.delete(LOG)
 
 
 ADOPTING = [append, seal, truncate, rename]
@@ -114,7 +114,7 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
 
 
 def overwrite(world):
-    drive(world.client.segments.overwrite(LOG, b"new"))
+    world.overwrite(LOG, b"new")
 
 
 def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
@@ -123,7 +123,7 @@ def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_ha
         world = client(store)
         world.create(LOG, [b"x" * 10] * 4)
         world.consolidate(LOG)  # the old chunks stay for readers
-        drive(world.client.concats.rename(LOG, "/logs/elsewhere"))
+        world.rename(LOG, "/logs/elsewhere")
         drive(store.write(LOG, [DATA]))
         return store, client(store)
 
