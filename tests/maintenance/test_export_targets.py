@@ -1,18 +1,20 @@
-"""Export against its surroundings: odd targets, a second export to the same name, a caller that is cancelled."""
+"""Export to each kind of store and to odd targets, beside a second export to the same name, by a cancelled caller."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import threading
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import fsspec
 import pytest
 
 from rollingfs import ConflictError, RollingFileSystem, RollingPolicy
+from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import upload as local_upload
 from rollingfs.backend.memory import MemoryBackend
@@ -20,16 +22,20 @@ from rollingfs.fs.export_verb import open_export_target
 from rollingfs.maintenance import export
 from rollingfs.runtime.concurrency import drive
 from rollingfs.spark.maintain import maintain
+from tests.support.life import World
 
 MIB = 2**20
 POLICY = RollingPolicy(max_bytes=1000, inline_bytes=10)
 FOREIGN = b"of another program"
 
 
-def made(fs: RollingFileSystem, path: str, policy: RollingPolicy = POLICY) -> bytes:
-    fs.create(path, policy)
+def made(fs: RollingFileSystem, path: str) -> bytes:
+    """What is retained of a new segment of some chunks and a tail."""
+    fs.create(path, POLICY)
     for number in range(6):
         fs.append(path, bytes([65 + number]) * 500)
+    fs.append(path, b"tail")
+    fs.truncate(path, 250)
     return fs.cat_file(path)
 
 
@@ -44,23 +50,23 @@ def fs() -> RollingFileSystem:
 @pytest.mark.parametrize(
     "target", ["/out/a::b", "/out/std::memory", "memory:///out/a::b", "rolling::memory:///out/a::b"]
 )
-def test_a_name_with_two_colons_is_a_name_on_the_own_store(target: str) -> None:
+def test_a_name_with_two_colons_is_a_name_on_the_own_store(target):
     own = RollingFileSystem("memory", skip_instance_cache=True)._backend
     backend, name = open_export_target(own, target)
     assert backend is own
     assert name == f"/out/{target.rpartition('/')[2]}"
 
 
-def test_a_name_with_two_colons_stays_on_another_store_and_a_chain_is_a_chain(fs: RollingFileSystem) -> None:
+def test_a_name_with_two_colons_stays_on_another_store_and_a_chain_is_a_chain(fs):
     backend, name = open_export_target(fs._backend, "memory:///out/a::b")
-    assert isinstance(backend.inner, MemoryBackend)  # type: ignore[attr-defined]
+    assert isinstance(backend.inner, MemoryBackend)
     assert name == "/out/a::b"
     backend, name = open_export_target(fs._backend, "simplecache::memory://out/b")
-    assert isinstance(backend.inner, GenericBackend)  # type: ignore[attr-defined]
+    assert isinstance(backend.inner, GenericBackend)
     assert name == "/out/b"
 
 
-def test_a_pipe_is_not_replaced(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_a_pipe_is_not_replaced(fs, tmp_path):
     made(fs, f"{tmp_path}/log")
     os.mkfifo(tmp_path / "pipe")
     for overwrite in (False, True):
@@ -70,7 +76,7 @@ def test_a_pipe_is_not_replaced(fs: RollingFileSystem, tmp_path: Path) -> None:
     assert not (tmp_path / "pipe$chunks").exists()
 
 
-def test_a_private_file_that_is_replaced_stays_private(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_a_private_file_that_is_replaced_stays_private(fs, tmp_path):
     content = made(fs, f"{tmp_path}/log")
     target = tmp_path / "file"
     target.write_bytes(FOREIGN)
@@ -97,9 +103,7 @@ def beside(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
 
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("kind", ["local", "generic"])
-def test_an_export_that_another_one_ended_says_so(
-    kind: str, overwrite: bool, fs: RollingFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path, monkeypatch):
     content = made(fs, f"{tmp_path}/log")
     target = fs._backend if kind == "local" else GenericBackend(fsspec.filesystem("file", auto_mkdir=True))
     view = drive(fs._client.lookup.view(f"{tmp_path}/log"))
@@ -115,13 +119,11 @@ def test_an_export_that_another_one_ended_says_so(
 
 
 @pytest.mark.parametrize("chunk", [6 * MIB, MIB])
-def test_an_export_on_s3_that_another_one_ended_says_so(
-    chunk: int, s3_options: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_on_s3_that_another_one_ended_says_so(chunk, s3_options, bucket, monkeypatch):
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.create(f"{bucket}/log", RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(f"{bucket}/log", b"a" * (18 * MIB))
-    backend, call = fs._backend, fs._backend.call  # type: ignore[attr-defined]
+    backend, call = fs._backend, fs._backend.call
 
     async def hooked(verb: str, **arguments: Any) -> Any:
         if verb in ("upload_part", "upload_part_copy") and arguments["PartNumber"] == 1:
@@ -129,12 +131,12 @@ def test_an_export_on_s3_that_another_one_ended_says_so(
                 await backend.abort_upload(pending)
         return await call(verb, **arguments)
 
-    monkeypatch.setattr(backend, "call", hooked)  # type: ignore[attr-defined]
+    monkeypatch.setattr(backend, "call", hooked)
     with pytest.raises(ConflictError, match="another export"):
         fs.export(f"{bucket}/log", f"{bucket}/file")
 
 
-def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs, tmp_path):
     """On a disk the file grows in that folder, and a link would let it grow, and delete, elsewhere."""
     made(fs, f"{tmp_path}/log")
     (tmp_path / "other").mkdir()
@@ -149,9 +151,7 @@ def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs: Roll
 # -- a caller that is cancelled --------------------------------------------------------------------------------
 
 
-def test_an_abort_never_meets_a_write_that_a_thread_still_does(
-    s3_options: dict[str, Any], bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abort_never_meets_a_write_that_a_thread_still_does(s3_options, bucket, tmp_path, monkeypatch):
     """Otherwise the write could go on into whatever file gets the closed descriptor's number."""
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     made(fs, f"{bucket}/log")
@@ -192,7 +192,7 @@ def test_an_abort_never_meets_a_write_that_a_thread_still_does(
 # -- many at once ----------------------------------------------------------------------------------------------
 
 
-def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path: Path) -> None:
+def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path):
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     other = fsspec.filesystem("memory")  # rollingfs itself writes no such key
     keys = ["/attacked/good", "/attacked/../../evil", "/attacked/x/.."]
@@ -208,7 +208,7 @@ def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path: Path) 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "a/b/out/good"]
 
 
-def test_an_export_over_the_segments_themselves_is_not_called_done(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_an_export_over_the_segments_themselves_is_not_called_done(fs, tmp_path):
     (tmp_path / "plain").write_bytes(b"data")
     [row] = maintain(None, f"{tmp_path}/plain", "export", target=str(tmp_path))
     assert "own name" in str(row.error)
@@ -217,3 +217,180 @@ def test_an_export_over_the_segments_themselves_is_not_called_done(fs: RollingFi
     (tmp_path / "out/log").write_bytes(content)  # hidden by the segment of that name
     [row] = maintain(None, f"{tmp_path}/in", "export", target=f"{tmp_path}/out")
     assert "is a segment" in str(row.error)
+
+
+# -- stores ----------------------------------------------------------------------------------------------------
+
+
+def rolling(protocol: str, **options: Any) -> RollingFileSystem:
+    return RollingFileSystem(protocol, policy=POLICY, skip_instance_cache=True, **options)
+
+
+@pytest.fixture
+def memory() -> Any:
+    fs = fsspec.filesystem("memory")
+    yield fs
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm("/exports", recursive=True)
+
+
+def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path):
+    fs, path = rolling("file"), f"{tmp_path}/log"
+    content = made(fs, path)
+    told: list[int] = []
+    callback = fsspec.Callback()
+    done = fs.export(path, f"{tmp_path}/new/file", progress=told.append, callback=callback)
+    assert (done.joined_bytes, done.copied_bytes) == (len(content) - 4, 4)
+    assert (sum(told), callback.size, callback.value) == (len(content),) * 3
+    fs.rm(path)
+    fs.collect(str(tmp_path), recursive=True, grace=0)
+    assert (tmp_path / "new/file").read_bytes() == content
+    assert (tmp_path / "new/file").stat().st_nlink == 1
+    assert fs.cat_file(f"{tmp_path}/new/file") == content
+    assert [entry.name for entry in (tmp_path / "new").iterdir()] == ["file"]
+    fs.append(f"{tmp_path}/new/file", b"more")  # it is a plain file like any other, and so a segment
+    assert fs.cat_file(f"{tmp_path}/new/file") == content + b"more"
+
+
+def test_a_disk_without_hard_links_takes_exports(tmp_path, monkeypatch):
+    fs, path, target = rolling("file"), f"{tmp_path}/log", f"{tmp_path}/file"
+    content = made(fs, path)
+
+    def refuse(*args: Any, **options: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    fs.export(path, target)
+    assert (tmp_path / "file").read_bytes() == content
+    upload = drive(fs._backend.open_write(target, Over.NOTHING))
+    with pytest.raises(FileExistsError):
+        drive(upload.finish())
+    assert not (tmp_path / "file$chunks").exists()
+
+
+@pytest.mark.parametrize("source", ["file", "memory"])
+@pytest.mark.parametrize("target", ["file", "memory"])
+def test_from_a_store_to_another(source, target, tmp_path, memory):
+    check_export(source, target, {"file": f"file://{tmp_path}", "memory": "memory:///exports"})
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("file", "s3"), ("memory", "s3"), ("s3", "file"), ("s3", "memory"), ("s3", "s3")]
+)
+def test_from_s3_and_to_s3(source, target, tmp_path, bucket, s3_options, memory):
+    places = {"file": f"file://{tmp_path}", "memory": "memory:///exports", "s3": f"s3://{bucket}"}
+    check_export(source, target, places, s3_options)
+
+
+def check_export(source: str, target: str, places: dict[str, str], s3_options: dict[str, Any] | None = None) -> None:
+    options = {"s3": {"target_options": s3_options}}
+    fs = rolling(source, **options.get(source, {}))
+    path, url = f"{places[source]}/log", f"{places[target]}/out/file"
+    content = made(fs, path)
+    given: dict[str, Any] = {} if source == target else options.get(target, {})
+    done = fs.export(path, url, **given)
+    other = fsspec.filesystem(target, **((s3_options or {}) if target == "s3" else {}), skip_instance_cache=True)
+    assert other.cat_file(url) == content
+    is_joined = source == target and source != "s3"  # too small for a part
+    assert (done.joined_bytes > 0) == is_joined
+    with pytest.raises(FileExistsError):
+        fs.export(path, url, **given)
+    assert asyncio.run(fs._export(path, url, overwrite=True, **given)).size == len(content)
+    there = rolling(target, **options.get(target, {}))
+    there.create(f"{places[target]}/live")
+    with pytest.raises(FileExistsError, match="is a segment"):
+        fs.export(path, f"{places[target]}/live", overwrite=True, **given)
+    assert [name.rpartition("/")[2] for name in other.ls(f"{places[target]}/out", detail=False)] == ["file"]
+
+
+def test_options_make_another_store_of_the_same_protocol(tmp_path):
+    fs, path = rolling("file"), f"{tmp_path}/log"
+    content = made(fs, path)
+    done = fs.export(path, f"{tmp_path}/file", target_protocol="local", target_options={"auto_mkdir": True})
+    assert (done.joined_bytes, (tmp_path / "file").read_bytes()) == (0, content)
+    assert fs.export(path, f"{tmp_path}/2", target_protocol="local").joined_bytes > 0
+    assert asdict(fs.export(path, f"rolling::file://{tmp_path}/3"))["joined_bytes"] > 0
+
+
+@pytest.mark.parametrize("protocol", ["dir", "generic"])
+def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, memory):
+    world, content = World(policy=POLICY), b"x" * 3000
+    below = memory if protocol == "generic" else fsspec.filesystem("dir", path=str(tmp_path), target_protocol="file")
+    name = "/exports/[file]*" if protocol == "generic" else "out/[file]*"
+    target = GenericBackend(below)
+    view = drive(world.client.lookup.view(world.create("/log", [content])))
+    for is_over in (False, True):
+        drive(world.client.exporter.export(view, target, name, overwrite=is_over))
+        assert below.cat_file(name) == content
+        assert [entry["name"].rpartition("/")[2] for entry in below.ls(name.rpartition("/")[0])] == ["[file]*"]
+    upload = drive(target.open_write(f"{name}2", Over.NOTHING))
+    drive(upload.write(b"half"))
+    drive(upload.abort())
+    assert not below.exists(f"{name}2")
+    with pytest.raises(FileExistsError):
+        drive(world.client.exporter.export(view, target, name))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "count", "joined"),
+    [
+        pytest.param(1000, 3, 0, id="one request"),
+        pytest.param(6 * MIB, 2, 12 * MIB, id="joined"),
+        pytest.param(3 * MIB, 6, 0, id="uploaded in parts", marks=pytest.mark.slow),
+    ],
+)
+def test_on_s3_a_file_that_another_tool_puts_before_the_end_is_not_lost(s3_options, bucket, chunk, count, joined):
+    path, target = f"{bucket}/log", f"{bucket}/file"
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
+    content = b"".join(bytes([65 + number]) * chunk for number in range(count))
+    fs.create(path, policy=RollingPolicy(max_bytes=chunk, inline_bytes=0))
+    fs.append(path, content)
+    requests, files = fs._backend, fs._backend.buckets[bucket]
+    call, put = requests.call, files.put
+
+    async def another_puts(key: str) -> None:
+        if key == "file":
+            requests.call, files.put = call, put
+            await put(key, [FOREIGN])
+
+    async def hooked_call(name: str, **arguments: Any) -> Any:
+        if name == "complete_multipart_upload":
+            await another_puts(arguments["Key"])
+        return await call(name, **arguments)
+
+    async def hooked_put(key: str, *arguments: Any, **options: Any) -> Any:
+        await another_puts(key)
+        return await put(key, *arguments, **options)
+
+    requests.call, files.put = hooked_call, hooked_put
+    with pytest.raises(FileExistsError, match="made no new file"):
+        fs.export(path, target)
+    assert s3.cat_file(target) == FOREIGN
+    assert fs._bridge.run(fs._backend.list_uploads(bucket, "file")) == []
+    assert fs.export(path, target, overwrite=True).joined_bytes == joined
+    assert s3.cat_file(target) == content
+
+
+def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket, s3_options):
+    from rollingfs.backend.objects.errors import Refusal
+
+    fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
+    fs.pipe_file(f"{bucket}/log", b"data")
+    files = fs._backend.buckets[bucket]
+    put, is_there = files.put, False
+
+    async def hooked(key: str, data: Any, over: Any = None, *more: Any) -> Any:
+        if over is Over.NOTHING and key.startswith("file"):
+            if is_there:
+                await put(key, [FOREIGN])
+            raise Refusal(501, "NotImplemented", "")
+        return await put(key, data, over, *more)
+
+    files.put = hooked
+    fs.export(f"{bucket}/log", f"{bucket}/file1")
+    assert fs.cat_file(f"{bucket}/file1") == b"data"
+    is_there = True
+    with pytest.raises(FileExistsError):
+        fs.export(f"{bucket}/log", f"{bucket}/file2")
+    assert fs.cat_file(f"{bucket}/file2") == FOREIGN

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from unittest import mock
 
 import pytest
 
@@ -15,6 +15,7 @@ from rollingfs.maintenance import references
 from rollingfs.maintenance.references import References
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory
+from tests.support.examples import slowly
 from tests.support.life import World
 
 TARGET = "/tree/target"
@@ -35,42 +36,19 @@ def by_entries(world: World, path: str, header: Header) -> set[str]:
     return {names.resolve(path, file) for file in found}
 
 
-class Parsed:
-    """How many lines of index pages were parsed."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        parse = line_codec.parse_chunk_line
-
-        def counting(line: str) -> object:
-            self.count += 1
-            return parse(line)
-
-        patch.setattr(line_codec, "parse_chunk_line", counting)
-
-
 def concatenated(world: World, sources: int) -> None:
     """A segment of many chunks in the folders of many others."""
-    world.create(TARGET)
     paths = [world.create(f"/tree/source-{number:03d}", [bytes(4 * 20)]) for number in range(sources)]
-    for path in paths:
-        world.seal(path)
-    world.concat(TARGET, paths)
-
-
-def collect_target(world: World) -> None:
-    world.collect(TARGET)
+    world.concat(world.create(TARGET), paths)
 
 
 def collect_tree(world: World) -> None:
     assert drive(TreeCollector(world.client).collect("/tree", grace_s=0)).failures == ()
 
 
-@pytest.mark.parametrize("busy", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("collect", [collect_target, pytest.param(collect_tree, marks=pytest.mark.slow)])
-def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(
-    monkeypatch: pytest.MonkeyPatch, collect: Callable[[World], None], busy: bool
-) -> None:
+@pytest.mark.parametrize("busy", [True, *slowly(False)])
+@pytest.mark.parametrize("collect", [lambda world: world.collect(TARGET), *slowly(collect_tree)])
+def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(collect, busy):
     counts = []
     for sources in (20, 80):
         store = Scripted(private_memory())
@@ -78,9 +56,9 @@ def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(
         if busy:  # somebody appends to the target whenever a folder is listed
             grow = partial(World(store.inner, SMALL).append, TARGET, b"more")
             store.plan("list", lambda path: "source-" in path, before=grow, times=None)
-        parsed = Parsed(monkeypatch)
-        collect(World(store, SMALL))
-        counts.append(parsed.count)
+        with mock.patch.object(line_codec, "parse_chunk_line", wraps=line_codec.parse_chunk_line) as parsed:
+            collect(World(store, SMALL))
+        counts.append(parsed.call_count)
     assert counts[1] <= 6 * counts[0]
 
 

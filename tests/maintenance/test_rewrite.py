@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollingfs import RollingPolicy
 from rollingfs.errors import CorruptChunkError
 from rollingfs.format import names, placement
 from rollingfs.format.crc import crc32c
@@ -18,24 +17,13 @@ from rollingfs.maintenance.offload import Offloaded
 from rollingfs.maintenance.rewrite import fold
 from rollingfs.maintenance.swaps import Swapper
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, Faulty, TieredStore
+from tests.support.faults import CLOCK, TieredStore
 from tests.support.life import World, pieces_of
+from tests.support.small import client
 
 pytestmark = pytest.mark.usefixtures("hurried")
-A, B = "/stream/a", "/stream/b"
-SMALL = RollingPolicy(max_bytes=200, inline_bytes=0)
+A = "/stream/a"
 DATA = random.Random(29).randbytes(400)
-
-
-def world_of(store: TieredStore) -> World:
-    return World(Faulty(store), SMALL, CLOCK.time)
-
-
-def fill(store: TieredStore, path: str = A) -> World:
-    """Twenty chunks of 20 bytes."""
-    world = world_of(store)
-    world.create(path, pieces_of(DATA, [20] * 20))
-    return world
 
 
 @pytest.fixture
@@ -45,21 +33,23 @@ def store():
 
 @pytest.fixture
 def world(store):
-    return fill(store)
+    """Twenty chunks of 20 bytes."""
+    world = client(store)
+    world.create(A, pieces_of(DATA, [20] * 20))
+    return world
 
 
-def offload(world: World, path: str = A, block_bytes: int = 100, **chosen: int) -> Offloaded:
-    return world.offload(path, block_bytes=block_bytes, **chosen)
+def offload(world: World, block_bytes: int = 100, **chosen: int) -> Offloaded:
+    return world.offload(A, block_bytes=block_bytes, **chosen)
 
 
-def chunks(world: World, path: str = A) -> list[Chunk]:
-    header = world.header(path)
-    found = world.chunks(path)
-    return [placement.clip(chunk, max(chunk.start, header.start), chunk.end) for chunk in found]  # type: ignore[misc]
+def chunks(world: World) -> list[Chunk]:
+    start = world.header(A).start
+    return [placement.clip(chunk, max(chunk.start, start), chunk.end) for chunk in world.chunks(A)]
 
 
-def file_of(chunk: Chunk, path: str = A) -> str:
-    return names.locate(path, chunk.file, chunk.tier)
+def file_of(chunk: Chunk) -> str:
+    return names.locate(A, chunk.file, chunk.tier)
 
 
 def flip(store: TieredStore, file: str, at: int) -> None:
@@ -84,7 +74,7 @@ def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_th
         assert chunk.pieces == tuple((20, crc32c(data[at : at + 20])) for at in range(0, 100, 20))
         assert before <= chunk.moved_ms <= round(CLOCK.time() * 1000)
     assert world.content(A) == DATA
-    assert chunks(world_of(store)) == found, "the header says so to any other client"
+    assert chunks(client(store)) == found, "the header says so to any other client"
 
 
 def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(store, world, monkeypatch):
@@ -92,7 +82,7 @@ def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_i
 
     async def late(*args):
         monkeypatch.undo()
-        assert offload(world_of(store), block_bytes=1).files == 20
+        assert offload(client(store), block_bytes=1).files == 20
         return await commit(*args)
 
     monkeypatch.setattr(Swapper, "commit", late)
@@ -115,8 +105,8 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, star
 def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it(store, world):
     offload(world)
     flip(store, file_of(chunks(world)[1]), 45)  # in the third piece, bytes 140 to 160
-    view = drive(world_of(store).client.lookup.view(A, fresh=True))
-    fetcher = world_of(store).client.fetcher
+    view = drive(client(store).client.lookup.view(A, fresh=True))
+    fetcher = client(store).client.fetcher
     with pytest.raises(CorruptChunkError, match="fail the checksum"):
         drive(fetcher.read(view, 140, 160))
     with pytest.raises(CorruptChunkError, match="fail the checksum"):
@@ -124,14 +114,14 @@ def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_
     assert drive(fetcher.read(view, 100, 140)) + drive(fetcher.read(view, 160, 200)) == DATA[100:140] + DATA[160:200]
 
 
-@pytest.mark.parametrize("act", [World.onload, World.consolidate, offload])
+@pytest.mark.parametrize("act", [World.onload, World.consolidate, lambda world, _: offload(world)])
 def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, world, act):
     offload(world, upto=200)
     flip(store, file_of(chunks(world)[0]), 3)
     with contextlib.suppress(CorruptChunkError):
-        act(world_of(store), A)
+        act(client(store), A)
     with pytest.raises(CorruptChunkError):
-        world_of(store).content(A)
+        client(store).content(A)
     assert drive(world.client.fetcher.read(drive(world.client.lookup.view(A, fresh=True)), 100, 400)) == DATA[100:]
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.format import names, placement
+from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.runtime.concurrency import drive
@@ -21,7 +20,7 @@ from rollingfs.stream.follow import Followed
 from tests.support import small
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World
-from tests.support.small import client, is_whole, settle, step
+from tests.support.small import client, filled, is_whole, settle, shrink_pages, step
 
 pytestmark = pytest.mark.usefixtures("hurried")
 RULE = BlockRule(block_bytes=40, max_delay_s=100)
@@ -34,12 +33,9 @@ def followed(world: World, rule: BlockRule = RULE, lag_s: float = 0.0) -> Follow
     return small.followed(world, A, rule, lag_s)
 
 
-def fill(store: Store, path: str = A) -> World:
+def fill(store: Store) -> World:
     """A segment of three chunks and a tail: one full block, and a part of the next."""
-    world = client(store)
-    world.create(path, [WHOLE[:20], WHOLE[20:40], WHOLE[40:60]])
-    world.append(path, b"tail")
-    return world
+    return filled(store, [WHOLE[:20], WHOLE[20:40], WHOLE[40:60]])
 
 
 @pytest.fixture
@@ -52,12 +48,8 @@ def world(store):
     return fill(store)
 
 
-def chunks_of(world: World, path: str = A) -> list[tuple[str, int]]:
-    return [(chunk.tier, chunk.length) for chunk in world.chunks(path)]
-
-
-def collect(world: World, grace_s: float = 0) -> None:
-    drive(world.client.collector.collect(A, grace_s=grace_s))
+def chunks_of(world: World) -> list[tuple[str, int]]:
+    return [(chunk.tier, chunk.length) for chunk in world.chunks(A)]
 
 
 def check_end(store: Store, expected: bytes) -> None:
@@ -69,7 +61,7 @@ def check_end(store: Store, expected: bytes) -> None:
     assert is_whole(world)
     assert {tier for tier, _ in chunks_of(world)} <= {"cold"}
     for _ in range(2):
-        collect(world)
+        world.collect(A)
     kept = {names.locate(A, c.file, c.tier) for c in world.chunks(A)}
     folders = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
     assert {file for file in store.files() if file.startswith(folders) and "/pin-" not in file} == kept
@@ -83,9 +75,8 @@ def damaged() -> tuple[World, str, bytes]:
     """A segment of two full blocks, a part of the next, and a tail; a chunk of the first block is damaged."""
     store = TieredStore()
     world = fill(store)
-    for piece in (b"3" * 20, b"4" * 20):
+    for piece in (b"3" * 20, b"4" * 20, b"more"):
         world.append(A, piece)
-    world.append(A, b"more")
     file = names.resolve(A, world.header(A).entries[1].file)
     whole = store.snapshot()[file]
     store._put(file, b"?" * 20)
@@ -123,8 +114,7 @@ def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_d
 
 
 def test_a_lost_index_page_is_no_missing_segment(monkeypatch):
-    monkeypatch.setattr(placement, "PAGE_CHUNKS", 2)
-    monkeypatch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=1))
+    shrink_pages(monkeypatch, chunks=2, loose_max=1)
     store = TieredStore()
     fill(store)
     [page] = [file for file in store.files() if "/index-" in file]

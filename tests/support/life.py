@@ -136,12 +136,13 @@ class World:
         return drive(self.client.fetcher.read(view, view.start, view.length))
 
     def files(self, path: str) -> list[str]:
-        """The names in a segment's chunk folder."""
+        """The names in a segment's chunk folder, but for its lock."""
         try:
             listing = drive(self.backend.list(names.chunks_folder(path)))
         except FileNotFoundError:
             return []
-        return [entry.path.rpartition("/")[2] for entry in listing.entries]
+        found = [entry.path.rpartition("/")[2] for entry in listing.entries]
+        return [name for name in found if name != names.LOCK_NAME]
 
 
 def cut_of(stream: Stream, offsets: Mapping[str, int]) -> StreamCut:
