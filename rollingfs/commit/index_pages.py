@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from rollingfs.backend.contract import Backend
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
@@ -22,15 +24,55 @@ from rollingfs.runtime.concurrency import Runtime
 
 CHUNKS_CACHED_MAX = 64 * 4096
 PAGE_READS_MAX = 8
+LOOKS_MAX = 16
+"""Maximum looks at a segment, or at a folder, that others go on changing."""
+
+T = TypeVar("T")
 
 
 class PageGoneError(FileNotFoundError):
     """An index page is gone: the header that named it has been replaced, or it is corrupt."""
 
 
-def missing_page(segment: str, gone: FileNotFoundError) -> CorruptHeaderError:
-    """The error for an index page that is gone though the newest header names it."""
-    return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {gone.filename}")
+async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoundError) -> Loaded:
+    """What is at a path now, after a file was gone that the header `seen` names.
+
+    Raises
+    ------
+    CorruptHeaderError
+        An index page is lost: the header is the same.
+    FileNotFoundError
+        It is the same, and another file is gone.
+    """
+    loaded = await headers.load(path)
+    now = loaded.header
+    if now is None or (now.segment, now.version) != (seen.segment, seen.version):
+        return loaded
+    if not isinstance(gone, PageGoneError):
+        raise gone
+    raise CorruptHeaderError(f"{path}: an index page that its header names is missing: {gone.filename}") from gone
+
+
+async def read_map(headers: Headers, path: str, read: Callable[[Loaded], Awaitable[T]], loaded: Loaded) -> T:
+    """What `read` makes of a header and its index pages; of its successor, if a page goes with the header.
+
+    Raises
+    ------
+    CorruptHeaderError
+        An index page is lost.
+    ConflictError
+        Its index pages change all the time.
+    """
+    for _ in range(LOOKS_MAX):
+        try:
+            return await read(loaded)
+        except PageGoneError as gone:
+            assert loaded.header is not None
+            loaded = await successor(headers, path, loaded.header, gone)
+    raise ConflictError(
+        f"{path}: others replaced its index pages {LOOKS_MAX} times while they were read; what was committed stays, "
+        "try again"
+    )
 
 
 class Pages:

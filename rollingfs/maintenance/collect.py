@@ -23,7 +23,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.index_pages import LOOKS_MAX, PageGoneError, successor
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.errors import ConflictError
@@ -36,9 +36,6 @@ from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.concurrency import backoff_s
 
 logger = logging.getLogger("rollingfs")
-
-LOOKS_MAX = 16
-"""Maximum repetitions of a collection, because the folder keeps changing."""
 
 
 class Collector:
@@ -121,10 +118,12 @@ class Collector:
         for count in range(1, LOOKS_MAX + 1):
             header, dropped = await self.settle(path, dry_run=dry_run)
             results.append(dropped)
+            if header is None:
+                return None, set(), results
             try:
-                lies_in = await self.store.pages.folders(path, header.entries) if header else set()
-                return header, lies_in, results
-            except PageGoneError:  # an index page went with the header that named it
+                return header, await self.store.pages.folders(path, header.entries), results
+            except PageGoneError as gone:
+                await successor(self.store.headers, path, header, gone)
                 await self.store.runtime.sleep(backoff_s(count))
         raise ConflictError(f"{path}: its map changed {LOOKS_MAX} times; nothing was deleted, try again")
 

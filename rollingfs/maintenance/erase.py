@@ -19,7 +19,7 @@ from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError, missing_page
+from rollingfs.commit.index_pages import LOOKS_MAX, successor
 from rollingfs.commit.shadowing import delete_shadowed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
@@ -51,9 +51,6 @@ from rollingfs.runtime.clock import Moment
 from rollingfs.write.segment_operations import Segments
 
 logger = logging.getLogger("rollingfs")
-
-LOOKS_MAX = 16
-"""Maximum repetitions, because the map changed while files were written anew."""
 
 
 class _MapChangedError(RollingError):
@@ -148,11 +145,7 @@ class Eraser:
             except _MapChangedError:
                 continue
             except FileNotFoundError as gone:  # an index page has gone, or another segment has the name
-                now = await live(self.store, run.path, None)
-                if (now.segment, now.version) == (seen.segment, seen.version):
-                    if isinstance(gone, PageGoneError):
-                        raise missing_page(run.path, gone) from gone
-                    raise
+                await successor(self.store.headers, run.path, seen, gone)
             except StagedExpiredError as error:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
                 run.written.clear()

@@ -14,6 +14,7 @@ from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
 from rollingfs.backend.metered import is_same
+from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.shadowing import names_file
 from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
 from rollingfs.format import names, placement
@@ -31,8 +32,6 @@ logger = logging.getLogger("rollingfs")
 
 OBJECT_BYTES_MAX = 5 * 1024**4
 """Maximum bytes of one object, on S3."""
-LOOKS_MAX = 16
-"""Maximum repetitions of an export, because the chunks were replaced while it read them."""
 
 
 @value_class

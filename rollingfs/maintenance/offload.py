@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from rollingfs.backend.tiers import check_aliases, check_tier
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
-from rollingfs.errors import BadOffsetError, CorruptChunkError
+from rollingfs.commit.index_pages import LOOKS_MAX
+from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.maintenance.rewrite import Rewriter
@@ -215,7 +216,7 @@ class Offloader:
             raise ValueError(f"{path}: deletion_lag is {lag_s} s: it must be at least 0; nothing was moved")
         if block_bytes < 1:
             raise ValueError(f"{path}: block_bytes is {block_bytes}: it must be at least 1; nothing was moved")
-        while True:
+        for _ in range(LOOKS_MAX):
             header = await live(self.store, path, segment) if known is None else known
             chosen.check(path, header)
             await finish_drops(self.commits, path, header)
@@ -228,6 +229,11 @@ class Offloader:
                 known = await live(self.store, path, segment)
                 if known.segment == header.segment:
                     raise  # else another segment has the name now, which is meant as well
+        else:
+            raise ConflictError(
+                f"{path}: others replaced the segment {LOOKS_MAX} times while it was moved; the one that is there now "
+                "lies where it did, try again"
+            )
         if rewriter.damaged:
             raise DamagedBlocksError(f"{rewriter.damaged[0]}, so it was not moved") from rewriter.damaged[0]
         return Offloaded(*did)

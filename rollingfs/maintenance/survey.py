@@ -12,7 +12,7 @@ from rollingfs.backend.tiers import list_folder
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
-from rollingfs.commit.index_pages import Pages
+from rollingfs.commit.index_pages import PageGoneError, Pages, successor
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase
@@ -174,7 +174,7 @@ class Surveyor:
         Raises
         ------
         CorruptHeaderError
-            A pin or a header cannot be read; then nothing may be deleted.
+            A pin, a header or an index page cannot be read; then nothing may be deleted.
         FileNotFoundError
             There is no such folder; or a page went away, because its header was just replaced.
         UnknownTierError
@@ -231,7 +231,11 @@ class Surveyor:
         if header is None:
             return Referrer(path, None, None, None, frozenset())
         txn = header.merge.txn if header.merge else None
-        files = await self.references.of(path, header, folder)
+        try:
+            files = await self.references.of(path, header, folder)
+        except PageGoneError as gone:
+            await successor(self.headers, path, header, gone)
+            raise
         until = max((drop.after_ms for drop in header.drops), default=0) / 1000
         return Referrer(path, header.segment, header.phase, txn, files, header.merged, until)
 

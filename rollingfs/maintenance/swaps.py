@@ -14,10 +14,9 @@ from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError, missing_page
+from rollingfs.commit.index_pages import read_map
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import ConflictError
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
@@ -26,7 +25,6 @@ from rollingfs.runtime.values import value_class
 
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""
-LOOKS_MAX = 16
 
 
 @value_class
@@ -65,15 +63,12 @@ async def window(
     ConflictError
         Its index pages change all the time.
     """
-    for _ in range(LOOKS_MAX):
-        header = await live(store, path, segment) if known is None else known
-        try:
-            return await window_of(store, path, header, position, bytes_max)
-        except PageGoneError as gone:
-            known = await live(store, path, segment)
-            if known.version == header.version:
-                raise missing_page(path, gone) from gone
-    raise ConflictError(f"{path}: its index pages changed {LOOKS_MAX} times while they were read; try again")
+
+    async def read(loaded: Loaded) -> Window:
+        return await window_of(store, path, transitions.live(loaded.header, path, segment), position, bytes_max)
+
+    loaded = await store.headers.load(path) if known is None else Loaded(known, None)
+    return await read_map(store.headers, path, read, loaded)
 
 
 async def live(store: Store, path: str, segment: str | None) -> Header:
@@ -102,19 +97,17 @@ async def window_of(store: Store, path: str, header: Header, position: int, byte
 
 
 async def is_there(store: Store, path: str, segment: str, run: Sequence[Chunk]) -> bool:
-    """Whether a segment still names the files of a run."""
-    header = (await store.headers.load(path)).header
-    while header is not None and header.segment == segment and header.start <= run[0].start:
-        entries, seen = placement.overlapping(header.entries, run[0].start, run[-1].end), header.version
-        try:
-            files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
-        except PageGoneError as gone:
-            header = (await store.headers.load(path)).header
-            if header is not None and (header.segment, header.version) == (segment, seen):
-                raise missing_page(path, gone) from gone
-        else:
-            return all((chunk.tier, chunk.file) in files for chunk in run)
-    return False
+    """Whether a segment still names the files of a run; raises what `read_map` does."""
+
+    async def read(loaded: Loaded) -> bool:
+        header = loaded.header
+        if header is None or header.segment != segment or header.start > run[0].start:
+            return False
+        entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
+        files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
+        return all((chunk.tier, chunk.file) in files for chunk in run)
+
+    return await read_map(store.headers, path, read, await store.headers.load(path))
 
 
 def clipped(chunk: Chunk, start: int) -> Chunk:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from rollingfs.backend.tiers import check_tiers
+from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
@@ -16,7 +17,6 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-LOOKS_MAX = 16
 
 OK = "ok"
 MISSING = "missing"

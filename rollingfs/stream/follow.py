@@ -11,11 +11,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError, missing_page
+from rollingfs.commit.index_pages import read_map
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
@@ -220,16 +221,11 @@ class Followed:
                 return
         else:
             loaded = await self._store.headers.load(self.path)
-        while True:
-            header = await self._live(loaded)
-            try:
-                self._hot = await self._found(header, hot)
-                break
-            except PageGoneError as gone:  # this was an old header, or the segment is damaged
-                seen, loaded = loaded, await self._store.headers.load(self.path)
-                if loaded.token == seen.token:
-                    raise missing_page(self.path, gone) from gone
-        self.token = loaded.token
+        await read_map(self._store.headers, self.path, partial(self._take, hot), loaded)
+
+    async def _take(self, before: Hot | None, loaded: Loaded) -> None:
+        """Take over a header that was read."""
+        self._hot, self.token = await self._found(await self._live(loaded), before), loaded.token
 
     async def _live(self, loaded: Loaded) -> Header:
         header = loaded.header
@@ -290,7 +286,7 @@ class Followed:
             raise
         seen = self._store.headers.seen(path)  # the commit's own; the next poll finds it unchanged
         if seen is not None and seen.header is not None and seen.live and seen.header.segment == hot.segment:
-            self._hot, self.token = await self._found(seen.header, hot), seen.token
+            await read_map(self._store.headers, path, partial(self._take, hot), seen)
         return did
 
     def _pass(self, hot: Hot, end: int, text: str) -> None:

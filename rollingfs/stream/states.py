@@ -13,12 +13,13 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.client import Client
-from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import read_map
+from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Header
-from rollingfs.format.transitions import missing
+from rollingfs.format.transitions import live
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.runs import Plan
@@ -31,9 +32,6 @@ from rollingfs.stream.offload_policy import Asked, policies_of
 from rollingfs.stream.outlook import mover_of
 
 logger = logging.getLogger("rollingfs")
-
-LOOKS_MAX = 3
-"""Maximum looks at a segment whose index pages go while they are read."""
 
 
 class States:
@@ -70,29 +68,26 @@ class States:
         return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
 
     async def _state(self, view: Snapshot, chosen: Chosen) -> SegmentState:
-        for _ in range(LOOKS_MAX):
-            if view.header is None:
-                assert view.plain is not None
-                return SegmentState.of_plain(view.path, view.size, view.plain.modified)
-            header = view.header
-            try:
-                chunks, entries = [], list[Entry](header.entries)
-                if header.tiers or self.client.backend.tiers or chosen != Chosen():
-                    listed = await self.client.pages.unfold(view.path, header.entries)
-                    chunks = [chunk for chunk in listed if chunk.end > header.start]
-                    entries = list[Entry](chunks)
-                count, now_ms = await self.client.pages.count(view.path, header), self.client.store.now_ms()
-                mover, stores = self._mover(view.path, header), ("", *self.client.backend.tiers)
-                state = SegmentState.of(view.path, header, chunks, count, chosen, now_ms)
-                return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))
-            except PageGoneError:
-                try:
-                    view = await self.client.lookup.view(view.path, fresh=True)
-                except FileNotFoundError:
-                    return SegmentState.unreadable(view.path, missing(view.path))
-            except CorruptHeaderError as error:
-                return SegmentState.unreadable(view.path, error)
-        return SegmentState.unreadable(view.path, OSError("it is changed too often to be looked at"))
+        if view.header is None:
+            assert view.plain is not None
+            return SegmentState.of_plain(view.path, view.size, view.plain.modified)
+        read, loaded = partial(self._read, view.path, chosen), Loaded(view.header, view.token)
+        try:
+            return await read_map(self.client.store.headers, view.path, read, loaded)
+        except (FileNotFoundError, CorruptHeaderError, ConflictError) as error:
+            return SegmentState.unreadable(view.path, error)
+
+    async def _read(self, path: str, chosen: Chosen, loaded: Loaded) -> SegmentState:
+        header = live(loaded.header, path)
+        chunks, entries = [], list[Entry](header.entries)
+        if header.tiers or self.client.backend.tiers or chosen != Chosen():
+            listed = await self.client.pages.unfold(path, header.entries)
+            chunks = [chunk for chunk in listed if chunk.end > header.start]
+            entries = list[Entry](chunks)
+        count, now_ms = await self.client.pages.count(path, header), self.client.store.now_ms()
+        mover, stores = self._mover(path, header), ("", *self.client.backend.tiers)
+        state = SegmentState.of(path, header, chunks, count, chosen, now_ms)
+        return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))
 
     async def _ask_policies(self, scans: Mapping[str, Scan], folders: set[str]) -> None:
         """Ask what the folders say, if it may be something new."""

@@ -21,7 +21,7 @@ from functools import partial
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.index_pages import PageGoneError, successor
 from rollingfs.commit.shadowing import check_passes, shadow
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
@@ -218,6 +218,7 @@ class Moves:
         try:
             folders = await self.store.pages.folders(source.path, retained)
         except PageGoneError as error:
+            await successor(self.store.headers, source.path, header, error)
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
         await self.store.each([partial(self._write_pin, source, header.segment, folder) for folder in sorted(folders)])
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from rollingfs.errors import BadOffsetError, CorruptChunkError, CorruptHeaderError, FencedError
+from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError
 from rollingfs.format import drops, erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
@@ -307,16 +307,6 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
         world.backend.prepare(between={index: partial(client(store).overwrite, A, WHOLE[::-1])})
         world.erase(A, 30)
         assert client(store).content(A) in (WHOLE[30:], WHOLE[::-1][30:], WHOLE[::-1])
-
-
-def test_an_index_page_that_is_missing_is_a_damaged_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    shrink_pages(monkeypatch, chunks=4, loose_max=2)
-    store = TieredStore()
-    small(store)
-    (page,) = [file for file in store.files() if "/index-" in file]
-    del store.fs.store[page]
-    with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
-        client(store).erase(A, 30)
 
 
 # -- faces ---------------------------------------------------------------------------------------------------

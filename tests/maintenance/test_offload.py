@@ -13,10 +13,11 @@ import pytest
 
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
-from rollingfs.errors import BadOffsetError, CorruptChunkError, UnknownTierError
+from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, UnknownTierError
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.maintenance import offload as offload_module
 from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
@@ -72,7 +73,7 @@ def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
     return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
 
 
-def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_its_path_as_well():
+def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_its_path_as_well(monkeypatch):
     for index in range(6):
         store = TieredStore()
         fill(store)
@@ -81,6 +82,14 @@ def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_
         offload(world)
         assert client(store).content(A) == b"n" * 40
         assert set(tiers_of(client(store))) == {"cold"}
+
+    async def too_late(*_: object, **__: object) -> None:
+        client(store).overwrite(A, b"n" * 40)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(offload_module, "rewrite_all", too_late)
+    with pytest.raises(ConflictError, match="replaced the segment 16 times"):
+        offload(world)
 
 
 # -- what moves, and what is read ----------------------------------------------------------------------------

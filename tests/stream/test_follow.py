@@ -11,12 +11,14 @@ from collections.abc import Callable
 import pytest
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
+from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed
+from rollingfs.stream.states import States
 from tests.support import small
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World
@@ -113,19 +115,30 @@ def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_d
     assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
 
 
-def test_a_lost_index_page_is_no_missing_segment(monkeypatch):
+def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatch):
     shrink_pages(monkeypatch, chunks=2, loose_max=1)
-    store = TieredStore()
-    fill(store)
+    store, moved = TieredStore(), "/other/b"
+    fill(store).rename(A, moved)
     [page] = [file for file in store.files() if "/index-" in file]
     del store.fs.store[page]
-    one = followed(client(store))
+    one = small.followed(client(store), moved, RULE)
     step(one)
     assert not one.is_missing
     assert page in str(one.status.last_error)
-    for act in (World.offload, World.consolidate):
+    looks = client(store).client
+    [state] = drive(States(looks, Listings(looks)).below("/other", None, Chosen(upto=1)))
+    assert page in str(state.error)
+    verbs: list[Callable[[World], object]] = [
+        lambda world: world.offload(moved),
+        lambda world: world.consolidate(moved),
+        lambda world: world.collect(A),  # the folder where its chunks lie
+        lambda world: world.collect(moved),
+        lambda world: world.erase(moved, 30),
+        lambda world: world.rename(moved, A),
+    ]
+    for verb in verbs:
         with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
-            act(client(store), A)
+            verb(client(store))
 
 
 def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(world):
