@@ -151,6 +151,16 @@ class Merges:
         await delete_shadowed(self.store, source, header.adopted)
         return header
 
+    async def settled(self, path: str) -> Loaded:
+        """A header whose own merge is over, once those are settled that it has marks of."""
+        loaded = await self.store.headers.load(path)
+        while loaded.header is not None and loaded.header.phase is Phase.MERGING:
+            await self.resolve(path, loaded.header)
+            loaded = await self.store.headers.load(path)
+        if loaded.header is not None and (loaded.header.merges or loaded.header.aborts):
+            await self.settle(path)
+        return loaded
+
     # -- all marks of a target -------------------------------------------------------------------------------
 
     async def settle(self, target: str) -> None:

@@ -129,18 +129,11 @@ class Collector:
 
     async def settle(self, path: str, *, dry_run: bool = False) -> tuple[Header | None, Collected]:
         """Finish pending merges and drops; returns the header then, and the files that were dropped."""
-        loaded = await self.store.headers.load(path)
-        if loaded.header is not None:
-            check_aliases(self.backend, loaded.header.tiers, path)
-        if dry_run:
-            return loaded.header, Collected()
-        while loaded.header is not None and loaded.header.phase is Phase.MERGING:
-            await self.merges.resolve(path, loaded.header)
-            loaded = await self.store.headers.load(path)
+        loaded = await (self.store.headers.load(path) if dry_run else self.merges.settled(path))
         header = loaded.header
-        if header is not None and (header.merges or header.aborts):
-            await self.merges.settle(path)
-        if header is None or not header.drops:
+        if header is not None:
+            check_aliases(self.backend, header.tiers, path)
+        if dry_run or header is None or not header.drops:
             return header, Collected()
         await self.store.headers.secure(path, loaded)
         dropped = await self.surveyor.dropped(path, header, self.store.now_ms())

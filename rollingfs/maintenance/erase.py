@@ -42,7 +42,7 @@ from rollingfs.maintenance.erased import Erased, Remains
 from rollingfs.maintenance.passing import pass_through
 from rollingfs.maintenance.remains import Remainder
 from rollingfs.maintenance.steps import Steps
-from rollingfs.maintenance.swaps import is_there, live
+from rollingfs.maintenance.swaps import is_there
 from rollingfs.maintenance.tier_lines import young_line
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
@@ -128,13 +128,9 @@ class Eraser:
     async def _commit(self, run: _Run) -> tuple[Header, Header]:
         """Commit the cut; returns the header before and after."""
         for _ in range(LOOKS_MAX):
-            found = (await self.store.headers.load(run.path)).header
-            if found is not None and (found.merges or found.aborts):
-                await self.commits.merges.settle(run.path)
-            seen = await live(self.store, run.path, None)
-            if seen.phase is Phase.MERGING:
-                seen = await self._unmoved(run)
-            transitions.check(seen, run.guard, run.path)
+            with if_interrupted(run.path, "not committed"):
+                found = await self.commits.merges.settled(run.path)
+            seen = transitions.check(found.header, run.guard, run.path)
             try:
                 header = await self._cut(run, seen)
                 parts = erasing.to_rewrite(await self._parts(run, header))
@@ -150,15 +146,6 @@ class Eraser:
                 logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
                 run.written.clear()
         raise ConflictError(f"{run.path}: its map changed {LOOKS_MAX} times; nothing was erased, try again")
-
-    async def _unmoved(self, run: _Run) -> Header:
-        """The header once its merge is settled: a commit does that first, and this one changes nothing."""
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            transitions.check(base.header, run.guard, run.path)  # of a source that moves, it asks for the merge's end
-            return None
-
-        return transitions.check((await self.commits.commit(run.path, step)).header, run.guard, run.path)
 
     async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
