@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.local.backend import LocalBackend
+from tests.support.driven import Driven
 from tests.support.proxy import Proxy, proxy_to
 
 
 @pytest.fixture
-def backend() -> LocalBackend:
-    return LocalBackend()
+def backend() -> Driven:
+    return Driven(LocalBackend())
 
 
 @pytest.fixture

@@ -30,12 +30,9 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from rollingfs.testing import BackendContract, run
-from tests.support.backends import raises
-
-
-def _private_memory() -> MemoryFileSystem:
-    return MemoryFileSystem(global_store=False, skip_instance_cache=True)
+from rollingfs.testing import BackendContract
+from tests.support.backends import private_memory, raises
+from tests.support.driven import Driven
 
 
 class GenericContract(BackendContract):
@@ -71,7 +68,7 @@ class GenericContract(BackendContract):
 
 class TestGenericBackendInMemory(GenericContract):
     def make_fs(self) -> AbstractFileSystem:
-        return _private_memory()
+        return private_memory().fs
 
 
 class TestGenericBackendOnDisk(GenericContract):
@@ -98,19 +95,19 @@ class AsyncMemoryFileSystem(AsyncFileSystemWrapper):
 
 class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
     def make_fs(self) -> AbstractFileSystem:
-        return AsyncMemoryFileSystem(_private_memory(), asynchronous=False)
+        return AsyncMemoryFileSystem(private_memory().fs, asynchronous=False)
 
 
-def test_without_a_single_writer_it_reads_and_does_not_write() -> None:
-    fs = _private_memory()
+def test_without_a_single_writer_it_reads_and_does_not_write():
+    fs = private_memory().fs
     fs.pipe_file("/x$header", b"old")
-    backend = GenericBackend(fs)
-    blob = run(backend, backend.read("/x$header"))
+    backend = Driven(GenericBackend(fs))
+    blob = backend.read("/x$header")
     assert not backend.can_write
     with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        run(backend, backend.create("/y$header", b"new"))
+        backend.create("/y$header", b"new")
     with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        run(backend, backend.replace("/x$header", b"new", blob.token))
+        backend.replace("/x$header", b"new", blob.token)
     assert (fs.find("/"), fs.cat_file("/x$header")) == (["/x$header"], b"old")
 
 
@@ -128,35 +125,35 @@ class Telling(MemoryFileSystem):
         return info if info["type"] == "directory" else self.changed(info)
 
 
-def test_headers_of_one_length_and_one_date_are_told_apart() -> None:
+def test_headers_of_one_length_and_one_date_are_told_apart():
     fs = Telling(lambda info: {**info, "created": datetime.datetime(2026, 11, 20)})  # the clock counts days
-    backend = GenericBackend(fs, single_writer=True)
-    old = run(backend, backend.create("/x$header", b"version 1"))
-    new = run(backend, backend.replace("/x$header", b"version 2", old))
-    blob = run(backend, backend.read_if_changed("/x$header", old))
+    backend = Driven(GenericBackend(fs, single_writer=True))
+    old = backend.create("/x$header", b"version 1")
+    new = backend.replace("/x$header", b"version 2", old)
+    blob = backend.read_if_changed("/x$header", old)
     assert blob is not None
     assert (blob.data, blob.token) == (b"version 2", new)
-    assert run(backend, backend.list("")).entries[0].token is None
+    assert backend.list("").entries[0].token is None
     with pytest.raises(ConflictError):
-        run(backend, backend.replace("/x$header", b"version 3", old))
+        backend.replace("/x$header", b"version 3", old)
 
 
-def test_a_tag_saves_the_body_of_what_has_not_changed() -> None:
+def test_a_tag_saves_the_body_of_what_has_not_changed():
     fs = Telling(lambda info: {**info, "ETag": "etag"})
-    backend = GenericBackend(fs, single_writer=True)
-    token = run(backend, backend.create("/x$header", b"x"))
+    backend = Driven(GenericBackend(fs, single_writer=True))
+    token = backend.create("/x$header", b"x")
     fs.cat_file = None  # type: ignore[method-assign]
-    assert run(backend, backend.read_if_changed("/x$header", token)) is None
+    assert backend.read_if_changed("/x$header", token) is None
 
 
-def test_a_failing_store_is_not_taken_for_an_empty_one() -> None:
+def test_a_failing_store_is_not_taken_for_an_empty_one():
     fs = Telling(raises(OSError(5, "the network is down")))
     fs.pipe_file("/x$header", b"old")
-    backend = GenericBackend(fs, single_writer=True, has_folders=False)
+    backend = Driven(GenericBackend(fs, single_writer=True, has_folders=False))
     with pytest.raises(OSError, match="network is down"):
-        run(backend, backend.create("/x$header", b"new"))
+        backend.create("/x$header", b"new")
     with pytest.raises(OSError, match="network is down"):
-        run(backend, backend.is_folder("/x$header"))
+        backend.is_folder("/x$header")
     assert fs.cat_file("/x$header") == b"old"
 
 
@@ -175,16 +172,16 @@ class StrictRangeFileSystem(MemoryFileSystem):
         return data
 
 
-def test_a_refused_range_is_empty_only_beyond_the_end() -> None:
+def test_a_refused_range_is_empty_only_beyond_the_end():
     fs = StrictRangeFileSystem(global_store=False, skip_instance_cache=True)
     fs.pipe_file("/x", b"0123456789")
-    backend = GenericBackend(fs)
-    assert run(backend, backend.read_range("/x", 10, 20)) == b""
+    backend = Driven(GenericBackend(fs))
+    assert backend.read_range("/x", 10, 20) == b""
     with pytest.raises(StrictRangeFileSystem.RangeError, match="500"):
-        run(backend, backend.read_range("/x", 3, 20))
+        backend.read_range("/x", 3, 20)
 
 
-def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously() -> None:
+def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously():
     class Asynchronous(AsyncFileSystem):
         protocol = "asynchronous-test"
 
@@ -194,8 +191,8 @@ def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously() -> Non
         async def _cat_file(self, path: str, start: Any = None, end: Any = None, **_options: Any) -> bytes:
             return b"abc"[start:end]
 
-    backend = GenericBackend(Asynchronous(asynchronous=True))
-    assert run(backend, backend.read("x")).data == b"abc"
+    backend = Driven(GenericBackend(Asynchronous(asynchronous=True)))
+    assert backend.read("x").data == b"abc"
 
 
 @pytest.mark.parametrize(
@@ -208,18 +205,18 @@ def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously() -> Non
         (None, 0.0),
     ],
 )
-def test_dates_of_every_kind_are_seconds(date: Any, seconds: float) -> None:
+def test_dates_of_every_kind_are_seconds(date, seconds):
     fs = Telling(lambda info: {**info, "created": None, "LastModified": date})
     fs.pipe_file("/x", b"1")
-    backend = GenericBackend(fs)
-    assert run(backend, backend.stat("/x")).modified == seconds
+    backend = Driven(GenericBackend(fs))
+    assert backend.stat("/x").modified == seconds
 
 
-def test_an_odd_name_deletes_no_other_file(tmp_path: Path) -> None:
+def test_an_odd_name_deletes_no_other_file(tmp_path):
     for name in ("a*", "ab", "a[bc]", "ac"):
         (tmp_path / name).write_bytes(b"x")
-    backend = GenericBackend(LocalFileSystem(), single_writer=True)
-    run(backend, backend.delete([f"{tmp_path}/a*", f"{tmp_path}/a[bc]"]))
+    backend = Driven(GenericBackend(LocalFileSystem(), single_writer=True))
+    backend.delete([f"{tmp_path}/a*", f"{tmp_path}/a[bc]"])
     assert sorted(os.listdir(tmp_path)) == ["ab", "ac"]
 
 
@@ -244,56 +241,54 @@ class BrokenOff(LocalFileSystem):
         super().mv(path1, path2, *args, **options)
 
 
-def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_half_of_the_new(tmp_path: Path) -> None:
+def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_half_of_the_new(tmp_path):
     fs = BrokenOff()
-    backend = GenericBackend(fs, single_writer=True)
+    backend = Driven(GenericBackend(fs, single_writer=True))
     header = f"{tmp_path}/x$header"
-    token = run(backend, backend.create(header, b"the old header"))
+    token = backend.create(header, b"the old header")
     for _ in range(2):
         fs.breaks = True
         with pytest.raises(OSError, match="No space left"):
-            run(backend, backend.replace(header, b"the new header", token))
+            backend.replace(header, b"the new header", token)
         fs.breaks = False
         assert Path(header).read_bytes() == b"the old header"
-    run(backend, backend.replace(header, b"the new header", token))
+    backend.replace(header, b"the new header", token)
     assert Path(header).read_bytes() == b"the new header"
 
 
 @pytest.mark.parametrize("moves", [0, 1])
-def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(
-    tmp_path: Path, moves: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(tmp_path, moves, caplog):
     fs = BrokenOff()
     fs.moves_left = moves
-    backend = GenericBackend(fs, single_writer=True)
+    backend = Driven(GenericBackend(fs, single_writer=True))
     header = f"{tmp_path}/x$header"
-    token = run(backend, backend.create(header, b"old"))
+    token = backend.create(header, b"old")
     if moves:
         with pytest.raises(OSError, match="unsupported"):
-            run(backend, backend.replace(header, b"new", token))
+            backend.replace(header, b"new", token)
         assert Path(header).read_bytes() == b"old"
         return
-    token = run(backend, backend.replace(header, b"new", token))
+    token = backend.replace(header, b"new", token)
     assert Path(header).read_bytes() == b"new"
     assert len(caplog.records) == 1  # one warning only
     assert "overwritten" in caplog.text
     assert os.listdir(tmp_path / "x$chunks") == []
 
 
-def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it() -> None:
+def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it():
     fs = Telling(lambda info: {**info, "created": info["created"] - datetime.timedelta(days=1)})
-    backend = GenericBackend(fs, single_writer=True)
-    run(backend, backend.write("/a/chunk", [b"x"]))
-    assert abs(run(backend, backend.now("/a/log")) - run(backend, backend.stat("/a/chunk")).modified) < 600
+    backend = Driven(GenericBackend(fs, single_writer=True))
+    backend.write("/a/chunk", [b"x"])
+    assert abs(backend.now("/a/log") - backend.stat("/a/chunk").modified) < 600
     assert fs.ls("/a", detail=False) == ["/a/chunk"]
 
 
-def test_without_dates_the_time_stands_still_and_who_only_reads_writes_nothing() -> None:
+def test_without_dates_the_time_stands_still_and_who_only_reads_writes_nothing():
     fs = Telling(lambda info: {**info, "created": None})
-    backend = GenericBackend(fs, single_writer=True)
-    assert run(backend, backend.now("/log")) == 0.0 == run(backend, backend.now("/log"))
+    backend = Driven(GenericBackend(fs, single_writer=True))
+    assert backend.now("/log") == 0.0 == backend.now("/log")
     fs.pipe_file = None  # type: ignore[method-assign]
-    assert run(backend, GenericBackend(fs).now("/log")) > 0.0
+    assert Driven(GenericBackend(fs)).now("/log") > 0.0
 
 
 BIG = os.urandom(600_000)
@@ -348,7 +343,7 @@ def sftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
 
 @pytest.mark.filterwarnings("ignore:The async(ore|hat) module is deprecated:DeprecationWarning")  # of pyftpdlib
 @pytest.mark.parametrize("make", [_folder_over_arrow, "ftp", "sftp"], ids=["a folder over arrow", "ftp", "sftp"])
-def test_a_segment_lives_its_whole_life(request: pytest.FixtureRequest, tmp_path: Path, make: Any) -> None:
+def test_a_segment_lives_its_whole_life(request, tmp_path, make):
     below = request.getfixturevalue(make) if isinstance(make, str) else make(tmp_path)
     fs, reader = (RollingFileSystem(fs=below, single_writer=True, skip_instance_cache=True) for _ in range(2))
     path, whole = "/a/log" if isinstance(make, str) else "a/log", b"one two " + BIG
@@ -389,7 +384,7 @@ def _reads_and_refuses(fs: RollingFileSystem, path: str, new: str, whole: bytes)
     assert fs.cat_file(path) == whole
 
 
-def test_an_archive_is_read_and_never_written(tmp_path: Path) -> None:
+def test_an_archive_is_read_and_never_written(tmp_path):
     whole = _log(tmp_path / "log.d")
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for file in (tmp_path / "log.d").rglob("*"):
@@ -404,7 +399,7 @@ def test_an_archive_is_read_and_never_written(tmp_path: Path) -> None:
     assert new._backend.fs.zip.namelist() == []
 
 
-def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path: Path) -> None:
+def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path):
     pytest.importorskip("aiohttp")
     whole = _log(tmp_path)
 
@@ -425,7 +420,7 @@ def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path: P
         thread.join()
 
 
-def test_the_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path: Path) -> None:
+def test_the_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path):
     whole = _log(tmp_path)
     fs = RollingFileSystem(fs=GenericFileSystem(default_method="current"), single_writer=True)
     _reads_and_refuses(fs, f"file://{tmp_path}/log", f"file://{tmp_path}/new", whole)

@@ -23,6 +23,7 @@ from rollingfs.format.names import header_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import raises
+from tests.support.schedules import beside
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what a filesystem is")
 
@@ -35,18 +36,18 @@ def new_fs(**options: Any) -> RollingFileSystem:
     return RollingFileSystem("file", skip_instance_cache=True, **options)
 
 
-def failing_flush(file: Path) -> Any:
-    """A flush that fails of what is the file now, in place of `os.fsync`, and notes who holds a lock then."""
-    flush, inode = os.fsync, os.stat(file).st_ino
+def fail_flush(patch: pytest.MonkeyPatch, file: Path) -> list[Any]:
+    """Let each flush of what is the file now fail; the locks that its thread holds then."""
+    inode = os.stat(file).st_ino
 
     def fails(descriptor: int) -> None:
         if os.fstat(descriptor).st_ino == inode:
-            fails.locks.append(record_lock._locks_of_thread()[:])
+            locks.append(record_lock._locks_of_thread()[:])
             raise OSError(errno.EIO, "injected: the flush failed")
-        flush(descriptor)
 
-    fails.locks = []
-    return fails
+    locks: list[Any] = []
+    beside(patch, os, "fsync", fails)
+    return locks
 
 
 def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
@@ -62,22 +63,22 @@ def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
 
 
 def test_a_reader_gets_only_what_was_put_behind_what_it_knows(backend, header):
-    token = drive(backend.create(header, BASE))
-    first = drive(backend.extend(header, ONE, token))
-    assert drive(backend.read_if_changed(header, first)) is None
-    second = drive(backend.extend(header, TWO, first))
+    token = backend.create(header, BASE)
+    first = backend.extend(header, ONE, token)
+    assert backend.read_if_changed(header, first) is None
+    second = backend.extend(header, TWO, first)
     for known, rest in ((token, ONE + TWO), (first, TWO)):
-        blob = drive(backend.read_if_changed(header, known))
+        blob = backend.read_if_changed(header, known)
         assert (blob.data, blob.token, blob.is_rest) == (rest, second, True)
-    drive(backend.replace(header, BASE + ONE, second))
-    blob = drive(backend.read_if_changed(header, first))
+    backend.replace(header, BASE + ONE, second)
+    blob = backend.read_if_changed(header, first)
     assert (blob.data, blob.is_rest) == (BASE + ONE, False)
 
 
-def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_off(tmp_path):
+def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_off(backend, tmp_path):
     path, file = segment_of(tmp_path, b"one ", b"two ")
-    backend, whole = LocalBackend(), file.read_bytes()
-    token = drive(backend.read(str(file))).token
+    whole = file.read_bytes()
+    token = backend.read(str(file)).token
     known = new_fs()
     assert known.cat_file(path) == b"one two "
     for rest in (b"R", whole[-90:-1], bytes(4096), b"x" * 10):
@@ -85,8 +86,8 @@ def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_
             os.truncate(file, len(whole))
             with open(file, "ab") as opened:
                 opened.write(content[len(whole) :])
-            assert drive(backend.read(str(file))).token == token
-            assert drive(backend.read_if_changed(str(file), token)) is None
+            assert backend.read(str(file)).token == token
+            assert backend.read_if_changed(str(file), token) is None
         assert new_fs().cat_file(path) == known.cat_file(path) == b"one two "
     known.append(path, b"three ")
     assert rest not in file.read_bytes()
@@ -98,16 +99,11 @@ def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_long
     path, file = segment_of(tmp_path, b"one ", b"two ")
     known = new_fs()
     assert known.cat_file(path) == b"one two "
-    before = drive(backend.stat(str(file))).token
+    before = backend.stat(str(file)).token
     os.truncate(file, 1 << 26)
-    read, counts = disk._read, []
-
-    def counted(descriptor: int, size: int, start: int) -> bytes:
-        counts.append(size)
-        return read(descriptor, size, start)
-
-    monkeypatch.setattr(disk, "_read", counted)
-    assert drive(backend.stat(str(file))).token == before
+    counts: list[int] = []
+    beside(monkeypatch, disk, "_read", lambda _, size, __: counts.append(size))
+    assert backend.stat(str(file)).token == before
     assert known.cat_file(path) == b"one two "
     assert [one["name"] for one in known.ls(str(tmp_path))] == [path]
     known.append(path, b"three")
@@ -116,9 +112,9 @@ def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_long
     assert os.stat(file).st_size < HEADER_BYTES_MAX
 
 
-def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believe_an_old_header(tmp_path):
+def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believe_an_old_header(backend, tmp_path):
     path, file = segment_of(tmp_path, b"one ")
-    backend, whole = LocalBackend(), file.read_bytes()
+    whole = file.read_bytes()
     _, room = parse_file(whole, "x")
     base = parse_header(whole, "x")
     assert room == RECORDS_MAX - 1
@@ -131,7 +127,7 @@ def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believ
     file.write_bytes(whole + other)
     os.utime(file, ns=(10**18, 10**18))
     assert reader.cat_file(path) == b"one b"
-    assert drive(backend.read(str(file))).token.endswith(other.split(b"\n")[0][-8:].decode())
+    assert backend.read(str(file)).token.endswith(other.split(b"\n")[0][-8:].decode())
 
 
 @pytest.mark.parametrize("kind", [0x6969, 0xFE534D42, 0x65735546, 0])
@@ -144,15 +140,13 @@ def test_where_another_machine_may_write_a_header_is_replaced(tmp_path, monkeypa
 
 def test_a_header_that_may_not_be_written_is_replaced(tmp_path, monkeypatch):
     path, header = segment_of(tmp_path, b"one")
-    real = os.open
 
-    def refuse(name, flags, *args, **kwargs):
+    def refuse(name: Any, flags: int, *_: Any, **__: Any) -> None:
         if str(name) == str(header) and flags & os.O_ACCMODE != os.O_RDONLY:  # root is refused nothing
             raise PermissionError(errno.EACCES, "injected: a file for reading only", str(name))
-        return real(name, flags, *args, **kwargs)
 
     os.chmod(header, 0o444)
-    monkeypatch.setattr(os, "open", refuse)
+    beside(monkeypatch, os, "open", refuse)
     assert new_fs().append(path, b"two") == 3
     assert new_fs().cat(path) == b"onetwo"
     assert os.stat(header).st_mode & 0o777 == 0o444
@@ -161,21 +155,13 @@ def test_a_header_that_may_not_be_written_is_replaced(tmp_path, monkeypatch):
 def test_a_listing_gives_no_content_the_token_of_a_later_one(tmp_path, monkeypatch, backend, header):
     """The rest of a record that the disk refused was read, and before its token, another record came in its place."""
     Path(header).write_bytes(BASE + ONE[:-1] + b"?")
-    reads, read = [], disk.read_exactly
-
-    def then_comes_another(descriptor, start, end):
-        data = read(descriptor, start, end)
-        if not reads:
-            Path(header).write_bytes(BASE + ONE)
-        reads.append((start, end))
-        return data
-
-    monkeypatch.setattr(disk, "read_exactly", then_comes_another)
+    then_comes_another = lambda *_: Path(header).write_bytes(BASE + ONE)  # noqa: E731
+    beside(monkeypatch, disk, "read_exactly", after=then_comes_another, once=True)
     with os.scandir(tmp_path) as found:
         info = looks.info_of(header, next(found))
     assert info is not None
     assert info.data == BASE + ONE[:-1] + b"?"
-    assert info.token != drive(backend.stat(header)).token
+    assert info.token != backend.stat(header).token
 
 
 @pytest.mark.parametrize("look", ["load", "newer"])
@@ -192,13 +178,7 @@ def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeyp
     with header.open("r+b") as file:
         file.seek(len(base))
         file.write(record)
-    read = LocalBackend.read
-
-    async def go(self, name):
-        header.unlink()
-        return await read(self, name)
-
-    monkeypatch.setattr(LocalBackend, "read", go)
+    beside(monkeypatch, LocalBackend, "read", lambda *_: header.unlink())
     found = drive(headers.load(path) if look == "load" else headers.newer(path, token))
     assert found.token is None
 
@@ -270,11 +250,10 @@ def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
 def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch, is_racing):
     monkeypatch.setattr(Turns, "is_racing", is_racing)
     path, file = segment_of(tmp_path, b"one ", b"two ")
-    fs, fails, inode = new_fs(), failing_flush(file), os.stat(file).st_ino
-    monkeypatch.setattr(os, "fsync", fails)
+    fs, locks, inode = new_fs(), fail_flush(monkeypatch, file), os.stat(file).st_ino
     with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
         fs.append(path, b"three ")
-    assert fails.locks == [[]], "the flush is not under the lock, and comes once"
+    assert locks == [[]], "the flush is not under the lock, and comes once"
     assert os.stat(file).st_ino != inode
     assert file.read_bytes().count(b"Record ") == 3
     fs.append(path, b"four")
@@ -299,13 +278,13 @@ def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_di
             second.append(path, b"never ")
         assert not isinstance(caught.value, AppendOutcomeUnknown)
         with pytest.raises(UnflushedError):
-            drive(backend.flush(str(file)))
+            backend.flush(str(file))
     assert os.stat(file).st_ino == inode
     assert len(os.listdir(f"{path}$chunks")) == 2, "the lock, and one more name of the header"
     if then == "append":
         second.append(path, b"three ")
     else:
-        drive(backend.flush(str(file)))
+        backend.flush(str(file))
     assert os.stat(file).st_ino != inode
     new_fs().append(path, b"four")
     assert new_fs().cat_file(path) == (b"one two three four" if then == "append" else b"one two four")
@@ -314,20 +293,15 @@ def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_di
 @pytest.mark.parametrize("moved", ["segment", "folder"])
 def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_path, monkeypatch, moved):
     path, header = segment_of(tmp_path / "a", b"one")
-    real, target = disk.flush, tmp_path / "b" / header.name
-    before = os.stat(header)
+    before, target = os.stat(header), tmp_path / "b" / header.name
 
-    def fail(descriptor):
+    def fail(descriptor: int) -> None:
         if not target.exists() and os.path.samestat(os.fstat(descriptor), before):
-            if moved == "segment":
-                (tmp_path / "b").mkdir()
-                os.rename(header, target)
-            else:
-                os.rename(tmp_path / "a", tmp_path / "b")
+            (tmp_path / "b").mkdir(exist_ok=moved == "segment")
+            os.rename(*((header, target) if moved == "segment" else (tmp_path / "a", tmp_path / "b")))
             raise OSError(errno.EIO, "injected: the flush failed")
-        real(descriptor)
 
-    monkeypatch.setattr(disk, "flush", fail)
+    beside(monkeypatch, disk, "flush", fail)
     with pytest.raises(AppendOutcomeUnknown):
         new_fs().append(path, b"two")
     assert not os.path.samestat(os.stat(target), before), "the poisoned file has the name still"
@@ -337,39 +311,35 @@ def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_pa
 def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, backend):
     _, file = segment_of(tmp_path, b"one ", b"two ")
     inode, content = os.stat(file).st_ino, file.read_bytes()
-    monkeypatch.setattr(os, "fsync", failing_flush(file))
+    fail_flush(monkeypatch, file)
     with pytest.raises(UnflushedError):
-        drive(backend.flush(str(file)))
+        backend.flush(str(file))
     assert (os.stat(file).st_ino == inode, file.read_bytes()) == (False, content)
-    drive(backend.flush(str(file)))
+    backend.flush(str(file))
 
 
 def test_a_header_with_two_names_that_goes_while_it_is_flushed_is_nothing_to_flush(tmp_path, monkeypatch, backend):
     path, file = segment_of(tmp_path)
     os.link(file, tmp_path / "backup")
-    flush = disk.flush
 
-    def beside_a_delete(descriptor: int) -> None:
-        flush(descriptor)
+    def delete(_: int) -> None:
         file.unlink(missing_ok=True)
         shutil.rmtree(f"{path}$chunks", ignore_errors=True)
 
-    monkeypatch.setattr(disk, "flush", beside_a_delete)
-    drive(backend.flush(str(file)))
+    beside(monkeypatch, disk, "flush", after=delete)
+    backend.flush(str(file))
     assert os.listdir(tmp_path) == ["backup"]
 
 
-def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend):
+def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend, header):
     """A process that renamed a new header may have died before it flushed the folder."""
-    header = f"{tmp_path}/log$header"
-    token = drive(backend.create(header, BASE))
+    token = backend.create(header, BASE)
     flushed: list[str] = []
-    flush = disk.flush_folder
-    monkeypatch.setattr(disk, "flush_folder", lambda path: (flushed.append(path), flush(path)))
-    first = drive(backend.extend(header, ONE, token))
+    beside(monkeypatch, disk, "flush_folder", flushed.append)
+    first = backend.extend(header, ONE, token)
     assert flushed == []
     monkeypatch.setattr(extending, "_named", {})  # as in another process
-    second = drive(backend.extend(header, TWO, first))
+    second = backend.extend(header, TWO, first)
     assert flushed == [str(tmp_path)]
-    drive(backend.extend(header, Record(4, "w", 5, 9, b"x").encode(SEGMENT), second))
+    backend.extend(header, Record(4, "w", 5, 9, b"x").encode(SEGMENT), second)
     assert flushed == [str(tmp_path)]

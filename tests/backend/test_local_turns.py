@@ -7,8 +7,8 @@ import errno
 import gc
 import os
 import sys
-import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group
 from tests.support.backends import raises
+from tests.support.schedules import beside, in_threads
 
 RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
 
@@ -82,55 +83,46 @@ def locked(path: str) -> list[record_lock.record_lock]:
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if", "end_turn"])
-def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(log: str, verb: str) -> None:
-    backend, header = LocalBackend(), header_path(log)
-    blob = drive(backend.read(header))
-    drive(backend.take_turn(header))
-    drive(backend.take_turn(header))  # it has it already
+def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(backend, log, verb):
+    header = header_path(log)
+    blob = backend.read(header)
+    backend.take_turn(header)
+    backend.take_turn(header)  # it has it already
     assert not is_free(log)
     if verb == "end_turn":
         backend.end_turn(header)
         backend.end_turn(header)
     elif verb == "delete_if":
-        assert drive(backend.delete_if(header, blob.token))
+        assert backend.delete_if(header, blob.token)
     else:
-        drive(getattr(backend, verb)(header, blob.data if verb == "replace" else RECORD, blob.token))
+        getattr(backend, verb)(header, blob.data if verb == "replace" else RECORD, blob.token)
     assert is_free(log)
     assert not locked(header)
 
 
-def test_a_turn_at_nothing_is_none_and_leaves_nothing(
-    tmp_path: Path, log: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = LocalBackend()
-    drive(backend.take_turn(f"{tmp_path}/none$header"))
-    acquire = record_lock.record_lock.acquire
-
-    def beside_a_delete(lock: record_lock.record_lock, **how: Any) -> None:
-        acquire(lock, **how)
-        os.unlink(header_path(log))
-
-    monkeypatch.setattr(record_lock.record_lock, "acquire", beside_a_delete)
-    drive(backend.take_turn(header_path(log)))
+def test_a_turn_at_nothing_is_none_and_leaves_nothing(backend, tmp_path, log, monkeypatch):
+    backend.take_turn(f"{tmp_path}/none$header")
+    beside(monkeypatch, record_lock.record_lock, "acquire", after=lambda *_, **__: os.unlink(header_path(log)))
+    backend.take_turn(header_path(log))
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if"])
-def test_a_turn_is_lost_with_the_folder_of_its_lock(log: str, verb: str) -> None:
+def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, verb):
     """Another program moves the folder away, and makes a new one, in which another process changes the header."""
-    backend, header, folder = LocalBackend(), header_path(log), os.path.dirname(lock_path(header_path(log)))
-    drive(backend.take_turn(header))
+    header, folder = header_path(log), os.path.dirname(lock_path(header_path(log)))
+    backend.take_turn(header)
     os.rename(folder, f"{folder}.old")
     os.mkdir(folder)
-    blob = drive(backend.read(header))
+    blob = backend.read(header)
     change = (header, blob.token) if verb == "delete_if" else (header, RECORD, blob.token)
     with record_lock.record_lock(lock_path(header)), pytest.raises(LockedError):
-        drive(SyncRuntime().limit(getattr(backend, verb)(*change), 0.05))
-    assert drive(backend.read(header)).token == blob.token
+        drive(SyncRuntime().limit(getattr(backend.backend, verb)(*change), 0.05))
+    assert backend.read(header).token == blob.token
     assert not locked(header)
 
 
-def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, monkeypatch):
     monkeypatch.setattr(os.path, "lexists", raises(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         drive(LocalBackend().take_turn(header_path(log)))
@@ -138,29 +130,27 @@ def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log: str, monkeypatch:
     assert is_free(log)
 
 
-def test_what_begins_within_a_verb_does_not_share_its_lock(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, monkeypatch):
     """As by garbage collection: it would change the header between the verb's comparison and its write."""
-    backend, header = LocalBackend(), header_path(log)
-    blob = drive(backend.read(header))
-    write, seen = os.pwrite, []
+    header = header_path(log)
+    blob = backend.read(header)
+    seen = []
 
-    def meanwhile(*args: Any) -> int:
-        monkeypatch.setattr(os, "pwrite", write)
+    def meanwhile(*_: Any) -> None:
         with pytest.raises(LockedError):
             drive(SyncRuntime().limit(LocalBackend().extend(header, b"inner", blob.token), 0))
-        seen.append(drive(backend.read(header)).token == blob.token)
-        return write(*args)
+        seen.append(backend.read(header).token == blob.token)
 
-    monkeypatch.setattr(os, "pwrite", meanwhile)
-    drive(backend.take_turn(header))
-    drive(backend.extend(header, RECORD, blob.token))
+    beside(monkeypatch, os, "pwrite", meanwhile, once=True)
+    backend.take_turn(header)
+    backend.extend(header, RECORD, blob.token)
     assert seen == [True]
 
 
 # -- commits -----------------------------------------------------------------------------------------------------
 
 
-def test_beside_another_only_the_first_append_meets_a_conflict(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_another_only_the_first_append_meets_a_conflict(log, monkeypatch):
     monkeypatch.setattr(fairness, "RACE_TURNS", 10**9)  # however slow the machine is
     one, two = new_fs(), new_fs()
     for number in range(20):
@@ -170,9 +160,7 @@ def test_beside_another_only_the_first_append_meets_a_conflict(log: str, monkeyp
     assert conflicts(one) + conflicts(two) <= 2  # each lost one race
 
 
-def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
-    tmp_path: Path, racing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(tmp_path, racing, monkeypatch):
     """The full tail becomes a chunk within the turn: no process writes a chunk that loses.
 
     A record that fits is sent without a turn. It meets a conflict only where another has just made the tail a chunk.
@@ -181,23 +169,13 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
     new_fs().create(log, policy=RollingPolicy(inline_bytes=64, max_bytes=64))
     files, count, each = [new_fs() for _ in range(4)], 4, 20
     written: list[str] = []
-    write = LocalBackend.write
-
-    async def noted(self: LocalBackend, path: str, *args: Any) -> None:
-        written.append(path)
-        await write(self, path, *args)
-
-    monkeypatch.setattr(LocalBackend, "write", noted)
+    beside(monkeypatch, LocalBackend, "write", lambda _, path, *__: written.append(path))
 
     def append(fs: RollingFileSystem) -> None:
         for _ in range(each):
             fs.append(log, b"0123456789")
 
-    threads = [threading.Thread(target=append, args=(fs,)) for fs in files]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert in_threads(*(partial(append, fs) for fs in files)) == [None] * count
     fs = new_fs()
     assert fs.cat_file(log) == b"0123456789" * count * each
     chunks = [name for name in os.listdir(f"{log}$chunks") if name != "lock"]
@@ -215,7 +193,7 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(
     ],
     ids=["sealed", "wrong offset", "gone", "nothing to do"],
 )
-def test_a_commit_without_a_change_gives_its_turn_up(log, racing, verb, options, ending) -> None:
+def test_a_commit_without_a_change_gives_its_turn_up(log, racing, verb, options, ending):
     fs = new_fs()
     fs.append(log, b"first")
     getattr(new_fs(), verb)(log)  # by another client
@@ -227,9 +205,7 @@ def test_a_commit_without_a_change_gives_its_turn_up(log, racing, verb, options,
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, OSError])
-def test_a_step_that_breaks_off_gives_the_turn_up(
-    log: str, racing: None, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
-) -> None:
+def test_a_step_that_breaks_off_gives_the_turn_up(log, racing, monkeypatch, error):
     fs = new_fs()
     fs.append(log, b"first")
 
@@ -249,20 +225,11 @@ def test_a_step_that_breaks_off_gives_the_turn_up(
 
 @pytest.mark.parametrize("verb", ["end_turn", "release", "_close"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(
-    log: str, racing: None, monkeypatch: pytest.MonkeyPatch, verb: str, moment: str
-) -> None:
+def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, racing, monkeypatch, verb, moment):
     fs, owner = new_fs(), LocalBackend if verb == "end_turn" else record_lock.record_lock
+    interrupt = raises(KeyboardInterrupt())
     fs.append(log, b"first")
-    ends = getattr(owner, verb)
-
-    def interrupted(*args: Any) -> None:
-        monkeypatch.setattr(owner, verb, ends)
-        if moment == "after":
-            ends(*args)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(owner, verb, interrupted)
+    beside(monkeypatch, owner, verb, **{moment: interrupt}, once=True)
     with pytest.raises(AppendInterrupted) as caught:
         fs.append(log, b"", attrs={"a": None})
     assert caught.value.outcome == "not committed"
@@ -270,9 +237,7 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(
     assert not locked(header_path(log))
 
 
-def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(
-    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, monkeypatch):
     grow, fs = group.grow, new_fs()
 
     async def gone_once(*args: Any, **options: Any) -> Any:
@@ -299,9 +264,7 @@ def test_a_commit_that_does_not_get_the_lock_ends_at_its_deadline_with_nothing_w
 
 
 @pytest.mark.parametrize("options", [{"data": b""}, {"data": b"again", "expected_offset": 0}])
-def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
-    log: str, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypatch, options):
     """A wrong offset tells a caller who repeats an append that it is there: a loss of power must not undo that."""
     new_fs().append(log, b"first")
     fs = new_fs()
@@ -317,21 +280,19 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(
     assert fs.cat_file(log) == b"first"
 
 
-def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(tmp_path: Path) -> None:
-    folder, backend = tmp_path / "folder", LocalBackend()
+def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(backend, tmp_path):
+    folder = tmp_path / "folder"
     new_fs().create(f"{folder}/log")
     os.symlink(folder, tmp_path / "link")
     header = header_path(f"{tmp_path}/link/log")
     os.link(header, tmp_path / "backup")
-    drive(backend.take_turn(header))
-    drive(SyncRuntime().limit(backend.flush(header), 1))
+    backend.take_turn(header)
+    drive(SyncRuntime().limit(backend.backend.flush(header), 1))
     assert os.stat(header).st_nlink == 1
     assert not locked(header)
 
 
-def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(
-    log: str, racing: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(log, racing, monkeypatch):
     fs, frees = new_fs(), []
     fs.append(log, b"first")
 
@@ -351,7 +312,7 @@ def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(
     assert fs.cat_file(log) == b"first second"
 
 
-def test_a_claim_that_finds_a_merge_keeps_no_turn(log: str, racing: None) -> None:
+def test_a_claim_that_finds_a_merge_keeps_no_turn(log, racing):
     """Else a concat would read its sources under the lock, and keep it if it fails before its own commit."""
 
     async def mark(base: Loaded, attempt: Attempt) -> Header | None:
@@ -371,9 +332,9 @@ def test_a_claim_that_finds_a_merge_keeps_no_turn(log: str, racing: None) -> Non
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_child_has_no_turn_of_its_parent(log: str) -> None:
-    backend, header = LocalBackend(), header_path(log)
-    drive(backend.take_turn(header))
+def test_a_child_has_no_turn_of_its_parent(backend, log):
+    header = header_path(log)
+    backend.take_turn(header)
     child = os.fork()
     if not child:
         os._exit(record_lock.turn_of_thread(lock_path(header)) is not None or is_free(log))

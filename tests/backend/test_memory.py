@@ -15,8 +15,9 @@ from rollingfs.backend import memory
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import ConflictError
-from rollingfs.testing import BackendContract, run
+from rollingfs.testing import BackendContract
 from tests.support.backends import private_memory
+from tests.support.driven import Driven
 from tests.support.schedules import held_elsewhere
 
 
@@ -66,70 +67,65 @@ class TestMemoryBackend(InPrivateMemory):
 
 
 @pytest.fixture
-def backend() -> MemoryBackend:
-    return MemoryBackend()
+def backend() -> Driven:
+    return Driven(MemoryBackend())
 
 
-def test_backends_over_one_store_share_tokens(folder: str) -> None:
-    first, second = MemoryBackend(), MemoryBackend(MemoryFileSystem())
-    token = run(first, first.create(f"{folder}/x$header", b"a"))
-    new = run(second, second.replace(f"{folder}/x$header", b"b", token))
+def test_backends_over_one_store_share_tokens(folder):
+    first, second = Driven(MemoryBackend()), Driven(MemoryBackend(MemoryFileSystem()))
+    token = first.create(f"{folder}/x$header", b"a")
+    new = second.replace(f"{folder}/x$header", b"b", token)
     with pytest.raises(ConflictError):
-        run(first, first.replace(f"{folder}/x$header", b"c", token))
-    assert run(first, first.read(f"{folder}/x$header")).token == new
+        first.replace(f"{folder}/x$header", b"c", token)
+    assert first.read(f"{folder}/x$header").token == new
 
 
-def test_a_pickled_private_store_keeps_its_tokens(folder: str) -> None:
-    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
-    backend = MemoryBackend(fs)
-    token = run(backend, backend.create(f"{folder}/x$header", b"a"))
-    other = pickle.loads(pickle.dumps(backend))
-    assert run(other, other.read(f"{folder}/x$header")).token == token
-    run(other, other.replace(f"{folder}/x$header", b"b", token))
-    assert run(backend, backend.read(f"{folder}/x$header")).data == b"a"
+def test_a_pickled_private_store_keeps_its_tokens(folder):
+    backend = Driven(private_memory())
+    token = backend.create(f"{folder}/x$header", b"a")
+    other = Driven(pickle.loads(pickle.dumps(backend.backend)))
+    assert other.read(f"{folder}/x$header").token == token
+    other.replace(f"{folder}/x$header", b"b", token)
+    assert backend.read(f"{folder}/x$header").data == b"a"
 
 
-def test_what_fsspec_rewrites_or_appends_to_has_another_token(
-    backend: MemoryBackend, store: MemoryFileSystem, folder: str
-) -> None:
+def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, store, folder):
     path = f"{folder}/plain"
     tokens = []
     for mode, data in (("wb", b"12"), ("wb", b"12"), ("ab", b"3"), ("ab", b"4")):
         with store.open(path, mode) as file:
             file.write(data)
-        tokens.append(run(backend, backend.stat(path)).token)
+        tokens.append(backend.stat(path).token)
     assert len(set(tokens)) == len(tokens)
-    assert run(backend, backend.read(path)).data == b"1234"
+    assert backend.read(path).data == b"1234"
 
 
-def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(
-    backend: MemoryBackend, store: MemoryFileSystem, folder: str
-) -> None:
+def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, store, folder):
     store.pipe_file(f"{folder}/plain", b"0123456789")
     with store.open(f"{folder}/plain") as file:
         assert file.read(3) == b"012"
-        run(backend, backend.read_range(f"{folder}/plain", 7, 9))
-        run(backend, backend.read(f"{folder}/plain"))
+        backend.read_range(f"{folder}/plain", 7, 9)
+        backend.read(f"{folder}/plain")
         assert file.read(3) == b"345"
 
 
-def test_a_file_is_not_a_parent(backend: MemoryBackend, folder: str) -> None:
-    run(backend, backend.write(f"{folder}/file", [b"x"]))
+def test_a_file_is_not_a_parent(backend, folder):
+    backend.write(f"{folder}/file", [b"x"])
     with pytest.raises(NotADirectoryError):
-        run(backend, backend.create(f"{folder}/file/x$header", b"y"))
+        backend.create(f"{folder}/file/x$header", b"y")
     with pytest.raises(NotADirectoryError):
-        run(backend, backend.make_folder(f"{folder}/file/folder"))
+        backend.make_folder(f"{folder}/file/folder")
     with pytest.raises(FileExistsError):
-        run(backend, backend.make_folder(f"{folder}/file"))
+        backend.make_folder(f"{folder}/file")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend: MemoryBackend, folder: str) -> None:
-    token = run(backend, backend.create(f"{folder}/x$header", b"a"))
+def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend, folder):
+    token = backend.create(f"{folder}/x$header", b"a")
     with held_elsewhere(memory._lock):
         child = os.fork()
         if child == 0:
-            new = run(backend, backend.replace(f"{folder}/x$header", b"b", token))
+            new = backend.replace(f"{folder}/x$header", b"b", token)
             os._exit(0 if new != token else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert run(backend, backend.read(f"{folder}/x$header")).token == token
+    assert backend.read(f"{folder}/x$header").token == token

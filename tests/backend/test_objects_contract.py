@@ -5,6 +5,7 @@ SeaweedFS and MinIO through obstore and through s3fs alone, azurite, and fake-gc
 
 from __future__ import annotations
 
+import errno
 import functools
 import uuid
 from collections.abc import Callable, Sequence
@@ -12,15 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from fsspec.asyn import sync
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import backend as backend_of_objects
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.testing import BackendContract, Factory
-from tests.support.clouds import blob_service, new_container, new_google_bucket, raw_google
-from tests.support.servers import count_requests, new_bucket, require_module
+from tests.support.clouds import PROJECT, blob_service, new_container, new_google_bucket, raw_google
+from tests.support.driven import Driven
+from tests.support.servers import count_requests, free_port, new_bucket, require_module
+from tests.support.verbs import ARGUMENTS
 
 THREADS = 8
 RACE, INCREMENTS = "test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"
@@ -197,8 +199,8 @@ class TestOnFakeGoogle(OnCloud):
 
 
 @pytest.fixture
-def backend(seaweed: dict[str, Any]) -> ObjectBackend:
-    return shared(make_s3, **seaweed)
+def backend(seaweed: dict[str, Any]) -> Driven:
+    return Driven(shared(make_s3, **seaweed))
 
 
 @pytest.fixture
@@ -206,26 +208,36 @@ def path(seaweed: dict[str, Any]) -> str:
     return f"{bucket_of(new_bucket, **seaweed)}/{uuid.uuid4().hex}"
 
 
-def do(backend: ObjectBackend, verb: str, *args: Any) -> Any:
-    return sync(backend.loop, getattr(backend, verb), *args)
-
-
-def test_a_file_that_is_gone_is_not_one_with_another_token(backend: ObjectBackend, path: str) -> None:
-    assert do(backend, "delete_if", path, '"token"') is True
+def test_a_file_that_is_gone_is_not_one_with_another_token(backend, path):
+    assert backend.delete_if(path, '"token"') is True
     with pytest.raises(FileNotFoundError):
-        do(backend, "read_range", path, 0, 1, '"token"')
-    token = do(backend, "create", path, b"one")
-    assert do(backend, "read_range", path, 3, 9, token) == do(backend, "read_range", path, 3, 9) == b""
+        backend.read_range(path, 0, 1, '"token"')
+    token = backend.create(path, b"one")
+    assert backend.read_range(path, 3, 9, token) == backend.read_range(path, 3, 9) == b""
 
 
-def test_files_of_several_buckets_are_deleted_in_batches(seaweed, backend, path, monkeypatch) -> None:
+def test_files_of_several_buckets_are_deleted_in_batches(seaweed, backend, path, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.objects.s3.bucket.S3Bucket.deletes_max", 10)
     bucket, other = path.partition("/")[0], new_bucket(seaweed)
     paths = [f"{path}/{number}" for number in range(25)] + [f"{other}/f"]
     for one in paths:
-        do(backend, "write", one, [b"x"])
+        backend.write(one, [b"x"])
     with count_requests(backend) as counts:
-        do(backend, "delete", [*paths, bucket])  # a bucket is no file
+        backend.delete([*paths, bucket])  # a bucket is no file
     assert counts == {"DeleteObjects": 4}
-    assert not do(backend, "is_folder", path)
-    assert not do(backend, "list", other).entries
+    assert not backend.is_folder(path)
+    assert not backend.list(other).entries
+
+
+@pytest.mark.clouds
+@pytest.mark.parametrize("make", [make_azure, make_google])
+@pytest.mark.parametrize("verb", ARGUMENTS)
+def test_without_a_server_every_verb_says_so(verb, make, monkeypatch):
+    monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.0)
+    url = f"http://127.0.0.1:{free_port()}"
+    of_azure = {"connection_string": f"AccountName=a;AccountKey=a2V5;BlobEndpoint={url}/a"}
+    of_google = {"endpoint_url": url, "token": "anon", "project": PROJECT}
+    backend = Driven(make(of_azure if make is make_azure else of_google))
+    with pytest.raises(OSError, match=r"could not connect|no answer|no whole answer came from http://127") as raised:
+        getattr(backend, verb)("container/file", *ARGUMENTS[verb])
+    assert raised.value.errno == errno.EIO

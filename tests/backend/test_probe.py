@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,7 +68,7 @@ def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
-def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSystem, verb: str, lie: str) -> None:
+def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs, verb, lie):
     backend = liar(fs, lie, verb)
     with pytest.raises(UnsafeBackendError, match=f"^/a/x: .* not safe .*{verb} .* nothing was written"):
         run(backend, probe(backend, FOLDER))
@@ -77,15 +76,13 @@ def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs: MemoryFileSys
 
 
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and deletes"])
-def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(
-    fs: MemoryFileSystem, lie: str
-) -> None:
+def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(fs, lie):
     backend = liar(fs, lie, "delete_if")
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "delete_if"])
-def test_a_lost_answer_is_not_held_against_the_store(fs: MemoryFileSystem, verb: str) -> None:
+def test_a_lost_answer_is_not_held_against_the_store(fs, verb):
     backend = liar(fs, "answer is lost", verb)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
 
@@ -106,13 +103,13 @@ def judged(*outcomes: Any, found: Blob | None = None) -> Blob:
     return judge("/a/x$header", "replace", ConflictError, BODIES, all_of_them, found)
 
 
-def test_one_winner_whose_file_is_there_is_right() -> None:
+def test_one_winner_whose_file_is_there_is_right():
     assert judged("t0", found=Blob(BODIES[0], "t0", 0.0)).token == "t0"
     assert judged(LOST, "t1", found=Blob(BODIES[1], "t1", 0.0)).token == "t1"
 
 
 @pytest.mark.parametrize("unknown", [0, 3, RACERS - 2])
-def test_two_winners_are_one_too_many_whatever_became_of_the_others(unknown: int) -> None:
+def test_two_winners_are_one_too_many_whatever_became_of_the_others(unknown):
     with pytest.raises(BrokenPromise, match=f"let 2 of {RACERS} concurrent writers win"):
         judged("t0", "t1", *[BROKEN] * unknown, found=Blob(BODIES[1], "t1", 0.0))
 
@@ -127,12 +124,12 @@ def test_two_winners_are_one_too_many_whatever_became_of_the_others(unknown: int
     ],
     ids=["bytes of a loser", "bytes of one without an answer", "no file", "another token"],
 )
-def test_a_winner_whose_file_is_another_is_a_broken_promise(found: Blob | None, match: str) -> None:
+def test_a_winner_whose_file_is_another_is_a_broken_promise(found, match):
     with pytest.raises(BrokenPromise, match=match):
         judged("t0", *[LOST] * 14, BROKEN, found=found)
 
 
-def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one() -> None:
+def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one():
     found = Blob(BODIES[0], "t0", 0.0)
     assert judged("t0", *[BROKEN] * (RACERS // 2), found=found) is found
     with pytest.raises(
@@ -145,20 +142,20 @@ def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one
 
 @pytest.mark.parametrize("found", [None, Blob(BODIES[3], "t3", 0.0), Blob(b"as before", "t", 0.0)])
 @pytest.mark.parametrize("unknown", [0, 1])
-def test_a_race_without_a_winner_shows_nothing(found: Blob | None, unknown: int) -> None:
+def test_a_race_without_a_winner_shows_nothing(found, unknown):
     # the winner's answer may be lost, or the transport may have sent its request twice
     with pytest.raises(OSError, match="not known") as raised:
         judged(*[BROKEN] * unknown, found=found)
     assert raised.value.errno == errno.EBUSY
 
 
-def test_the_error_is_the_stores_own_if_nobody_has_an_answer() -> None:
+def test_the_error_is_the_stores_own_if_nobody_has_an_answer():
     with pytest.raises(PermissionError, match="forbidden"):
         judged(*[PermissionError(errno.EACCES, "forbidden")] * RACERS)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), UnsafeBackendError("too old"), KeyboardInterrupt()])
-def test_what_is_no_outcome_of_a_race_is_raised(error: BaseException) -> None:
+def test_what_is_no_outcome_of_a_race_is_raised(error):
     with pytest.raises(type(error)):
         judged("t0", error, found=Blob(BODIES[0], "t0", 0.0))
 
@@ -168,7 +165,7 @@ def test_what_is_no_outcome_of_a_race_is_raised(error: BaseException) -> None:
 
 @pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: bool) -> None:
+def test_a_store_that_looks_first_and_acts_then_is_refused(verb, suspends):
     backend = careless(verb, suspends=suspends)
     with pytest.raises(
         UnsafeBackendError,
@@ -179,7 +176,7 @@ def test_a_store_that_looks_first_and_acts_then_is_refused(verb: str, suspends: 
 
 
 @pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
-def test_all_racers_are_under_way_at_once(suspends: bool) -> None:
+def test_all_racers_are_under_way_at_once(suspends):
     meeting = threading.Barrier(RACERS)
     met = Scripted(private_memory(), must_race=True)
     met.plan(VERBS, before=lambda: None if suspends else meeting.wait(WAIT_S), times=None, probes=True)
@@ -188,7 +185,7 @@ def test_all_racers_are_under_way_at_once(suspends: bool) -> None:
     assert all(backend.at_once_max[verb] >= RACERS for verb in VERBS)
 
 
-def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing() -> None:
+def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing():
     backend = Counting(private_memory(), suspends=True, must_race=True)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
@@ -197,7 +194,7 @@ def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing() -> 
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk", "single writer"])
-def test_where_one_lock_decides_nobody_races(kind: str, tmp_path: Path) -> None:
+def test_where_one_lock_decides_nobody_races(kind, tmp_path):
     fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
     inner = {
         "memory": MemoryBackend(fs),
@@ -214,7 +211,7 @@ def _is_racer(numbers: Any) -> Any:
     return lambda _path, data, *_: any(name in data for name in names)
 
 
-def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever() -> None:
+def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever():
     async def patiently(backend: Backend) -> Abilities:
         return await probe_patiently(backend, FOLDER, AsyncRuntime())
 
@@ -230,7 +227,7 @@ def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever() -> Non
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
-def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monkeypatch):
     monkeypatch.setattr("rollingfs.backend.probe.backoff_s", lambda _: 0.0)
 
     async def patiently(backend: Backend, patience: float) -> Abilities:
@@ -251,14 +248,14 @@ def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monk
     assert backend.count("delete") == 9
 
 
-def test_a_store_that_does_not_implement_conditions_is_refused() -> None:
+def test_a_store_that_does_not_implement_conditions_is_refused():
     backend = Scripted(private_memory())
     backend.plan("replace", before=raises(OSError(errno.ENOTSUP, "NotImplemented")), times=None, probes=True)
     with pytest.raises(UnsafeBackendError, match="replace with a condition is not implemented"):
         drive(probe(backend, FOLDER))
 
 
-def test_probes_of_several_clients_do_not_disturb_each_other() -> None:
+def test_probes_of_several_clients_do_not_disturb_each_other():
     memory = private_memory()
 
     async def many(backend: Backend) -> list[Abilities]:
@@ -271,7 +268,7 @@ def test_probes_of_several_clients_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb: str) -> None:
+def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb):
     refused = 0
     for _ in range(20):
         backend = careless(verb, share=0.25, gap_s=0.001)
@@ -283,7 +280,7 @@ def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_contract_finds_it_too(verb: str) -> None:
+def test_the_contract_finds_it_too(verb):
     with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
         BackendContract().test_of_two_and_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
 
@@ -314,7 +311,7 @@ class OneAWhile(Counting):
         return await super().replace(path, data, token)
 
 
-def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace() -> None:
+def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace():
     backend = OneAWhile(private_memory())
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
     assert backend.refused > 0, "the racers came too late to be refused"

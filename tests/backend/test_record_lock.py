@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from rollingfs.testing import run
 from tests.support.descriptors import opened_below
+from tests.support.schedules import in_threads
 
 WAIT_S = 60
 
@@ -36,70 +37,78 @@ def _hold_posix_lock(path: str, pipe: Any) -> None:
         pipe.recv()
 
 
-def _replace_in_thread(backend: LocalBackend, header: str, token: str) -> tuple[threading.Thread, threading.Event]:
-    done = threading.Event()
-
-    def replace() -> None:
-        run(backend, backend.replace(header, b"new", token))
-        done.set()
-
-    thread = threading.Thread(target=replace, daemon=True)
+def begun(call: Callable[[], object]) -> tuple[threading.Thread, threading.Event]:
+    """A thread, and whether its call is over."""
+    over = threading.Event()
+    thread = threading.Thread(target=lambda: (call(), over.set()), daemon=True)
     thread.start()
-    return thread, done
+    return thread, over
 
 
-@pytest.mark.parametrize("has_ofd_locks", [True, False])
-def test_a_posix_lock_of_another_process_is_waited_for(
-    backend: LocalBackend, header: str, monkeypatch: pytest.MonkeyPatch, has_ofd_locks: bool
-) -> None:
-    if has_ofd_locks and not record_lock._HAS_OFD_LOCKS:
+def locking(path: str) -> tuple[threading.Thread, threading.Event]:
+    """A thread that takes a lock and gives it back."""
+
+    def lock_once() -> None:
+        with record_lock.record_lock(path, time.monotonic() + 100 * WAIT_S):
+            pass
+
+    return begun(lock_once)
+
+
+@pytest.fixture(params=[True, False], ids=["of files", "of processes"])
+def kind_of_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param and not record_lock._HAS_OFD_LOCKS:
         pytest.skip("this system has no locks of open file descriptions")
-    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", has_ofd_locks)
-    token = run(backend, backend.create(header, b"x"))
-    token = run(backend, backend.replace(header, b"old", token))  # makes the lock file
+    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", request.param)
+
+
+@pytest.mark.usefixtures("kind_of_lock")
+def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
+    token = backend.create(header, b"x")
+    token = backend.replace(header, b"old", token)  # makes the lock file
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_hold_posix_lock, args=(names.lock_path(header), there), daemon=True)
     process.start()
     assert here.poll(WAIT_S)
     here.recv()
-    thread, done = _replace_in_thread(backend, header, token)
+    thread, done = begun(lambda: backend.replace(header, b"new", token))
     assert not done.wait(0.3)
-    assert run(backend, backend.read(header)).data == b"old"
+    assert backend.read(header).data == b"old"
     here.send("go on")
     assert done.wait(WAIT_S)
     thread.join()
     process.join()
-    assert run(backend, backend.read(header)).data == b"new"
+    assert backend.read(header).data == b"new"
 
 
 @needs_ofd_locks
-def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend: LocalBackend, header: str) -> None:
-    token = run(backend, backend.create(header, b"x"))
-    token = run(backend, backend.replace(header, b"old", token))
+def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, header):
+    token = backend.create(header, b"x")
+    token = backend.replace(header, b"old", token)
     lock = names.lock_path(header)
     with contextlib.ExitStack() as new:
         with record_lock.record_lock(lock):
-            thread, done = _replace_in_thread(backend, header, token)
+            thread, done = begun(lambda: backend.replace(header, b"new", token))
             assert not done.wait(0.2)
             os.unlink(lock)
             new.enter_context(record_lock.record_lock(lock))
         assert not done.wait(0.2)  # it has the lock of the old file now, which is worth nothing
-        assert run(backend, backend.read(header)).data == b"old"
+        assert backend.read(header).data == b"old"
     assert done.wait(WAIT_S)
     thread.join()
-    assert run(backend, backend.read(header)).data == b"new"
+    assert backend.read(header).data == b"new"
 
 
 def acquire(lock: str, wait_s: float) -> None:
     """Take a lock that nobody holds any more, in another thread."""
-    thread, acquired = _lock_in_thread(lock)
+    thread, acquired = locking(lock)
     assert acquired.wait(wait_s)
     thread.join()
 
 
 @needs_ofd_locks
-def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path: Path) -> None:
+def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
     """As after a fork that Python does not see."""
     lock = f"{tmp_path}/lock"
     with record_lock.record_lock(lock):
@@ -110,7 +119,7 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path: Path) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path: Path) -> None:
+def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path):
     lock = f"{tmp_path}/lock"
     reading, writing = os.pipe()
     with record_lock.record_lock(lock):
@@ -124,20 +133,19 @@ def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path: Path)
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_no_descriptor_is_left_open(backend: LocalBackend, header: str, tmp_path: Path) -> None:
+def test_no_descriptor_is_left_open(backend, header, tmp_path):
     def everything() -> None:
         path = f"{tmp_path}/{os.urandom(4).hex()}$header"
-        token = run(backend, backend.create(path, b"x"))
-        run(backend, backend.replace(path, b"y", token))
+        token = backend.create(path, b"x")
+        backend.replace(path, b"y", token)
         with pytest.raises(ConflictError):
-            run(backend, backend.replace(path, b"y", token))
+            backend.replace(path, b"y", token)
         with pytest.raises(FileNotFoundError):
-            run(backend, backend.read(str(tmp_path)))
-        run(backend, backend.copy(path, path + "$copy"))
-        run(backend, backend.delete_if(path + "$copy", run(backend, backend.read(path + "$copy")).token))
-        upload = run(backend, backend.open_write(path + "$upload"))
-        run(backend, upload.abort())
-        run(backend, backend.list(str(tmp_path)))
+            backend.read(str(tmp_path))
+        backend.copy(path, path + "$copy")
+        backend.delete_if(path + "$copy", backend.read(path + "$copy").token)
+        backend.open_write(path + "$upload").abort()
+        backend.list(str(tmp_path))
 
     everything()
     assert opened_below(tmp_path) == []
@@ -180,26 +188,14 @@ def waiter(tmp_path: Path, waiting: threading.Event) -> Any:
     """A lock that is held, and a thread that waits for it."""
     lock = record_lock.record_lock(f"{tmp_path}/lock")
     lock.acquire()
-    thread, acquired = _lock_in_thread(lock.path)
+    thread, acquired = locking(lock.path)
     assert waiting.wait(WAIT_S)
     yield lock, acquired
     thread.join()
 
 
-def _lock_in_thread(path: str) -> tuple[threading.Thread, threading.Event]:
-    acquired = threading.Event()
-
-    def acquire() -> None:
-        with record_lock.record_lock(path, time.monotonic() + 100 * WAIT_S):
-            acquired.set()
-
-    thread = threading.Thread(target=acquire, daemon=True)
-    thread.start()
-    return thread, acquired
-
-
 @pytest.mark.parametrize("ending", ["release", "remove", "rename"])
-def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiter: Any, ending: str) -> None:
+def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path, waiter, ending):
     lock, acquired = waiter
     assert not acquired.is_set()
     if ending == "rename":
@@ -212,7 +208,7 @@ def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path: Path, waiter: Any
     lock.release()
 
 
-def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path: Path, waiting: threading.Event) -> None:
+def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path, waiting):
     def interrupt() -> None:
         waiting.wait(WAIT_S)
         time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
@@ -231,7 +227,7 @@ def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path: Path, waiting: threadin
     assert record_lock._locks_of_thread() == []
 
 
-def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path: Path, waiting: threading.Event) -> None:
+def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path, waiting):
     before, threads = set(bell._open), threading.active_count()
     with record_lock.record_lock(f"{tmp_path}/lock"):
         with pytest.raises(LockedError):
@@ -243,7 +239,7 @@ def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path: Path, waiting
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_takes_no_notes_of_its_parents_bells(waiter: Any) -> None:
+def test_a_child_takes_no_notes_of_its_parents_bells(waiter):
     lock, acquired = waiter
     child = os.fork()
     if child == 0:
@@ -255,13 +251,13 @@ def test_a_child_takes_no_notes_of_its_parents_bells(waiter: Any) -> None:
     assert acquired.wait(WAIT_S)
 
 
-def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(record_lock, "take_bell", lambda: None)
     slept, sleep = threading.Event(), time.sleep
     monkeypatch.setattr(record_lock.time, "sleep", lambda seconds: (slept.set(), sleep(seconds)))
     lock = record_lock.record_lock(f"{tmp_path}/lock")
     lock.acquire()
-    thread, acquired = _lock_in_thread(f"{tmp_path}/lock")
+    thread, acquired = locking(f"{tmp_path}/lock")
     assert slept.wait(WAIT_S)
     lock.release()
     assert acquired.wait(WAIT_S)
@@ -269,7 +265,7 @@ def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path: Path, monkeypat
 
 
 @needs_ofd_locks
-def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path: Path) -> None:
+def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path):
     late: list[int] = []
     for is_removed in (False, True):
         lock = record_lock.record_lock(f"{tmp_path}/lock", close=late.append)
@@ -288,46 +284,31 @@ def log(tmp_path: Path) -> str:
     return path
 
 
-def test_a_delete_and_a_removal_do_not_wait_for_ever_either(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delete_and_a_removal_do_not_wait_for_ever_either(backend, log, monkeypatch):
     monkeypatch.setattr(record_lock, "WAIT_S_MAX", 0.05)
-    backend, header = LocalBackend(), names.header_path(log)
-    token = drive(backend.read(header)).token
+    header = names.header_path(log)
+    token = backend.read(header).token
     chunks = names.chunks_folder(log)
     with record_lock.record_lock(names.lock_path(header)):
         with pytest.raises(LockedError, match="holds the lock"):
-            drive(backend.delete_if(header, token))
+            backend.delete_if(header, token)
         with pytest.raises(LockedError, match="holds the lock"):
-            drive(backend.remove_folder(chunks))
-    assert drive(backend.delete_if(header, token))
+            backend.remove_folder(chunks)
+    assert backend.delete_if(header, token)
 
 
-@pytest.mark.parametrize("has_ofd_locks", [True, False])
-def test_the_time_of_a_call_bounds_its_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ofd_locks: bool
-) -> None:
-    if has_ofd_locks and not record_lock._HAS_OFD_LOCKS:
-        pytest.skip("this system has no locks of open file descriptions")
-    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", has_ofd_locks)
-    backend, header = LocalBackend(), f"{tmp_path}/x$header"
-    token = drive(backend.replace(header, b"old", drive(backend.create(header, b"x"))))
-    errors: list[BaseException] = []
-
-    def replace() -> None:
-        try:
-            drive(SyncRuntime().limit(backend.replace(header, b"new", token), 0.05))
-        except LockedError as error:
-            errors.append(error)
-
+@pytest.mark.usefixtures("kind_of_lock")
+def test_the_time_of_a_call_bounds_its_wait(backend, header):
+    token = backend.replace(header, b"old", backend.create(header, b"x"))
     with record_lock.record_lock(names.lock_path(header)):
-        thread = threading.Thread(target=replace)
-        thread.start()
-        thread.join(WAIT_S)
-    assert len(errors) == 1
-    assert drive(backend.read(header)).data == b"old"
+        replace = backend.backend.replace(header, b"new", token)
+        (error,) = in_threads(lambda: drive(SyncRuntime().limit(replace, 0.05)))
+    assert isinstance(error, LockedError)
+    assert backend.read(header).data == b"old"
     assert record_lock._held == set()
 
 
-def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log, monkeypatch):
     """A lost answer still counts if a later attempt meets a held lock."""
     fs = RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=0.5, sync=False)
     real = LocalBackend.extend

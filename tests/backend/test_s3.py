@@ -26,7 +26,6 @@ from s3fs.utils import ParamKwargsHelper
 
 from rollingfs.backend.objects import backend as objects_backend
 from rollingfs.backend.objects import open_s3
-from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.objects.s3 import bucket as s3_bucket
 from rollingfs.backend.objects.s3 import parts as s3_parts
@@ -35,7 +34,10 @@ from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timesta
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
+from tests.support.driven import Driven
 from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
+from tests.support.s3 import driven_s3
+from tests.support.schedules import count_at_once
 from tests.support.servers import count_requests, shared_backend
 
 T = TypeVar("T")
@@ -45,9 +47,8 @@ STALE = '"00000000000000000000000000000000"'
 
 
 @pytest.fixture
-def backend(s3_options: dict[str, Any]) -> ObjectBackend:
-    backend: ObjectBackend = shared_backend(**s3_options)
-    return backend
+def backend(s3_options: dict[str, Any]) -> Driven:
+    return Driven(shared_backend(**s3_options))
 
 
 @pytest.fixture
@@ -62,10 +63,10 @@ def wire(s3_options: dict[str, Any]) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def wired(s3_options: dict[str, Any], wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> ObjectBackend:
+def wired(s3_options: dict[str, Any], wire: Proxy, monkeypatch: pytest.MonkeyPatch) -> Driven:
     """A backend behind `wire` that does not wait before it tries again."""
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
-    return open_s3(S3FileSystem(**(s3_options | {"endpoint_url": wire.url})))
+    return driven_s3(s3_options, wire.url)
 
 
 # -- times of listings ----------------------------------------------------------------------------------------
@@ -166,47 +167,48 @@ def test_keys_of_a_listing_are_decoded_as_one_by_one():
 # -- requests ------------------------------------------------------------------------------------------------
 
 
-def test_every_verb_sends_as_few_requests_as_it_can(backend: ObjectBackend, bucket: str) -> None:
+def test_every_verb_sends_as_few_requests_as_it_can(backend, bucket):
     path, other = f"{bucket}/a/file", f"{bucket}/a/other"
     with count_requests(backend) as counts:
 
-        def sent(verb: Coroutine[Any, Any, T]) -> tuple[T, dict[str, int]]:
+        def sent(request: str, verb: str, *args: Any) -> Any:
+            """What a verb answers, which sends one such request and no other."""
             counts.clear()
-            return run(backend, verb), dict(counts)
+            answer = getattr(backend, verb)(*args)
+            assert counts == {request: 1}, verb
+            return answer
 
-        token, requests = sent(backend.create(path, b"one"))
-        assert requests == {"PutObject": 1}
-        token, requests = sent(backend.replace(path, b"two", token))
-        assert requests == {"PutObject": 1}
-        blob, requests = sent(backend.read(path))
-        assert (blob.data, blob.token, requests) == (b"two", token, {"GetObject": 1})
-        assert sent(backend.read_if_changed(path, token)) == (None, {"GetObject": 1})
-        assert sent(backend.read_if_changed(path, STALE)) == (blob, {"GetObject": 1})
-        assert sent(backend.read_range(path, 1, 9)) == (b"wo", {"GetObject": 1})
-        info, requests = sent(backend.stat(path))
-        assert (info.size, info.token, requests) == (3, token, {"HeadObject": 1})
-        assert sent(backend.is_folder(f"{bucket}/a")) == (True, {"ListObjectsV2": 1})
-        listing, requests = sent(backend.list(f"{bucket}/a"))
-        assert ([(e.path, e.token) for e in listing.entries], requests) == ([(path, token)], {"ListObjectsV2": 1})
-        assert sent(backend.write(other, [b"x" * MIB, b"y"])) == (None, {"PutObject": 1})
-        assert sent(backend.copy(path, other)) == (None, {"CopyObject": 1})
-        assert sent(backend.now(path))[1] == {"HeadBucket": 1}
-        assert sent(backend.delete([path, other])) == (None, {"DeleteObjects": 1})
-        token, _ = sent(backend.create(path, b""))
-        assert sent(backend.delete_if(path, token)) == (True, {"DeleteObject": 1})
-        assert sent(backend.is_folder(f"{bucket}/a")) == (False, {"ListObjectsV2": 1})
+        token = sent("PutObject", "create", path, b"one")
+        token = sent("PutObject", "replace", path, b"two", token)
+        blob = sent("GetObject", "read", path)
+        assert (blob.data, blob.token) == (b"two", token)
+        assert sent("GetObject", "read_if_changed", path, token) is None
+        assert sent("GetObject", "read_if_changed", path, STALE) == blob
+        assert sent("GetObject", "read_range", path, 1, 9) == b"wo"
+        info = sent("HeadObject", "stat", path)
+        assert (info.size, info.token) == (3, token)
+        assert sent("ListObjectsV2", "is_folder", f"{bucket}/a") is True
+        entries = sent("ListObjectsV2", "list", f"{bucket}/a").entries
+        assert [(entry.path, entry.token) for entry in entries] == [(path, token)]
+        sent("PutObject", "write", other, [b"x" * MIB, b"y"])
+        sent("CopyObject", "copy", path, other)
+        sent("HeadBucket", "now", path)
+        sent("DeleteObjects", "delete", [path, other])
+        token = sent("PutObject", "create", path, b"")
+        assert sent("DeleteObject", "delete_if", path, token) is True
+        assert sent("ListObjectsV2", "is_folder", f"{bucket}/a") is False
 
 
-def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path: str, wire: Proxy) -> None:
+def test_the_users_filesystem_is_left_as_it_was(s3_options, path, wire):
     config = {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
     fs = S3FileSystem(**(s3_options | {"endpoint_url": wire.url, "config_kwargs": config}), skip_instance_cache=True)
-    backend = open_s3(fs)
-    run(backend, backend.create(path, b"ours"))
+    backend = Driven(open_s3(fs))
+    backend.create(path, b"ours")
     assert fs._s3 is None, "the backend connected the user's own filesystem"
     assert fs.config_kwargs == {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
-    run(backend, backend.write(path + "-large", [bytes(PART_BYTES + 1)]))
-    run(backend, backend.fs.set_session(refresh=True))  # makes another client
-    run(backend, backend.write(path + "-larger", [bytes(PART_BYTES + 1)]))
+    backend.write(path + "-large", [bytes(PART_BYTES + 1)])
+    sync(backend.loop, backend.fs.set_session, refresh=True)  # makes another client
+    backend.write(path + "-larger", [bytes(PART_BYTES + 1)])
     fs.pipe_file(path + "-theirs", b"theirs")
     *ours, theirs = wire.of("PUT")
     assert [put.headers.get("expect") for put in ours] == [None] * 5
@@ -215,7 +217,7 @@ def test_the_users_filesystem_is_left_as_it_was(s3_options: dict[str, Any], path
     assert backend.fs.config_kwargs["read_timeout"] == 30
 
 
-def test_positional_and_pool_options_reach_the_clone() -> None:
+def test_positional_and_pool_options_reach_the_clone():
     fs = S3FileSystem(True, config_kwargs={"max_pool_connections": 7, "request_checksum_calculation": "when_supported"})
     backend = open_s3(fs)
     assert backend.fs.anon is True
@@ -231,27 +233,22 @@ def test_positional_and_pool_options_reach_the_clone() -> None:
 
 
 @pytest.mark.parametrize(("verb", "argument"), [("create", "IfNoneMatch"), ("replace", "IfMatch")])
-def test_a_botocore_without_conditions_is_refused(
-    seaweed: dict[str, Any], proxy: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str, argument: str
-) -> None:
-    backend = open_s3(S3FileSystem(**(seaweed | {"endpoint_url": proxy.url})), use_obstore=False)
+def test_a_botocore_without_conditions_is_refused(seaweed, proxy, monkeypatch, verb, argument):
+    backend = driven_s3(seaweed, proxy.url, use_obstore=False)
     sync(backend.loop, backend.fs.set_session)
     known = backend.fs._kwargs_helper._get_valid_keys("PutObject") - {argument}
     monkeypatch.setitem(ParamKwargsHelper._kwarg_cache, "PutObject", known)
     arguments = (b"data",) if verb == "create" else (b"data", STALE)
     with pytest.raises(UnsafeBackendError, match=argument):
-        run(backend, getattr(backend, verb)("bucket/file", *arguments))
+        getattr(backend, verb)("bucket/file", *arguments)
     assert proxy.seen == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
-    s3_options: dict[str, Any], path: str
-) -> None:
-    options = s3_options | {"config_kwargs": {"read_timeout": 5}}
-    backends = [open_s3(S3FileSystem(**options, skip_instance_cache=True))]
-    run(backends[0], backends[0].create(path, b"before"))  # leaves an open connection behind
+def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(s3_options, path):
+    backends = [driven_s3(s3_options, config_kwargs={"read_timeout": 5})]
+    backends[0].create(path, b"before")  # leaves an open connection behind
 
     def child() -> None:
         clone = weakref.ref(backends[0].fs)
@@ -263,48 +260,46 @@ def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(
     process.start()
     process.join(REQUEST_S_MAX)
     assert process.exitcode == 0
-    run(backends[0], backends[0].create(path + "2", b"after"))  # sent once: a dead connection would time out
+    backends[0].create(path + "2", b"after")  # sent once: a dead connection would time out
 
 
 # -- lost answers and refusals -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", [DROP_BEFORE, (503, "SlowDown"), (500, "InternalError")])
-def test_a_conditional_write_that_fails_is_not_sent_again(
-    wired: ObjectBackend, path: str, wire: Proxy, fault: str | tuple[int, str]
-) -> None:
-    token = run(wired, wired.create(path, b"one"))
+def test_a_conditional_write_that_fails_is_not_sent_again(wired, path, wire, fault):
+    token = wired.create(path, b"one")
     wire.seen.clear()
     wire.fail(fault, fault, method="PUT")
     with pytest.raises(OSError, match="replacing") as caught:
-        run(wired, wired.replace(path, b"two", token))
+        wired.replace(path, b"two", token)
     assert caught.value.errno == (errno.EBUSY if fault == (503, "SlowDown") else errno.EIO)
     with pytest.raises(OSError, match="creating"):
-        run(wired, wired.create(path + "2", b"two"))
+        wired.create(path + "2", b"two")
     assert len(wire.of("PUT")) == 2
-    assert run(wired, wired.read(path)).data == b"one"
+    assert wired.read(path).data == b"one"
 
 
-def test_a_failed_delete_names_the_first_file(backend: ObjectBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_delete_names_the_first_file(backend, monkeypatch):
     async def refuse(verb: str, **_: object) -> dict[str, Any]:
         assert verb == "delete_objects"
         return {"Errors": [{"Key": "b", "Code": "AccessDenied", "Message": "no"}, {"Key": "c", "Code": "X"}]}
 
-    monkeypatch.setattr(backend, "call", refuse)
+    monkeypatch.setattr(backend.backend, "call", refuse)
     with pytest.raises(PermissionError, match=r"2 of 3 .* AccessDenied, no: 'bucket/b'"):
-        run(backend, backend.delete(["bucket/a", "bucket/b", "bucket/c"]))
+        backend.delete(["bucket/a", "bucket/b", "bucket/c"])
 
 
 # -- large files, copies, joins ------------------------------------------------------------------------------
 
 
 def _upload(
-    backend: ObjectBackend, path: str, pieces: Iterable[Any], look: Callable[[Any], object] = id, metadata: Any = None
+    backend: Driven, path: str, pieces: Iterable[Any], look: Callable[[Any], object] = id, metadata: Any = None
 ) -> list[Any]:
     """Write a file piece by piece; what a look at the upload finds after each of them."""
 
     async def upload() -> list[Any]:
-        upload, found = await backend.open_write(path, None, metadata), []
+        upload, found = await backend.backend.open_write(path, None, metadata), []
         try:
             for piece in pieces:
                 await upload.write(piece)
@@ -315,48 +310,32 @@ def _upload(
             await upload.abort()
         return found
 
-    return run(backend, upload())
+    return run(backend.backend, upload())
 
 
-def test_a_large_write_keeps_few_parts_in_memory(
-    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_flight, most = 0, 0
-    put = s3_parts.S3Parts._put
-
-    async def counted(self: s3_parts.S3Parts, part: bytes, number: int) -> None:
-        nonlocal in_flight, most
-        in_flight += 1
-        most = max(most, in_flight)
-        await put(self, part, number)
-        in_flight -= 1
-
-    monkeypatch.setattr(s3_parts.S3Parts, "_put", counted)
+def test_a_large_write_keeps_few_parts_in_memory(backend, path, monkeypatch):
+    puts = count_at_once(monkeypatch, s3_parts.S3Parts, "_put")
     monkeypatch.setattr(s3_parts, "PARTS_IN_FLIGHT_MAX", 2)
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
     pieces = [bytes([index]) * 3 * MIB for index in range(9)]
     assert max(_upload(backend, path, pieces, lambda upload: upload.held_bytes)) <= 3 * 5 * MIB
-    assert most == 2
-    assert run(backend, backend.read(path)).data == b"".join(pieces)
+    assert puts["most"] == 2
+    assert backend.read(path).data == b"".join(pieces)
 
 
-def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(
-    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(backend, path, monkeypatch):
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
     with count_requests(backend) as counts:
         held = _upload(backend, path, [bytes(5 * MIB)] * 3, lambda upload: upload._pieces_bytes)
         assert held == [5 * MIB, 0, 0]  # the first may be the whole file
         assert counts == {"CreateMultipartUpload": 1, "UploadPart": 3, "CompleteMultipartUpload": 1}
-    assert run(backend, backend.stat(path)).size == 15 * MIB
+    assert backend.stat(path).size == 15 * MIB
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(
-    backend: ObjectBackend, bucket: str, parts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(backend, bucket, parts, monkeypatch):
     path, call, put = f"{bucket}/file", S3Backend.call, s3_bucket.S3Bucket.put
     arrived: list[str] = []
 
@@ -376,7 +355,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         return await slow("put_object", put(client, *arguments, **options))
 
     async def upload() -> None:
-        upload = await backend.open_write(path)
+        upload = await backend.backend.open_write(path)
         await upload.write(bytes(PART_BYTES * (parts - 1) + 1))
         finishing = asyncio.ensure_future(upload.finish())
         while not arrived:
@@ -384,27 +363,25 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
         finishing.cancel()
         await asyncio.gather(finishing, return_exceptions=True)
         await upload.abort()
-        await backend.delete([path])
+        await backend.backend.delete([path])
         await asyncio.sleep(0.3)
 
     monkeypatch.setattr(S3Backend, "call", slow_call)
     monkeypatch.setattr(s3_bucket.S3Bucket, "put", slow_put)
-    run(backend, upload())
+    run(backend.backend, upload())
     assert arrived == ["put_object" if parts == 1 else "complete_multipart_upload"]
-    assert run(backend, backend.list(bucket)).entries == ()
+    assert backend.list(bucket).entries == ()
 
 
-def test_a_failed_part_aborts_the_upload_and_is_raised(wired: ObjectBackend, bucket: str, wire: Proxy) -> None:
+def test_a_failed_part_aborts_the_upload_and_is_raised(wired, bucket, wire):
     wire.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
     with pytest.raises(OSError, match="uploading a part"):
-        run(wired, wired.write(f"{bucket}/file", [bytes(PART_BYTES + 1)]))
+        wired.write(f"{bucket}/file", [bytes(PART_BYTES + 1)])
     assert wired.fs.list_multipart_uploads(bucket) == []
-    assert run(wired, wired.list(bucket)).entries == ()
+    assert wired.list(bucket).entries == ()
 
 
-def test_an_upload_of_too_many_parts_is_refused(
-    backend: ObjectBackend, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_of_too_many_parts_is_refused(backend, path, monkeypatch):
     monkeypatch.setattr(s3_parts, "PARTS_MAX", 2)
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
@@ -413,17 +390,15 @@ def test_an_upload_of_too_many_parts_is_refused(
     assert caught.value.errno == errno.EFBIG
 
 
-def test_a_copy_beyond_the_limit_is_done_in_parts(
-    wired: ObjectBackend, bucket: str, wire: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_beyond_the_limit_is_done_in_parts(wired, bucket, wire, monkeypatch):
     data = os.urandom(11 * MIB)
-    run(wired, wired.write(f"{bucket}/source", [data]))
-    token = run(wired, wired.stat(f"{bucket}/source")).token
+    wired.write(f"{bucket}/source", [data])
+    token = wired.stat(f"{bucket}/source").token
     monkeypatch.setattr(s3_bucket, "COPY_OBJECT_BYTES_MAX", 10 * MIB)
     monkeypatch.setattr(s3_parts, "COPY_PART_BYTES_MAX", 6 * MIB)
     wire.fail((400, "InvalidRequest"), method="PUT")
     with count_requests(wired) as counts:
-        run(wired, wired.copy(f"{bucket}/source", f"{bucket}/target", token))
+        wired.copy(f"{bucket}/source", f"{bucket}/target", token)
         assert counts == {
             "CopyObject": 1,
             "HeadObject": 1,
@@ -431,41 +406,41 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(
             "UploadPartCopy": 2,
             "CompleteMultipartUpload": 1,
         }
-    assert run(wired, wired.read(f"{bucket}/target")).data == data
+    assert wired.read(f"{bucket}/target").data == data
 
 
 # -- folders and names ---------------------------------------------------------------------------------------
 
 
-def test_markers_and_empty_names_are_no_entries(backend: ObjectBackend, bucket: str) -> None:
+def test_markers_and_empty_names_are_no_entries(backend, bucket):
     client = sync(backend.loop, backend.fs.set_session)
     for key in ("folder/", "folder/file"):
-        run(backend, client.put_object(Bucket=bucket, Key=key, Body=b""))
-    assert [entry.path for entry in run(backend, backend.list(f"{bucket}/folder")).entries] == [f"{bucket}/folder/file"]
-    assert [(e.path, e.is_folder) for e in run(backend, backend.list(bucket)).entries] == [(f"{bucket}/folder", True)]
+        sync(backend.loop, client.put_object, Bucket=bucket, Key=key, Body=b"")
+    assert [entry.path for entry in backend.list(f"{bucket}/folder").entries] == [f"{bucket}/folder/file"]
+    assert [(e.path, e.is_folder) for e in backend.list(bucket).entries] == [(f"{bucket}/folder", True)]
     with pytest.raises(OSError, match="not empty") as caught:
-        run(backend, backend.remove_folder(f"{bucket}/folder"))
+        backend.remove_folder(f"{bucket}/folder")
     assert caught.value.errno == errno.ENOTEMPTY
-    run(backend, backend.delete([f"{bucket}/folder/file"]))
-    run(backend, backend.remove_folder(f"{bucket}/folder"))
+    backend.delete([f"{bucket}/folder/file"])
+    backend.remove_folder(f"{bucket}/folder")
     with pytest.raises(FileNotFoundError):
-        run(backend, backend.remove_folder(f"{bucket}/folder"))
+        backend.remove_folder(f"{bucket}/folder")
 
 
-def test_buckets_are_folders(backend: ObjectBackend, bucket: str) -> None:
+def test_buckets_are_folders(backend, bucket):
     fresh = bucket + "-fresh"
-    run(backend, backend.make_folder(f"{fresh}/deeper"))
-    run(backend, backend.make_folder(fresh))
-    assert run(backend, backend.is_folder(fresh))
-    assert run(backend, backend.is_folder(""))
-    assert not run(backend, backend.is_folder(fresh + "-absent"))
-    assert {bucket, fresh} <= {entry.path for entry in run(backend, backend.list("")).entries}
-    run(backend, backend.write(f"{fresh}/file", [b""]))
+    backend.make_folder(f"{fresh}/deeper")
+    backend.make_folder(fresh)
+    assert backend.is_folder(fresh)
+    assert backend.is_folder("")
+    assert not backend.is_folder(fresh + "-absent")
+    assert {bucket, fresh} <= {entry.path for entry in backend.list("").entries}
+    backend.write(f"{fresh}/file", [b""])
     with pytest.raises(OSError, match="not empty"):
-        run(backend, backend.remove_folder(fresh))
-    run(backend, backend.delete([f"{fresh}/file"]))
-    run(backend, backend.remove_folder(fresh))
-    assert not run(backend, backend.is_folder(fresh))
+        backend.remove_folder(fresh)
+    backend.delete([f"{fresh}/file"])
+    backend.remove_folder(fresh)
+    assert not backend.is_folder(fresh)
 
 
 POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
@@ -475,27 +450,25 @@ POINT = "arn:aws:s3:eu-west-1:123456789012:accesspoint/point"
     "path",
     ["", "bucket", "bucket/", "bucket/key", "bucket//key/", "/key", "b:c/d", "arn", "arn/key", POINT, f"{POINT}/a/b"],
 )
-def test_bucket_and_key_are_those_of_s3fs(path: str) -> None:
+def test_bucket_and_key_are_those_of_s3fs(path):
     fs = S3FileSystem(anon=True)
     assert open_s3(fs).split(path) == tuple(fs._find_bucket_key(path))
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(
-    s3_options: dict[str, Any], bucket: str, use_obstore: bool
-) -> None:
-    options = s3_options | {"s3_additional_kwargs": {"Metadata": {"owner": "me"}}}
-    backend = open_s3(S3FileSystem(**options), use_obstore=use_obstore)
+def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(s3_options, bucket, use_obstore):
+    owner = {"Metadata": {"owner": "me"}}
+    backend = driven_s3(s3_options, use_obstore=use_obstore, s3_additional_kwargs=owner)
     given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
-    run(backend, backend.write(f"{bucket}/warm", [b"x"]))
+    backend.write(f"{bucket}/warm", [b"x"])
     with count_requests(backend) as counts:
-        run(backend, backend.write(f"{bucket}/small", [b"x"], given))
+        backend.write(f"{bucket}/small", [b"x"], given)
     assert counts == {"PutObject": 1}
 
     _upload(backend, f"{bucket}/one", [bytes(10)], metadata=given)
     _upload(backend, f"{bucket}/parts", [bytes(PART_BYTES + 1)], metadata=given)
-    run(backend, backend.copy(f"{bucket}/small", f"{bucket}/copy"))
+    backend.copy(f"{bucket}/small", f"{bucket}/copy")
     for name in ("small", "one", "parts", "copy"):
-        found = run(backend, backend.metadata(f"{bucket}/{name}"))
+        found = backend.metadata(f"{bucket}/{name}")
         assert {key.lower(): value for key, value in found.items()} == {**given, "owner": "me"}, name
-    assert run(backend, backend.metadata(f"{bucket}/warm")) == {"owner": "me"}
+    assert backend.metadata(f"{bucket}/warm") == {"owner": "me"}

@@ -11,39 +11,29 @@ from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module, ways
+from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
 require_module("obstore")
 
 from fsspec.asyn import sync
-from s3fs import S3FileSystem
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects import open_s3
-from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import UntrustedStoreError
 from rollingfs.backend.objects.obstores import objects as obstore_objects
+from tests.support.driven import Driven
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
+from tests.support.s3 import driven_s3, ways_of
 
 DATA = bytes(range(100))
 MODIFIED = ("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
 
 
-def _backend(moto: dict[str, Any], proxy: Proxy, **more: Any) -> ObjectBackend:
-    return open_s3(S3FileSystem(**moto | {"endpoint_url": proxy.url} | more, skip_instance_cache=True))
+def read_at_once(backend: Driven, paths: list[str]) -> list[Any]:
+    async def at_once() -> list[Any]:
+        return await asyncio.gather(*(backend.backend.read(path) for path in paths), return_exceptions=True)
 
-
-def _do(backend: ObjectBackend, verb: str, *arguments: Any) -> Any:
-    return sync(backend.loop, getattr(backend, verb), *arguments)
-
-
-def _ways(backend: ObjectBackend) -> list[str]:
-    return [type(objects).__name__ for objects in ways(backend)]
-
-
-async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
-    return await asyncio.gather(*(backend.read(path) for path in paths), return_exceptions=True)
+    return sync(backend.loop, at_once)
 
 
 # -- many first requests at once -----------------------------------------------------------------------------
@@ -51,45 +41,45 @@ async def _at_once(backend: ObjectBackend, paths: list[str]) -> list[Any]:
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
 def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
-    backend, region = _backend(moto, moto_proxy), "eu-west-1"
+    backend, region = driven_s3(moto, moto_proxy.url), "eu-west-1"
     bucket = f"{new_bucket(moto)}-there"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    sync(backend.loop, backend.call, "create_bucket", Bucket=bucket, **place)
+    backend.call("create_bucket", Bucket=bucket, **place)
     paths = [f"{bucket}/file-{number}" for number in range(16)]
     for path in paths:
-        _do(backend, "write", path, [DATA])
+        backend.write(path, [DATA])
 
     def fault(seen: Seen) -> Any:
         is_wrong = f"/{region}/" not in seen.headers["authorization"]
         return refusal if "/file-" in seen.path and is_wrong else None
 
     moto_proxy.fault = fault
-    newcomer = _backend(moto, moto_proxy)
-    found = sync(newcomer.loop, _at_once, newcomer, paths)
+    newcomer = driven_s3(moto, moto_proxy.url)
+    found = read_at_once(newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
-    assert _ways(newcomer) == ["ObstoreObjects"]
+    assert ways_of(newcomer) == {"ObstoreObjects"}
     moto_proxy.seen.clear()
-    assert _do(writer := _backend(moto, moto_proxy), "replace", paths[0], b"another", found[0].token)
+    assert (writer := driven_s3(moto, moto_proxy.url)).replace(paths[0], b"another", found[0].token)
     assert [seen.method for seen in moto_proxy.seen] == ["PUT", "HEAD", "PUT"]
-    assert _ways(writer) == ["ObstoreObjects"]
+    assert ways_of(writer) == {"ObstoreObjects"}
 
 
 def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, moto_proxy, monkeypatch):
-    backend = _backend(moto, moto_proxy)
+    backend = driven_s3(moto, moto_proxy.url)
     bucket = new_bucket(moto)
     paths = [f"{bucket}/file-{number}" for number in range(16)]
     for path in paths:
-        _do(backend, "write", path, [DATA])
+        backend.write(path, [DATA])
 
     async def refused(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(0.01)
         raise UntrustedStoreError("the store's certificate cannot be trusted")
 
     monkeypatch.setattr(obstore_objects.ObstoreObjects, "get", refused)
-    newcomer = _backend(moto, moto_proxy)
-    found = sync(newcomer.loop, _at_once, newcomer, paths)
+    newcomer = driven_s3(moto, moto_proxy.url)
+    found = read_at_once(newcomer, paths)
     assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
-    assert _ways(newcomer) == ["BotocoreObjects"]
+    assert ways_of(newcomer) == {"BotocoreObjects"}
 
 
 # -- odd answers and odd metadata ----------------------------------------------------------------------------
@@ -115,10 +105,10 @@ class Chunks(Handler):
 
 def test_an_answer_of_unknown_length_is_read(moto):
     with serving(moto["endpoint_url"], Chunks) as proxy:
-        backend = _backend(moto, proxy)
-        assert _do(backend, "read", "bucket/file").data == DATA
-        assert bytes(_do(backend, "read_range", "bucket/file", 10, 20, '"e"')) == DATA[10:20]
-        assert _ways(backend) == ["ObstoreObjects"]
+        backend = driven_s3(moto, proxy.url)
+        assert backend.read("bucket/file").data == DATA
+        assert bytes(backend.read_range("bucket/file", 10, 20, '"e"')) == DATA[10:20]
+        assert ways_of(backend) == {"ObstoreObjects"}
 
 
 FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
@@ -139,22 +129,22 @@ def test_a_listing_that_would_never_end_or_lacks_something_is_an_error(moto, mot
     """It says of each page that there is another one, and little else."""
     moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
     with pytest.raises(OSError, match=message):
-        _do(_backend(moto, moto_proxy), "list" if name == FILES else "list_uploads", "bucket/folder")
+        getattr(driven_s3(moto, moto_proxy.url), "list" if name == FILES else "list_uploads")("bucket/folder")
 
 
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])
 def test_metadata_with_the_name_of_a_header_stays_metadata(moto, moto_proxy, name):
-    backend = _backend(moto, moto_proxy, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})
-    _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
+    backend = driven_s3(moto, moto_proxy.url, s3_additional_kwargs={"Metadata": {name: "GLACIER"}})
+    backend.write(f"{new_bucket(moto)}/file", [DATA])
     (put,) = moto_proxy.of("PUT")
     assert put.headers[f"x-amz-meta-{name.lower()}"] == "GLACIER"
     assert "GLACIER" not in (put.headers.get("x-amz-storage-class"), put.headers.get("content-type"))
 
 
 def test_metadata_that_s3_does_not_take_is_refused(moto, moto_proxy):
-    backend = _backend(moto, moto_proxy, s3_additional_kwargs={"Metadata": {"owner": "Zoë"}})
+    backend = driven_s3(moto, moto_proxy.url, s3_additional_kwargs={"Metadata": {"owner": "Zoë"}})
     with pytest.raises(OSError, match="Non ascii"):
-        _do(backend, "write", f"{new_bucket(moto)}/file", [DATA])
+        backend.write(f"{new_bucket(moto)}/file", [DATA])
     assert moto_proxy.of("PUT") == []
 
 
@@ -174,9 +164,8 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto, moto
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, moto_proxy, monkeypatch, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.1)
-    plain = S3FileSystem(**moto | {"endpoint_url": moto_proxy.url}, skip_instance_cache=True)
-    backend, bucket = open_s3(plain, use_obstore=use_obstore), new_bucket(moto)
-    _do(backend, "write", f"{bucket}/kept", [b"another file, with an ETag"])
+    backend, bucket = driven_s3(moto, moto_proxy.url, use_obstore=use_obstore), new_bucket(moto)
+    backend.write(f"{bucket}/kept", [b"another file, with an ETag"])
     moto_proxy.fault = lambda seen: Redirect(303, f"/{bucket}/kept") if seen.method != "GET" else None
     for verb, path, arguments in (
         ("create", f"{bucket}/new", (DATA,)),
@@ -185,11 +174,11 @@ def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, moto_prox
         ("delete", [f"{bucket}/kept"], ()),
     ):
         with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
-            _do(backend, verb, path, *arguments)
+            getattr(backend, verb)(path, *arguments)
     moto_proxy.fault = lambda _: None
-    assert [entry.path for entry in _do(backend, "list", bucket).entries] == [f"{bucket}/kept"]
-    _do(backend, "create", f"{bucket}/new", DATA)
-    assert _do(backend, "read", f"{bucket}/new").data == DATA
+    assert [entry.path for entry in backend.list(bucket).entries] == [f"{bucket}/kept"]
+    backend.create(f"{bucket}/new", DATA)
+    assert backend.read(f"{bucket}/new").data == DATA
 
 
 class OtherTokens(Handler):
@@ -202,9 +191,9 @@ class OtherTokens(Handler):
 
 def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(moto):
     with serving(moto["endpoint_url"], OtherTokens) as proxy:
-        backend, bucket = _backend(moto, proxy), new_bucket(moto)
+        backend, bucket = driven_s3(moto, proxy.url), new_bucket(moto)
         for name in "abc":
-            _do(backend, "create", f"{bucket}/{name}", DATA)
+            backend.create(f"{bucket}/{name}", DATA)
         assert [len(proxy.of(method)) for method in ("PUT", "GET")] == [3, 1]
 
 
@@ -238,10 +227,7 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
     options = {"endpoint_url": moto["endpoint_url"]} | (moto if "ca_bundle" in lines else {})
     if "ca_bundle" in lines:
         options["endpoint_url"] = options["endpoint_url"].replace("http:", "https:")
-    fs = RollingFileSystem(
-        backend=open_s3(S3FileSystem(**options, skip_instance_cache=True), use_obstore=use_obstore),
-        commit_timeout_s=0.5,
-    )
+    fs = RollingFileSystem(backend=driven_s3(options, use_obstore=use_obstore).backend, commit_timeout_s=0.5)
     for attempt in (fs.exists, fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
         with pytest.raises(OSError, match=r"log|rollingfs-") as caught:
             attempt(path)
@@ -258,8 +244,7 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
     program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
     program.chmod(0o700)
     config.write_text(f"[default]\ncredential_process = {program}\n")
-    plain = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
-    fs = RollingFileSystem(backend=open_s3(plain, use_obstore=use_obstore))
+    fs = RollingFileSystem(backend=driven_s3({}, moto["endpoint_url"], use_obstore=use_obstore).backend)
     for attempt in (fs.cat_file, fs.ls, lambda path: fs.append(path, b"x")):
         with pytest.raises(OSError, match=r"bucket/log.*credential_process, or .* printed is not JSON"):
             attempt("bucket/log")
@@ -268,18 +253,15 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
 # -- sessions and credentials --------------------------------------------------------------------------------
 
 
-def test_credentials_that_are_incomplete_are_refused_alike_either_way(
-    moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_that_are_incomplete_are_refused_alike_either_way(moto, monkeypatch):
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     refusals = []
     for use_obstore in (True, False):
-        fs = S3FileSystem(endpoint_url=moto["endpoint_url"], skip_instance_cache=True)
-        backend = open_s3(fs, use_obstore=use_obstore)
+        backend = driven_s3({}, moto["endpoint_url"], use_obstore=use_obstore)
         with pytest.raises(Exception, match="AWS_SECRET_ACCESS_KEY") as caught:
-            sync(backend.loop, backend.read, "bucket/file")
+            backend.read("bucket/file")
         refusals.append((caught.type, str(caught.value)))
     assert refusals[0] == refusals[1]
 
@@ -317,5 +299,5 @@ def test_a_second_interrupt_does_not_end_the_wait_for_obstore():
 
 
 def test_the_name_of_a_store_has_no_password(moto, moto_proxy):
-    backend = _backend(moto, moto_proxy, endpoint_url=moto_proxy.url.replace("//", "//user:password@"))
-    assert _do(backend, "store_name", "bucket/log").startswith(moto_proxy.url)
+    backend = driven_s3(moto, moto_proxy.url, endpoint_url=moto_proxy.url.replace("//", "//user:password@"))
+    assert backend.store_name("bucket/log").startswith(moto_proxy.url)

@@ -13,12 +13,12 @@ from tests.support.servers import require_module
 require_module("s3fs")
 
 import fsspec
-from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
-from rollingfs.backend.objects import open_s3
+from tests.support.driven import Driven
 from tests.support.proxy import Proxy
+from tests.support.s3 import driven_s3
 from tests.support.servers import new_bucket
 
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -81,7 +81,7 @@ def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, fo
     assert len(others) <= 4, "twice the header and once the file of that name, and at most one header within"
 
 
-def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, proxy, monkeypatch: pytest.MonkeyPatch):
+def test_segments_behind_many_deleted_ones_make_a_folder(fs, plain, folder, proxy, monkeypatch):
     monkeypatch.setattr(folders, "FIRST_PAGE_KEYS_MAX", 2)
     for number in range(4):
         plain.create(f"{folder}/{number}")
@@ -100,20 +100,20 @@ def test_a_folder_that_is_but_a_marker_is_there(fs, plain, folder):
 
 def test_a_bucket_says_whether_it_keeps_former_versions(seaweed):
     fs = fsspec.filesystem("s3", **seaweed)
-    backend = fsspec.filesystem("rolling", fs=fs)._backend
+    backend = Driven(fsspec.filesystem("rolling", fs=fs)._backend)
     bucket, other = new_bucket(seaweed), new_bucket(seaweed)
     fs.call_s3("put_bucket_versioning", Bucket=other, VersioningConfiguration={"Status": "Enabled"})
-    said = [fsspec.asyn.sync(backend.loop, backend.keeps_versions, f"{name}/a$header") for name in (bucket, other)]
+    said = [backend.keeps_versions(f"{name}/a$header") for name in (bucket, other)]
     assert said == [False, True]
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(seaweed, proxy, folder, use_obstore):
-    backend = open_s3(S3FileSystem(**seaweed | {"endpoint_url": proxy.url}), use_obstore=use_obstore)
+    backend = driven_s3(seaweed, proxy.url, use_obstore=use_obstore)
     names = ["lock", "stage-1", "tmp-ask-", "tmp-ask-b", "tmp-ask-a", "tmp-ask-c/below", "tmp-export-1", "tmp-f"]
     backend.fs.pipe({f"{folder}/{name}": b"x" for name in names} | {f"{folder}-beside/tmp-ask-z": b"x"})
     proxy.seen.clear()
-    found = fsspec.asyn.sync(backend.loop, backend.list_prefix, folder, "tmp-ask-").entries
+    found = backend.list_prefix(folder, "tmp-ask-").entries
     assert [file.path for file in found] == [f"{folder}/tmp-ask-a", f"{folder}/tmp-ask-b"]
     assert [file.token for file in found] == [f'"{hashlib.md5(b"x").hexdigest()}"'] * 2
     assert len(proxy.seen) == 1
@@ -121,11 +121,7 @@ def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(
     assert "tmp-ask-" in proxy.seen[0].path, "else all others are listed, too"
 
 
-require_module("s3fs")
-require_module("moto")
-
-
-def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto: dict[str, Any]) -> None:
+def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto):
     bucket = new_bucket(moto)
     raw = fsspec.filesystem("s3", **moto, skip_instance_cache=True)
     fs = fsspec.filesystem("rolling", target_protocol="s3", target_options=moto, skip_instance_cache=True)

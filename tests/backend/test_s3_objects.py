@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
+from tests.support.s3 import Store, driven_s3, ways_of
+from tests.support.schedules import count_at_once
 from tests.support.servers import new_bucket, require_module, ways
 
 require_module("s3fs")
@@ -28,7 +30,6 @@ from fsspec.asyn import sync
 from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.obstores import objects as obstore_objects
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.answers import from_obstore
@@ -64,48 +65,40 @@ def _socket(address: Any) -> socket.socket:
     return socket.socket(*address[:3])
 
 
-class Store:
+class Way(Store):
     """A backend behind a proxy, and a bucket."""
 
     def __init__(self, options: dict[str, Any], proxy: Proxy, **more: Any) -> None:
-        self.proxy = proxy
-        self.bucket = new_bucket(options)
-        self.path = f"{self.bucket}/a b/log$header"
-        cls = more.pop("cls", S3FileSystem)
-        given = options | {"endpoint_url": proxy.url, "session": SESSION} | more
-        self.backend = open_s3(cls(**given, skip_instance_cache=True))
-
-    def do(self, verb: str, *arguments: Any) -> Any:
-        return sync(self.backend.loop, getattr(self.backend, verb), *arguments)
+        super().__init__(options, proxy.url, **{"session": SESSION} | more)
 
     @property
     def way(self) -> str:
-        (objects,) = ways(self.backend)
-        return type(objects).__name__
+        (way,) = ways_of(self)
+        return way
 
     def use(self) -> None:
         """Send something each way there is."""
-        token = self.do("create", self.path, b"one")
-        token = self.do("replace", self.path, b"two", token)
+        token = self.create(self.path, b"one")
+        token = self.replace(self.path, b"two", token)
         with pytest.raises(ConflictError):
-            self.do("replace", self.path, b"three", '"stale"')
+            self.replace(self.path, b"three", '"stale"')
         with pytest.raises(FileExistsError):
-            self.do("create", self.path, b"three")
-        assert self.do("read", self.path).data == b"two"
-        assert self.do("read_if_changed", self.path, token) is None
-        assert self.do("read_range", self.path, 1, 9, token) == b"wo"
-        assert self.do("read_range", self.path, 3, 9) == b""
+            self.create(self.path, b"three")
+        assert self.read(self.path).data == b"two"
+        assert self.read_if_changed(self.path, token) is None
+        assert self.read_range(self.path, 1, 9, token) == b"wo"
+        assert self.read_range(self.path, 3, 9) == b""
         with pytest.raises(ConflictError):
-            self.do("read_range", self.path, 1, 9, '"stale"')
-        self.do("write", f"{self.path}-large", [DATA[:MIB], memoryview(DATA)[MIB:]])
+            self.read_range(self.path, 1, 9, '"stale"')
+        self.write(f"{self.path}-large", [DATA[:MIB], memoryview(DATA)[MIB:]])
         target = bytearray(MIB)
-        assert self.do("read_into", f"{self.path}-large", 7, memoryview(target)) == MIB
+        assert self.read_into(f"{self.path}-large", 7, memoryview(target)) == MIB
         assert target == DATA[7 : MIB + 7]
 
 
 @pytest.fixture
-def store(seaweed: dict[str, Any], proxy: Proxy) -> Store:
-    return Store(seaweed, proxy)
+def store(seaweed: dict[str, Any], proxy: Proxy) -> Way:
+    return Way(seaweed, proxy)
 
 
 @pytest.fixture
@@ -130,7 +123,7 @@ def told(caplog: pytest.LogCaptureFixture) -> Any:
     ids=["ACL", "own sockets", "own sessions", "options that obstore refuses", "own class"],
 )
 def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, proxy, told, more, why):
-    store = Store(seaweed, proxy, **more)
+    store = Way(seaweed, proxy, **more)
     if why is None:
         with pytest.raises(OSError, match="creating"):
             store.use()
@@ -147,7 +140,7 @@ def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, prox
 @pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "AWS_REQUEST_PAYER", "AWS_SKIP_SIGNATURE", "AWS_S3_EXPRESS"])
 def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name, monkeypatch):
     monkeypatch.setenv(name, "true")
-    store = Store(seaweed, proxy)
+    store = Way(seaweed, proxy)
     store.use()
     assert store.way == "ObstoreObjects"
     for seen in proxy.seen:
@@ -158,10 +151,10 @@ def test_what_obstore_reads_in_the_environment_is_overruled(seaweed, proxy, name
 @pytest.mark.parametrize("acl", [{}, {"ACL": "bucket-owner-full-control"}], ids=["obstore", "s3fs"])
 def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy, acl):
     additional = {"ServerSideEncryption": "AES256", "StorageClass": "STANDARD_IA", "Metadata": {"owner": "me"}, **acl}
-    store = Store(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
+    store = Way(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
-    store.do("copy", store.path, f"{store.path}-copy")
-    store.do("write", f"{store.path}-parts", [bytes(PART_BYTES + 1)])
+    store.copy(store.path, f"{store.path}-copy")
+    store.write(f"{store.path}-parts", [bytes(PART_BYTES + 1)])
     assert store.way == ("BotocoreObjects" if acl else "ObstoreObjects")
     made = [seen for seen in moto_proxy.seen if seen.method != "GET" and "uploadId" not in seen.path]
     assert {seen.method for seen in made} == {"PUT", "POST"}
@@ -180,13 +173,13 @@ def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy, acl):
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
     keys = KEYS + KEYS_OF_S3FS
-    backend = open_s3(S3FileSystem(**s3_options), use_obstore=use_obstore)
+    backend = driven_s3(s3_options, use_obstore=use_obstore)
     bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
     for key in keys:
-        token = sync(backend.loop, backend.create, f"{bucket}/{key}", key.encode())
+        token = backend.create(f"{bucket}/{key}", key.encode())
         assert plain.call_s3("get_object", Bucket=bucket, Key=key)["ETag"] == token
-        assert sync(backend.loop, backend.read, f"{bucket}/{key}").data == key.encode()
-        sync(backend.loop, backend.replace, f"{bucket}/{key}", b"again", token)
+        assert backend.read(f"{bucket}/{key}").data == key.encode()
+        backend.replace(f"{bucket}/{key}", b"again", token)
     listed = plain.call_s3("list_objects_v2", Bucket=bucket)["Contents"]
     assert sorted(entry["Key"] for entry in listed) == sorted(keys)
 
@@ -200,14 +193,14 @@ def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(seaweed, key)
 def test_only_so_many_buckets_are_kept(store, seaweed, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.objects.bucket.BUCKETS_MAX", 2)
     for bucket in [store.bucket, new_bucket(seaweed), new_bucket(seaweed), store.bucket]:
-        store.do("write", f"{bucket}/file", [b"data"])
-    assert len(ways(store.backend)) == 2
+        store.write(f"{bucket}/file", [b"data"])
+    assert len(ways(store)) == 2
 
 
 def test_a_bucket_of_unknown_region_is_left_to_s3fs(store, proxy, told):
     proxy.fail((400, "AuthorizationHeaderMalformed"), (400, "AuthorizationHeaderMalformed"), method="PUT")
     with pytest.raises(PermissionError, match="AuthorizationHeaderMalformed"):
-        store.do("create", store.path, b"one")
+        store.create(store.path, b"one")
     assert store.way in ("ObstoreObjects", "BotocoreObjects")
     assert len(proxy.of("PUT")) == 2
 
@@ -216,62 +209,48 @@ def test_where_a_store_says_that_a_file_is_gone_it_is_not_replaced_and_is_delete
     """As MinIO and S3 say it; SeaweedFS says that the condition does not hold."""
     proxy.fault = lambda seen: (404, "NoSuchKey") if seen.method in ("PUT", "DELETE") else None
     with pytest.raises(ConflictError):
-        store.do("replace", store.path, b"two", '"token"')
-    assert store.do("delete_if", store.path, '"token"') is True
+        store.replace(store.path, b"two", '"token"')
+    assert store.delete_if(store.path, '"token"') is True
 
 
 # -- ranges, bodies, connections -----------------------------------------------------------------------------
 def test_a_store_that_answers_a_range_with_the_whole_is_understood(store, proxy):
-    store.do("write", store.path, [DATA])
+    store.write(store.path, [DATA])
     proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
-    assert store.do("read_range", store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
+    assert store.read_range(store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
     assert len(proxy.of("GET")) == 2
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(store, proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
-    store.do("write", store.path, [DATA])
+    store.write(store.path, [DATA])
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
         proxy.fail(CUT, method="GET")
-        found = store.do(*read)
+        found = getattr(store, read[0])(*read[1:])
         # a header longer than the format allows is read no further than its parser needs to refuse it
         end = {"read": read_bytes_max(store.path), "read_range": read[-1]}[read[0]]
         assert getattr(found, "data", found) == DATA[:end]
     proxy.fail(CUT, method="GET")
-    store.do("write", f"{store.path}-whole", [DATA])
-    assert store.do("read", f"{store.path}-whole").data == DATA
+    store.write(f"{store.path}-whole", [DATA])
+    assert store.read(f"{store.path}-whole").data == DATA
 
 
 def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
-    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
-    store.do("write", store.path, [DATA])
-    under_way, most = 0, 0
-    get = obstore_objects.obstore.get_range_async
-
-    def counted(*arguments: Any, **options: Any) -> Any:
-        async def one() -> Any:
-            nonlocal under_way, most
-            under_way += 1
-            most = max(most, under_way)
-            try:
-                return await get(*arguments, **options)
-            finally:
-                under_way -= 1
-
-        return one()
+    store = Way(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
+    store.write(store.path, [DATA])
 
     async def all_at_once() -> list[bytes]:
         return await asyncio.gather(*(store.backend.read_range(store.path, at, at + MIB) for at in range(12)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(obstore_objects.obstore, "get_range_async", counted)
+        gets = count_at_once(patch, obstore_objects.obstore, "get_range_async")
         assert sync(store.backend.loop, all_at_once) == [DATA[at : at + MIB] for at in range(12)]
-    assert most == 2
+    assert gets["most"] == 2
 
 
 def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
-    store = Store(seaweed, proxy, config_kwargs={"max_pool_connections": 1})
-    store.do("write", store.path, [DATA])
+    store = Way(seaweed, proxy, config_kwargs={"max_pool_connections": 1})
+    store.write(store.path, [DATA])
 
     async def cancelled() -> None:
         proxy.fault = lambda seen: HOLD
@@ -284,17 +263,17 @@ def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
 
     sync(store.backend.loop, cancelled)
     proxy.fault = lambda _: None
-    assert store.do("read_range", store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
+    assert store.read_range(store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
 
 
 def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, proxy, monkeypatch):
-    store = Store(seaweed, proxy, config_kwargs={"read_timeout": 0.5})
-    store.do("write", store.path, [b"small"])
+    store = Way(seaweed, proxy, config_kwargs={"read_timeout": 0.5})
+    store.write(store.path, [b"small"])
     proxy.fault = lambda seen: HOLD
     with pytest.raises(TimeoutError):
-        store.do("create", f"{store.path}-small", b"small")
+        store.create(f"{store.path}-small", b"small")
     monkeypatch.setattr(requests, "SEND_S_MAX", 1.0)
-    (objects,) = ways(store.backend)
+    (objects,) = ways(store)
     began = asyncio.run(_time_of(objects.put("large", [bytes(requests.QUICK_BYTES_MAX + 1)])))
     assert began > 1.0
 
@@ -327,9 +306,9 @@ def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypat
         return renewed
 
     monkeypatch.setattr(session, "get_credentials", get_credentials)
-    store = Store(moto, moto_proxy, session=session, key=None, secret=None)
+    store = Way(moto, moto_proxy, session=session, key=None, secret=None)
     for number in range(3):
-        store.do("write", f"{store.path}-{number}", [b"data"])
+        store.write(f"{store.path}-{number}", [b"data"])
         time.sleep(0.12)  # obstore waits so long before it asks again
     assert store.way == "ObstoreObjects"
     ids = [seen.headers["authorization"].split("Credential=")[1][0] for seen in moto_proxy.of("PUT")]
@@ -376,26 +355,23 @@ def test_what_obstore_says_is_understood(text, kind, said):
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("of", ["the parent", "the child"])
 def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(store, seaweed, of):
-    token = store.do("create", store.path, b"parent")
+    token = store.create(store.path, b"parent")
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
 
     def child() -> None:
-        backend = store.backend
-        if of == "the child":
-            backend = open_s3(S3FileSystem(**seaweed, skip_instance_cache=True))
-        else:
+        backend = driven_s3(seaweed) if of == "the child" else store
+        if of == "the parent":
             backend.after_fork()
-        answers.put(sync(backend.loop, backend.read, store.path).data)
-        (objects,) = ways(backend)
-        answers.put(type(objects).__name__)
+        answers.put(backend.read(store.path).data)
+        answers.put(*ways_of(backend))
 
     process = context.Process(target=child)
     process.start()
     process.join(60)
     assert process.exitcode == 0
     assert (answers.get(), answers.get()) == (b"parent", "BotocoreObjects")
-    assert store.do("replace", store.path, b"again", token)
+    assert store.replace(store.path, b"again", token)
     assert store.way == "ObstoreObjects"
 
 

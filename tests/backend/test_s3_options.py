@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.s3 import driven_s3
 from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
@@ -19,7 +20,6 @@ from botocore.awsrequest import AWSResponse
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.options import (
     Connection,
@@ -106,13 +106,13 @@ PATH = {"config_kwargs": {"s3": {"addressing_style": "path"}}}
     ],
     ids=str,
 )
-def test_requests_go_where_botocore_sends_them(given: dict[str, Any]) -> None:
+def test_requests_go_where_botocore_sends_them(given):
     client = connected(**given)
     for bucket in ("bucket", "with.dots", "Upper_case"):
         assert url_of(told(client, bucket)) == url_of_botocore(client, bucket)
 
 
-def test_variables_of_the_environment_count_as_botocore_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_environment_count_as_botocore_reads_them(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://elsewhere:1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     options = made(session=AioSession())
@@ -121,7 +121,7 @@ def test_variables_of_the_environment_count_as_botocore_reads_them(monkeypatch: 
     assert made(endpoint_url=CUSTOM).config["aws_endpoint_url_s3"] == CUSTOM
 
 
-def test_the_global_host_is_not_asked_because_it_may_send_a_request_on() -> None:
+def test_the_global_host_is_not_asked_because_it_may_send_a_request_on():
     assert url_of_botocore(connected(), "bucket") == "https://bucket.s3.amazonaws.com/key"
     assert url_of(made()) == "https://bucket.s3.us-east-1.amazonaws.com/key"
     assert url_of(made(region="eu-west-1")) == "https://bucket.s3.eu-west-1.amazonaws.com/key"
@@ -129,14 +129,14 @@ def test_the_global_host_is_not_asked_because_it_may_send_a_request_on() -> None
     assert url_of(made(region="eu-west-1", endpoint_url=CUSTOM)) == f"{CUSTOM}/bucket/key"
 
 
-def test_a_bucket_of_s3_express_is_asked_in_its_zone() -> None:
+def test_a_bucket_of_s3_express_is_asked_in_its_zone():
     options = made("logs--usw2-az1--x-s3", client_kwargs={"region_name": "us-west-2"})
     assert url_of(options) == "https://logs--usw2-az1--x-s3.s3express-usw2-az1.us-west-2.amazonaws.com/key"
     assert options.config["s3_express"]
     assert not made("logs--usw2-az1--x-s3", endpoint_url=CUSTOM).config["s3_express"]
 
 
-def test_timeouts_connections_and_signatures() -> None:
+def test_timeouts_connections_and_signatures():
     config = {"connect_timeout": 1, "read_timeout": 2.5, "max_pool_connections": 7, "user_agent": "mine"}
     options = made(endpoint_url=CUSTOM, config_kwargs=config)
     assert options.client["connect_timeout"].total_seconds() == 1
@@ -154,7 +154,7 @@ def test_timeouts_connections_and_signatures() -> None:
     assert not anonymous.is_signed
 
 
-def test_what_the_user_asks_for_with_every_request() -> None:
+def test_what_the_user_asks_for_with_every_request():
     asked = {
         "ServerSideEncryption": "aws:kms",
         "SSEKMSKeyId": "id",
@@ -202,12 +202,12 @@ def test_what_the_user_asks_for_with_every_request() -> None:
     ],
     ids=str,
 )
-def test_what_obstore_cannot_be_told_is_refused_by_name(given: dict[str, Any], named: str) -> None:
+def test_what_obstore_cannot_be_told_is_refused_by_name(given, named):
     with pytest.raises(InexpressibleError, match=named):
         made(**given)
 
 
-def test_certificates_and_proxies(tmp_path: Any) -> None:
+def test_certificates_and_proxies(tmp_path):
     def of(connection: Connection, environment: dict[str, str], endpoint_url: str = "https://store.example") -> Any:
         client = connected(endpoint_url=endpoint_url)
         session = sync(client.fs.loop, client.session)
@@ -252,7 +252,7 @@ def settings_without_client(**given: Any) -> Settings | None:
     ],
     ids=str,
 )
-def test_what_is_plain_without_a_client_is_what_the_client_says(given: dict[str, Any]) -> None:
+def test_what_is_plain_without_a_client_is_what_the_client_says(given):
     plain = settings_without_client(**PLAIN | given)
     client = connected(**PLAIN | given)
     assert plain is not None
@@ -278,15 +278,13 @@ def test_what_is_plain_without_a_client_is_what_the_client_says(given: dict[str,
     ],
     ids=str,
 )
-def test_what_is_not_plain_is_left_to_the_client(given: dict[str, Any]) -> None:
+def test_what_is_not_plain_is_left_to_the_client(given):
     assert settings_without_client(**PLAIN) is not None
     assert settings_without_client(**PLAIN | given) is None
 
 
 @pytest.mark.usefixtures("nothing_of_aws")
-def test_whatever_this_machine_says_of_aws_is_left_to_the_client(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_whatever_this_machine_says_of_aws_is_left_to_the_client(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("AWS_A_NEW_VARIABLE", "x")
         assert settings_without_client(**PLAIN) is None
@@ -295,13 +293,13 @@ def test_whatever_this_machine_says_of_aws_is_left_to_the_client(
 
 
 @pytest.mark.usefixtures("nothing_of_aws")
-def test_reads_and_writes_of_plain_settings_make_no_client_of_botocore(moto: dict[str, Any]) -> None:
+def test_reads_and_writes_of_plain_settings_make_no_client_of_botocore(moto):
     bucket = new_bucket(moto)
-    backend = open_s3(S3FileSystem(**moto, skip_instance_cache=True))
-    sync(backend.loop, backend.create, f"{bucket}/file", b"content")
-    assert sync(backend.loop, backend.read, f"{bucket}/file").data == b"content"
-    assert len(sync(backend.loop, backend.list_prefix, bucket, "fi").entries) == 1
-    assert sync(backend.loop, backend.store_name, f"{bucket}/file") == f"{moto['endpoint_url']}/{bucket}"
+    backend = driven_s3(moto)
+    backend.create(f"{bucket}/file", b"content")
+    assert backend.read(f"{bucket}/file").data == b"content"
+    assert len(backend.list_prefix(bucket, "fi").entries) == 1
+    assert backend.store_name(f"{bucket}/file") == f"{moto['endpoint_url']}/{bucket}"
     assert backend.fs._s3 is None
-    assert len(sync(backend.loop, backend.list, bucket).entries) == 1
+    assert len(backend.list(bucket).entries) == 1
     assert backend.fs._s3 is not None

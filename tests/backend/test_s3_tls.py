@@ -17,14 +17,12 @@ require_module("s3fs")
 
 import botocore.httpsession
 import fsspec
-from fsspec.asyn import sync
-from s3fs import S3FileSystem
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.objects import open_s3
-from rollingfs.backend.objects.backend import ObjectBackend
 from tests.support.certificates import make_certificate
-from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket, ways
+from tests.support.driven import Driven
+from tests.support.s3 import driven_s3, ways_of
+from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
 
 MIB = 2**20
 DATA = os.urandom(13 * MIB)
@@ -45,9 +43,9 @@ def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def tls_bucket(minio_tls: tuple[dict[str, Any], Path]) -> str:
     options, certificate = minio_tls
-    backend = open_s3(S3FileSystem(**options, client_kwargs={"verify": str(certificate)}))
+    backend = driven_s3(options, client_kwargs={"verify": str(certificate)})
     bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
-    sync(backend.loop, backend.make_folder, bucket)
+    backend.make_folder(bucket)
     return bucket
 
 
@@ -60,15 +58,6 @@ def _connect(options: dict[str, Any], **more: Any) -> Any:
     return fsspec.filesystem(
         "rolling", target_protocol="s3", target_options=options | more, skip_instance_cache=True, header_cache_s=0
     )
-
-
-def _ways(backend: ObjectBackend) -> set[str]:
-    """How objects were read and written."""
-    return {type(objects).__name__ for objects in ways(backend)}
-
-
-def _backend(options: dict[str, Any], **more: Any) -> ObjectBackend:
-    return open_s3(S3FileSystem(**options, **more, skip_instance_cache=True))
 
 
 @pytest.fixture(
@@ -109,7 +98,7 @@ def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request
         file.write(DATA)
     assert fs.cat_file(f"{tls_path}-large") == DATA
     is_named = request.node.callspec.params["trust"] in ("verify", *BUNDLES)
-    assert _ways(fs._backend) == {"BotocoreObjects" if is_named else "ObstoreObjects"}
+    assert ways_of(fs._backend) == {"BotocoreObjects" if is_named else "ObstoreObjects"}
     told = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
     assert [text.count("a file of trusted CAs") for text in told] == [1] * is_named
 
@@ -127,14 +116,14 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
     elif wrong == "another name":
         more = {"client_kwargs": {"verify": str(certificate)}}
         options = options | {"endpoint_url": options["endpoint_url"].replace("127.0.0.1", "localhost")}
-    fs, backend = _connect(options, **more), _backend(options, **more)
+    fs, backend = _connect(options, **more), driven_s3(options, **more)
     (chunk,) = trusting._backend.fs.find(f"{path}$chunks")[:1]
     for attempt in (
         lambda: fs.append(path, b"data"),
         lambda: fs.cat_file(path),
         lambda: fs.pipe_file(f"{path}-new", b"data"),
-        lambda: sync(backend.loop, backend.read_range, chunk, 0, 2 * MIB),
-        lambda: sync(backend.loop, backend.create, f"{path}-raw", b"data"),
+        lambda: backend.read_range(chunk, 0, 2 * MIB),
+        lambda: backend.create(f"{path}-raw", b"data"),
     ):
         with pytest.raises(OSError, match=r"CERTIFICATE_VERIFY_FAILED.*client_kwargs=.*AWS_CA_BUNDLE") as raised:
             attempt()
@@ -149,13 +138,13 @@ def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, ca
     monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
     caplog.set_level(logging.INFO, "rollingfs")
     with minio_server(minio_binary(cache_dir(), build=False), certificate) as options:
-        backend = _backend(options)
+        backend = driven_s3(options)
         bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
-        sync(backend.loop, backend.make_folder, bucket)
-        token = sync(backend.loop, backend.create, f"{bucket}/file", b"one")
-        sync(backend.loop, backend.replace, f"{bucket}/file", b"two", token)
-        assert sync(backend.loop, backend.read, f"{bucket}/file").data == b"two"
-    assert _ways(backend) == {"BotocoreObjects"}
+        backend.make_folder(bucket)
+        token = backend.create(f"{bucket}/file", b"one")
+        backend.replace(f"{bucket}/file", b"two", token)
+        assert backend.read(f"{bucket}/file").data == b"two"
+    assert ways_of(backend) == {"BotocoreObjects"}
     (told,) = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
     assert "certificate cannot be trusted" in told
 
@@ -165,30 +154,30 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
     options, _ = minio_tls
     asked = {"SSECustomerKey": os.urandom(32), "SSECustomerAlgorithm": "AES256"}
     more = {"client_kwargs": {"verify": False}}
-    backend = _backend(options, **more, s3_additional_kwargs=asked)
-    token = sync(backend.loop, backend.create, tls_path, b"one")
-    sync(backend.loop, backend.replace, tls_path, b"two", token)
-    assert _ways(backend) == {"ObstoreObjects"}
-    through_s3fs = open_s3(S3FileSystem(**options, **more, s3_additional_kwargs=asked), use_obstore=False)
+    backend = driven_s3(options, **more, s3_additional_kwargs=asked)
+    token = backend.create(tls_path, b"one")
+    backend.replace(tls_path, b"two", token)
+    assert ways_of(backend) == {"ObstoreObjects"}
+    through_s3fs = driven_s3(options, **more, s3_additional_kwargs=asked, use_obstore=False)
     for reader in (backend, through_s3fs):
-        assert sync(reader.loop, reader.read, tls_path).data == b"two"
-        assert sync(reader.loop, reader.read_range, tls_path, 1, 3) == b"wo"
-        assert sync(reader.loop, reader.stat, tls_path).size == 3
-    keyless = _backend(options, **more)
+        assert reader.read(tls_path).data == b"two"
+        assert reader.read_range(tls_path, 1, 3) == b"wo"
+        assert reader.stat(tls_path).size == 3
+    keyless = driven_s3(options, **more)
     with pytest.raises(OSError, match="reading"):
-        sync(keyless.loop, keyless.read, tls_path)
+        keyless.read(tls_path)
 
 
 # -- proxies -------------------------------------------------------------------------------------------------
 
 
-def _use(backend: ObjectBackend, bucket: str) -> None:
+def _use(backend: Driven, bucket: str) -> None:
     """Send a request each way there is."""
-    token = sync(backend.loop, backend.create, f"{bucket}/header", b"0")
+    token = backend.create(f"{bucket}/header", b"0")
     for number in range(1, 4):
-        token = sync(backend.loop, backend.replace, f"{bucket}/header", b"%d" % number, token)
-    sync(backend.loop, backend.write, f"{bucket}/chunk", [DATA[: 3 * MIB]])
-    assert sync(backend.loop, backend.read_range, f"{bucket}/chunk", 0, 2 * MIB) == DATA[: 2 * MIB]
+        token = backend.replace(f"{bucket}/header", b"%d" % number, token)
+    backend.write(f"{bucket}/chunk", [DATA[: 3 * MIB]])
+    assert backend.read_range(f"{bucket}/chunk", 0, 2 * MIB) == DATA[: 2 * MIB]
 
 
 @pytest.mark.parametrize("where", ["config", "environment", "environment, changed later"])
@@ -197,11 +186,11 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
     more: dict[str, Any] = {"config_kwargs": {"proxies": {"http": proxy.url}}} if where == "config" else {}
     if where != "config":
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-    backend = _backend(seaweed, **more)
+    backend = driven_s3(seaweed, **more)
     if where == "environment, changed later":  # botocore looks when it makes a client
-        sync(backend.loop, backend.session)
+        backend.session()
         monkeypatch.delenv("HTTP_PROXY")
     _use(backend, bucket)
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)
     assert {seen.path.partition("//")[0] for seen in proxy.seen} == {"http:"}, "a proxy is sent whole URLs"
-    assert _ways(backend) == {"ObstoreObjects"}
+    assert ways_of(backend) == {"ObstoreObjects"}

@@ -9,7 +9,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,13 @@ def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
 # -- for the process ---------------------------------------------------------------------------------------------
 
 
-def test_clients_of_one_store_probe_it_once() -> None:
+def test_clients_of_one_store_probe_it_once():
     backend = Named(private_memory())
     assert [ask(backend) for _ in range(3)] == [Abilities(delete_if=True)] * 3
     assert probes_of(backend) == 1
 
 
-def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path: Path) -> None:
+def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path):
     backend = Counting(private_memory())
     ask(backend, tmp_path / "cache")
     ask(backend, tmp_path / "cache")
@@ -82,7 +82,7 @@ def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path:
     assert not (tmp_path / "cache").exists()
 
 
-def test_segments_that_begin_at_the_same_time_wait_for_one_probe() -> None:
+def test_segments_that_begin_at_the_same_time_wait_for_one_probe():
     backend = Counting(private_memory(), suspends=True, must_race=True)
     found = Verdicts(backend, AsyncRuntime())
 
@@ -94,7 +94,7 @@ def test_segments_that_begin_at_the_same_time_wait_for_one_probe() -> None:
 
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
-def test_a_refusal_is_not_kept(verb: str, tmp_path: Path) -> None:
+def test_a_refusal_is_not_kept(verb, tmp_path):
     for _ in range(2):
         backend = careless(verb)
         backend.store_name = Named(private_memory()).store_name  # type: ignore[method-assign]
@@ -103,7 +103,7 @@ def test_a_refusal_is_not_kept(verb: str, tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_each_call() -> None:
+def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_each_call():
     backend = careless("replace")
     found = Verdicts(backend, runtime_of(backend))
     said = []
@@ -116,13 +116,13 @@ def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_
     assert said[2].startswith("/logs/y: ")
 
 
-def test_a_store_for_readers_is_refused_whatever_is_known() -> None:
+def test_a_store_for_readers_is_refused_whatever_is_known():
     ask(Named(private_memory()))
     with pytest.raises(UnsafeBackendError, match="single_writer=True"):
         ask(Named(private_memory(), can_write=False))
 
 
-def test_a_failed_probe_is_made_again() -> None:
+def test_a_failed_probe_is_made_again():
     backend = Named(private_memory())
     backend.plan("create", before=raises(OSError(5, "the network is down")), times=1, probes=True)
     found = Verdicts(backend, SyncRuntime())
@@ -132,7 +132,7 @@ def test_a_failed_probe_is_made_again() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_does_not_wait_for_a_lock_of_its_parents_threads() -> None:
+def test_a_child_does_not_wait_for_a_lock_of_its_parents_threads():
     backend = Counting(private_memory())
     found = Verdicts(backend, SyncRuntime())
     found._locks["memory"] = held = SyncRuntime().lock(PATH)
@@ -145,7 +145,7 @@ def test_a_child_does_not_wait_for_a_lock_of_its_parents_threads() -> None:
 
 
 @pytest.mark.parametrize("name", ["cache.json", "new/folder/cache.json", "", "new/"])
-def test_another_process_believes_the_file(tmp_path: Path, name: str) -> None:
+def test_another_process_believes_the_file(tmp_path, name):
     cache = f"{tmp_path}/{name}"
     ask(Named(private_memory()), cache)
     forget_verdicts()
@@ -156,7 +156,7 @@ def test_another_process_believes_the_file(tmp_path: Path, name: str) -> None:
     assert list(file.parent.iterdir()) == [file], "no temporary file stays"
 
 
-def test_the_file_keeps_several_stores(tmp_path: Path) -> None:
+def test_the_file_keeps_several_stores(tmp_path):
     cache = tmp_path / "cache"
     for name in "ab":
         backend = Named(private_memory())
@@ -188,7 +188,7 @@ def write(cache: Path, content: str | bytes) -> None:
     ],
     ids=["old", "of the future", "without a date", "without an answer", "no row", "absurd"],
 )
-def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str) -> None:
+def test_a_row_that_cannot_be_believed_is_replaced(tmp_path, content):
     write(tmp_path / "cache", content)
     backend = Named(private_memory())
     assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
@@ -207,9 +207,7 @@ def test_a_row_that_cannot_be_believed_is_replaced(tmp_path: Path, content: str)
         (b'{"rollingfs_probe": 2}', "version 2"),
     ],
 )
-def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(
-    tmp_path: Path, content: bytes, match: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(tmp_path, content, match, caplog):
     write(tmp_path / "cache", content)
     backend = Named(private_memory())
     with caplog.at_level(logging.WARNING, "rollingfs"):
@@ -242,8 +240,8 @@ def owned_by(patch: pytest.MonkeyPatch, call: str, uid: int) -> None:
     ("mode", "owner", "why"), [(0o664, 0, "mode 664"), (0o646, 0, "mode 646"), (0o644, 1, "uid [0-9]+.* owns it")]
 )
 def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warning_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, mode: int, owner: int, why: str
-) -> None:
+    tmp_path, monkeypatch, caplog, mode, owner, why
+):
     cache = tmp_path / "cache"
     write(cache, stored())
     cache.chmod(mode)
@@ -261,16 +259,14 @@ def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warni
 
 
 @needs_owners
-def test_a_file_of_root_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_root_is_believed(tmp_path, monkeypatch):
     write(tmp_path / "cache", stored())
     monkeypatch.setattr(verdicts.os, "geteuid", lambda: 1000)
     owned_by(monkeypatch, "fstat", 0)
     assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(Named(private_memory()), tmp_path / "file" / "cache") == Abilities(delete_if=True)
@@ -296,7 +292,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "rollingfs"
 
 
-def test_by_default_another_process_of_the_user_believes_the_verdict(cache: Path) -> None:
+def test_by_default_another_process_of_the_user_believes_the_verdict(cache):
     mask = os.umask(0)
     try:
         assert [kept(private_memory()) for _ in range(2)] == [1, 0]
@@ -307,7 +303,7 @@ def test_by_default_another_process_of_the_user_believes_the_verdict(cache: Path
         assert (cache.stat().st_mode & 0o777, (cache / CACHE_NAME).stat().st_mode & 0o777) == (0o700, 0o600)
 
 
-def test_without_xdg_the_folder_lies_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_xdg_the_folder_lies_in_the_home(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -315,7 +311,7 @@ def test_without_xdg_the_folder_lies_in_the_home(tmp_path: Path, monkeypatch: py
     assert (tmp_path / ".cache" / "rollingfs" / CACHE_NAME).exists()
 
 
-def test_without_a_cache_nothing_is_kept_and_nothing_believed(cache: Path) -> None:
+def test_without_a_cache_nothing_is_kept_and_nothing_believed(cache):
     assert kept(private_memory(), by_default=False) == 1
     assert not cache.exists()
     kept(private_memory())
@@ -356,9 +352,7 @@ PREPARED = [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_writ
 
 @needs_owners
 @pytest.mark.parametrize("prepare", [*PREPARED, _root_in_the_home_of_another])
-def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path, pytest.MonkeyPatch], None]
-) -> None:
+def test_a_user_without_a_folder_of_his_own_probes_in_each_process(cache, monkeypatch, prepare):
     prepare(cache, monkeypatch)
     assert [kept(private_memory()) for _ in range(2)] == [1, 1]
     monkeypatch.undo()
@@ -369,6 +363,6 @@ def test_a_user_without_a_folder_of_his_own_probes_in_each_process(
 
 
 @pytest.mark.parametrize("value", [7, b"cache", "", "s3://bucket/cache"])
-def test_the_option_is_a_local_path(value: object) -> None:
+def test_the_option_is_a_local_path(value):
     with pytest.raises((TypeError, ValueError), match=r"probe_cache is .*local file or folder"):
         fsspec.filesystem("rolling", target_protocol="memory", probe_cache=value, skip_instance_cache=True)

@@ -14,9 +14,9 @@ from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters
-from rollingfs.testing import run
 from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Scripted, Shifted, private_memory
+from tests.support.driven import Driven
 from tests.support.verbs import MISSING_IN_MEMORY, call_every_verb, forwarded_verbs
 
 
@@ -53,7 +53,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
 
 def test_a_wrapper_can_be_pickled(tmp_path: Path) -> None:
     wrapper = pickle.loads(pickle.dumps(Shifted(LocalBackend(sync=False), shift_s=3.0)))
-    run(wrapper, wrapper.create(f"{tmp_path}/x$header", b"1"))
+    Driven(wrapper).create(f"{tmp_path}/x$header", b"1")
     assert (wrapper.shift_s, (tmp_path / "x$header").read_bytes()) == (3.0, b"1")
 
 
@@ -73,11 +73,11 @@ def test_names_and_forks_are_forwarded() -> None:
 
 
 @pytest.fixture
-def metered() -> MeteredBackend:
-    return MeteredBackend(private_memory(), Meters())
+def metered() -> Driven:
+    return Driven(MeteredBackend(private_memory(), Meters()))
 
 
-def counts(metered: MeteredBackend) -> dict[str, tuple[int, int, int, int]]:
+def counts(metered: Driven) -> dict[str, tuple[int, int, int, int]]:
     """Calls, refusals, errors and bytes by verb."""
     return {
         name.removeprefix(REQUEST): (tally.count, tally.refusals, tally.errors, tally.bytes)
@@ -85,8 +85,8 @@ def counts(metered: MeteredBackend) -> dict[str, tuple[int, int, int, int]]:
     }
 
 
-def test_every_verb_is_counted_once_with_its_bytes(metered: MeteredBackend) -> None:
-    call_every_verb(metered)
+def test_every_verb_is_counted_once_with_its_bytes(metered: Driven) -> None:
+    call_every_verb(metered.backend)
     found = counts(metered)
     uploads = {"upload.write", "upload.finish", "upload.abort"}
     assert found.keys() == forwarded_verbs() | uploads
@@ -103,23 +103,22 @@ def test_every_verb_is_counted_once_with_its_bytes(metered: MeteredBackend) -> N
     assert found == {verb: (1, 0, int(verb in MISSING_IN_MEMORY), sizes.get(verb, 0)) for verb in found}
 
 
-def test_a_read_into_is_counted_as_a_range_and_an_answer_without_a_body_as_no_bytes(metered: MeteredBackend) -> None:
-    token = run(metered, metered.create("/x$header", b"123"))
-    assert run(metered, metered.read_into("/x$header", 0, memoryview(bytearray(3)))) == 3
-    assert run(metered, metered.read_if_changed("/x$header", token)) is None
+def test_a_read_into_is_counted_as_a_range_and_an_answer_without_a_body_as_no_bytes(metered: Driven) -> None:
+    token = metered.create("/x$header", b"123")
+    assert metered.read_into("/x$header", 0, memoryview(bytearray(3))) == 3
+    assert metered.read_if_changed("/x$header", token) is None
     found = counts(metered)
     assert (found["read_range"], found["read_if_changed"]) == ((1, 0, 0, 3), (1, 0, 0, 0))
 
 
-def test_refusals_are_no_errors_and_both_come_through(metered: MeteredBackend) -> None:
-    run(metered, metered.create("/x", b"1"))
-    for coroutine in (
-        *(metered.create("/x", b"2"), metered.read("/y"), metered.read_range("/y", 0, 1)),
-        metered.read_into("/y", 0, memoryview(bytearray(1))),
-        *(metered.read_if_changed("/y", "token"), metered.replace("/x", b"2", "token")),
+def test_refusals_are_no_errors_and_both_come_through(metered: Driven) -> None:
+    metered.create("/x", b"1")
+    for verb, *args in (
+        *(("create", "/x", b"2"), ("replace", "/x", b"2", "token"), ("read", "/y"), ("read_range", "/y", 0, 1)),
+        *(("read_into", "/y", 0, memoryview(bytearray(1))), ("read_if_changed", "/y", "token")),
     ):
         with pytest.raises((FileExistsError, FileNotFoundError, ConflictError)):
-            run(metered, coroutine)
+            getattr(metered, verb)(*args)
     found = counts(metered)
     assert found["create"] == (2, 1, 0, 1)
     assert found["read"] == found["read_if_changed"] == found["replace"] == (1, 1, 0, 0)
@@ -131,6 +130,6 @@ def test_a_metered_backend_is_not_counted_twice() -> None:
     first = MeteredBackend(inner, Meters())
     second = MeteredBackend(first, Meters())
     assert second.inner is inner
-    run(second, second.write("/x", [b"1"]))
+    Driven(second).write("/x", [b"1"])
     assert not counts(first)
     assert counts(second) == {"write": (1, 0, 0, 1)}

@@ -6,10 +6,13 @@ import contextlib
 import linecache
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 Happening = Callable[[], object]
@@ -61,6 +64,47 @@ def at_line(nth: int, happen: Happening, *files: str, when: Callable[[], object]
         yield met
     finally:
         sys.settrace(before)
+
+
+def beside(
+    patch: pytest.MonkeyPatch,
+    owner: object,
+    name: str,
+    before: Callable[..., object] | None = None,
+    after: Callable[..., object] | None = None,
+    *,
+    once: bool = False,
+) -> None:
+    """Let something happen before or after a call of a function, each or the first; it gets the arguments."""
+    real = getattr(owner, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        if once:
+            patch.setattr(owner, name, real)
+        if before is not None:
+            before(*args, **options)
+        answer = real(*args, **options)
+        if after is not None:
+            after(*args, **options)
+        return answer
+
+    patch.setattr(owner, name, call)
+
+
+def count_at_once(patch: pytest.MonkeyPatch, owner: object, name: str) -> Counter[str]:
+    """The calls of a coroutine function that are under way: `now`, and at `most` so far."""
+    real, calls = getattr(owner, name), Counter[str]()
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        calls["now"] += 1
+        calls["most"] = max(calls.values())
+        try:
+            return await real(*args, **options)
+        finally:
+            calls["now"] -= 1
+
+    patch.setattr(owner, name, counted)
+    return calls
 
 
 class Caller(threading.Thread):

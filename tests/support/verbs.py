@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rollingfs.backend.contract import VERBS, Backend
@@ -11,6 +13,18 @@ from rollingfs.testing import run
 
 MISSING_IN_MEMORY = {"abort_upload", "remove_whole", "move_whole"}
 """What a store in memory has not: the verb raises."""
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "read": (),
+    "read_range": (0, 10),
+    "stat": (),
+    "list": (),
+    "create": (b"x",),
+    "replace": (b"x", "1"),
+    "write": ([b"x"],),
+    "delete_if": ("1",),
+    "now": (),
+}
+"""What some verbs take after the path."""
 
 
 def forwarded_verbs() -> set[str]:

@@ -1,0 +1,78 @@
+"""The bulk removal on a disk: which of its files are closed late, and by whom."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.local import removing
+from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS
+from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
+from tests.support.schedules import beside
+
+needs_locks = pytest.mark.skipif(not HAS_RECORD_LOCKS, reason="files are closed late only where Linux has its locks")
+
+
+def opened(count: int) -> list[int]:
+    return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+
+
+@needs_locks
+def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch):
+    starts, closed = [], []
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("rollingfs-close"):
+            starts.append(thread)
+            if len(starts) == 2:
+                raise RuntimeError("can't start new thread")
+
+    beside(monkeypatch, threading.Thread, "start", limited)
+    beside(monkeypatch, removing, "close_locks", closed.extend)
+    files = opened(5 * CLOSED_AT_ONCE + 1)
+    with Closer() as closer:
+        for file in files:
+            closer.take(file)
+    files += opened(1)
+    closer.take(files[-1])  # after the end
+    assert sorted(closed) == sorted(files)
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+@needs_locks
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_child_keeps_none_of_the_files_that_are_closed_late():
+    with Closer() as closer:
+        for file in (files := opened(3)):
+            closer.take(file)
+        child = os.fork()
+        if not child:
+            os._exit(any(map(is_open, files)))
+        assert os.waitpid(child, 0)[1] == 0
+
+
+@needs_locks
+def test_a_removal_needs_no_descriptor_for_each_segment(tmp_path, monkeypatch):
+    fs = RollingFileSystem("file", sync=False)
+    for nth in range(5):
+        fs.pipe_file(f"{tmp_path}/t/{nth}", b"x")
+
+    def short(path: Any, *_: Any, **__: Any) -> None:
+        if str(path).endswith("$header") and sys._getframe(2).f_code.co_name == "remove":
+            raise OSError(24, "Too many open files")
+
+    beside(monkeypatch, os, "open", short)
+    fs.rm(f"{tmp_path}/t", recursive=True)
+    assert not os.path.exists(f"{tmp_path}/t")

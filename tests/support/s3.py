@@ -1,0 +1,33 @@
+"""Backends of S3 whose verbs are plain functions."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from rollingfs.backend.objects import open_s3
+from tests.support.driven import Driven
+from tests.support.servers import new_bucket, ways
+
+
+def driven_s3(options: dict[str, Any], url: str | None = None, *, use_obstore: bool = True, **more: Any) -> Driven:
+    """A backend of its own; at this URL, as that of a proxy, and with more options of s3fs if there are any."""
+    from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
+
+    filesystem = more.pop("cls", S3FileSystem)
+    given = options | ({} if url is None else {"endpoint_url": url}) | more
+    return Driven(open_s3(filesystem(**given, skip_instance_cache=True), use_obstore=use_obstore))
+
+
+def ways_of(backend: Any) -> set[str]:
+    """The names of the classes by which objects were read and written."""
+    return {type(objects).__name__ for objects in ways(backend)}
+
+
+class Store(Driven):
+    """A backend behind a proxy, and a bucket."""
+
+    def __init__(self, options: dict[str, Any], url: str, **more: Any) -> None:
+        super().__init__(driven_s3(options, url, **more).backend)
+        self.bucket = new_bucket(options)
+        self.path = f"{self.bucket}/{uuid.uuid4().hex}/log$header"
