@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from rollingfs.backend import patience
 from tests.support.certificates import make_certificate
-from tests.support.clouds import azurite_server, fake_google_server
+from tests.support.clouds import azurite_server, fake_google_server, new_container
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_binary, seaweed_server
 from tests.support.servers import (
@@ -247,7 +247,19 @@ def fake_google() -> Iterator[dict[str, Any]]:
         yield options
 
 
-@pytest.fixture(params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
+@pytest.fixture(scope="module")
+def seaweed_bucket(seaweed: dict[str, Any]) -> str:
+    """A bucket on SeaweedFS that the tests of a module share."""
+    return new_bucket(seaweed)
+
+
+@pytest.fixture(scope="module")
+def azure_container(azurite: dict[str, Any]) -> str:
+    """A container on azurite that the tests of a module share."""
+    return new_container(azurite)
+
+
+@pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
 def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Storage options of s3fs, once for each store."""
     options: dict[str, Any] = request.getfixturevalue(request.param)

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.support.servers import new_bucket
+from tests.support.places import new_folder
 
 # nobody can close what s3fs has opened on the loop of a test once that loop is closed
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 @pytest.fixture(params=["file", "memory", "s3", "s3 asynchronous"])
-def site(request: Any, tmp_path: Path) -> tuple[RollingFileSystem, str]:
-    if request.param.startswith("s3"):
-        options = request.getfixturevalue("seaweed")
-        loops = {"asynchronous": True, "skip_instance_cache": True} if "asynchronous" in request.param else {}
-        return RollingFileSystem("s3", options, **loops), new_bucket(options)
-    return RollingFileSystem(request.param), str(tmp_path / uuid.uuid4().hex)
+def site(request: Any) -> tuple[RollingFileSystem, str]:
+    kind, _, loops = request.param.partition(" ")
+    folder = new_folder(kind, request)
+    return folder.open(skip_instance_cache=True, asynchronous=bool(loops)), folder.path
 
 
 def test_what_is_written_is_committed_by_close_and_read_in_parts(site: Any) -> None:
     fs, root = site
+    path = f"{root}/x"
 
     async def main() -> None:
-        async with await fs.open_async(f"{root}/x", "wb") as file:
+        async with await fs.open_async(path, "wb") as file:
             assert await file.write(b"hello") == 5
-            assert not await fs._exists(f"{root}/x")
-        async with await fs.open_async(f"{root}/x", "ab") as file:
+            assert not await fs._exists(path)
+        async with await fs.open_async(path, "ab") as file:
             await file.write(b" ")
             await file.write(b"world")
-        async with await fs.open_async(f"{root}/x") as file:
-            await fs._append(f"{root}/x", b"!")
+        async with await fs.open_async(path) as file:
+            await fs._append(path, b"!")
             assert file.size == 11
             assert [await file.read(5), await file.read(), await file.read()] == [b"hello", b" world", b""]
-        async with await fs.open_async(f"{root}/new", "ab") as file:
-            pass
+        await (await fs.open_async(f"{root}/new", "ab")).close()
         assert await fs._cat_file(f"{root}/new") == b""
 
     asyncio.run(main())
@@ -49,22 +45,22 @@ def test_what_is_written_is_committed_by_close_and_read_in_parts(site: Any) -> N
 
 def test_an_error_commits_nothing(site: Any) -> None:
     fs, root = site
+    path = f"{root}/x"
 
     async def main() -> None:
-        await fs._pipe_file(f"{root}/x", b"old")
+        await fs._pipe_file(path, b"old")
         for mode in ("wb", "ab"):
             with contextlib.suppress(KeyError):
-                async with await fs.open_async(f"{root}/x", mode) as file:
+                async with await fs.open_async(path, mode) as file:
                     await file.write(b"new")
                     raise KeyError
-        assert await fs._cat_file(f"{root}/x") == b"old"
-        with pytest.raises(FileExistsError):
-            await fs.open_async(f"{root}/x", "xb")
-        with pytest.raises(FileNotFoundError):
-            await fs.open_async(f"{root}/missing")
+        assert await fs._cat_file(path) == b"old"
+        for name, mode, error in (("x", "xb", FileExistsError), ("missing", "rb", FileNotFoundError)):
+            with pytest.raises(error):
+                await fs.open_async(f"{root}/{name}", mode)
         for mode in ("r", "r+b"):
             with pytest.raises(ValueError, match="no mode"):
-                await fs.open_async(f"{root}/x", mode)
+                await fs.open_async(path, mode)
 
     asyncio.run(main())
 
@@ -73,7 +69,7 @@ def test_a_file_that_is_let_go_says_what_is_lost() -> None:
     fs = RollingFileSystem("memory")
 
     async def main() -> None:
-        file = await fs.open_async(f"/{uuid.uuid4().hex}", "wb")
+        file = await fs.open_async("/lost", "wb")
         await file.write(b"lost")
 
     with pytest.warns(ResourceWarning, match="4 bytes"):

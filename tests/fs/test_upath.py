@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.places import new_folder
+from tests.support.servers import require_module
 
 require_module("upath")
 
@@ -19,12 +19,10 @@ from rollingfs.fs.upath import ALIAS_OF, RollingPath
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+def root(request: pytest.FixtureRequest) -> Any:
     """A folder by the alias scheme of each store; any warning is an error here."""
-    if request.param == "s3":
-        options = request.getfixturevalue("seaweed")
-        return UPath(f"rolling+s3://{new_bucket(options)}/root", **options)
-    return UPath(f"rolling+{request.param}://{tmp_path}")
+    folder = new_folder(request.param, request)
+    return UPath(f"rolling+{request.param}://{folder.path}", **folder.target)
 
 
 def test_all_schemes_of_the_project_have_the_class_as_an_entry_point() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,8 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy
-from tests.support.servers import new_bucket, require_module
+from tests.support.places import new_folder
+from tests.support.servers import require_module
 
 for module in ("dask", "duckdb", "pandas", "polars", "pyarrow", "upath", "zarr"):
     require_module(module)
@@ -69,13 +69,9 @@ class Place:
 
 
 @pytest.fixture(params=["memory", "file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Any) -> Place:
-    if request.param == "memory":
-        return Place("memory", {}, f"/{uuid.uuid4().hex}")
-    if request.param == "file":
-        return Place("file", {}, str(tmp_path))
-    options = request.getfixturevalue("seaweed")
-    return Place("s3", options, new_bucket(options))
+def place(request: pytest.FixtureRequest) -> Place:
+    folder = new_folder(request.param, request)
+    return Place(folder.protocol, folder.target, folder.path)
 
 
 def as_csv(frame: Any) -> bytes:

@@ -17,28 +17,25 @@ from rollingfs import RollingFileSystem, SegmentNotSealedError, SegmentSealedErr
 from tests.support.cli import Run
 from tests.support.examples import slowly
 from tests.support.messages import check_message, check_text, internal_classes
+from tests.support.places import new_folder
 from tests.support.servers import new_bucket
 
 CHUNK_BYTES = 4 << 20
 """More than memory may hold: it is uploaded before the commit."""
 
 
-@pytest.fixture(params=["memory", "local", "s3", "generic"], scope="module")
-def site(request, tmp_path_factory):
+@pytest.fixture(params=["memory", "file", "s3", "generic"], scope="module")
+def site(request):
     """A filesystem and a folder with a segment ``a``, a sealed one ``sealed``, and a folder ``folder``.
 
     All tests share them: every change is refused, except to ``growing``.
     """
-    if request.param == "memory":
-        fs, root = RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
-    elif request.param == "local":
-        fs, root = RollingFileSystem("file", header_cache_s=0, sync=False), f"{tmp_path_factory.mktemp('site')}/root"
-    elif request.param == "generic":
+    if request.param == "generic":
         below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
         fs, root = RollingFileSystem(fs=below, single_writer=True, header_cache_s=0), "root"
     else:
-        seaweed = request.getfixturevalue("seaweed")
-        fs, root = RollingFileSystem("s3", seaweed, header_cache_s=0), f"{new_bucket(seaweed)}/root"
+        folder = new_folder(request.param, request)
+        fs, root = folder.open(header_cache_s=0), folder.path
     for name in ("a", "growing", "sealed", "folder/x"):
         fs.pipe_file(f"{root}/{name}", b"12345")
     fs.seal(f"{root}/sealed")
@@ -87,7 +84,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("site", ["local", "s3"], indirect=True)
+@pytest.mark.parametrize("site", ["file", "s3"], indirect=True)
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_change_that_is_refused_says_where_and_that_nothing_was_written(site, case):
     fs, root = site
@@ -273,7 +270,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("site", ["local", *slowly("s3")], indirect=True)
+@pytest.mark.parametrize("site", ["file", *slowly("s3")], indirect=True)
 @pytest.mark.parametrize(("words", "path", "changes"), COMMANDS, ids=[" ".join(words) for words, *_ in COMMANDS])
 def test_the_command_line_says_the_same_in_one_line(site, words, path, changes, seaweed, monkeypatch):
     fs, root = site

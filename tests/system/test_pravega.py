@@ -6,7 +6,7 @@ One of them has its test here. Tests of the rooms hold the others:
 - 2: those who opened before see what others wrote: `system/test_fresh_reads`, `read/test_revalidate`.
 - 5: a wrong expected offset: `write/test_gather`.
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
-- 7, 8, 10: create and list: `fs/test_filesystem`, `backend/test_objects_contract`.
+- 7, 8, 10: create and list: `fs/test_folders`, `backend/test_objects_contract`.
 - 9: a delete that fails: `write/test_delete`.
 - 11, 14, 30: handles of what is gone, offsets outside, epochs: `fs/test_segment_handle`.
 - 15: what is truncated: `read/test_revalidate`.

@@ -1,0 +1,38 @@
+"""Empty folders on several kinds of store, for tests of what every store does alike."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An empty folder."""
+
+    protocol: str
+    target: dict[str, Any]
+    """Options of the store's own filesystem."""
+    path: str
+
+    def open(self, **options: Any) -> RollingFileSystem:
+        """A filesystem of the store; a disk flushes nothing."""
+        return RollingFileSystem(
+            self.protocol, self.target, **({"sync": False} if self.protocol == "file" else {}), **options
+        )
+
+
+def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
+    """A folder on ``memory``, ``file``, ``s3`` (SeaweedFS) or ``az`` (azurite)."""
+    name = uuid.uuid4().hex
+    if kind == "memory":
+        return Folder(kind, {}, f"/{name}")
+    if kind == "file":
+        return Folder(kind, {}, f"{request.getfixturevalue('tmp_path_factory').mktemp('place')}/{name}")
+    server, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[kind]
+    return Folder(kind, request.getfixturevalue(server), f"{request.getfixturevalue(root)}/{name}")
