@@ -13,6 +13,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.places import new_folder
+from tests.support.reading import World, make_world
 from tests.support.site import Site
 
 
@@ -71,3 +72,13 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 def memory(request: pytest.FixtureRequest) -> Place:
     return new_place("memory", request, header_cache_s=0)
+
+
+@pytest.fixture(params=["memory", "local", "async"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    return make_world(request.param, tmp_path)
+
+
+@pytest.fixture
+def over_async() -> World:
+    return make_world("async")

@@ -170,22 +170,15 @@ def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wra
     assert not opened.fs.exists(f"{tmp_path}/log")
 
 
-def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing(fs):
-    file = fs.open(PATH, "ab", commit_on=("1h", "flush"))
-    file.write(b"lost")
-    timer = file._due._timer
+@pytest.mark.parametrize("mode", ["ab", "a"])
+def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing_though_its_wrapper_flushes(fs, mode):
+    file = fs.open(PATH, mode, commit_on=("1h", "flush"))
+    file.write("lost" if mode == "a" else b"lost")
+    timer = (file._file if mode == "a" else file)._due._timer
     with pytest.warns(ResourceWarning, match="4 bytes"):
         del file
     assert seen(fs) is None
     timer.cancel()
-
-
-def test_text_that_is_let_go_commits_nothing_although_its_wrapper_flushes(fs):
-    file = fs.open(PATH, "a", commit_on="flush")
-    file.write("lost")
-    with pytest.warns(ResourceWarning, match="4 bytes"):
-        del file
-    assert seen(fs) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

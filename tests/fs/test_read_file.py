@@ -1,17 +1,15 @@
-"""Reading: every byte right across chunks, pages and truncated starts; few requests; clear errors when things go."""
+"""Reading: every byte right across chunks, pages and truncated starts; clear errors when things go."""
 
 from __future__ import annotations
 
 import _thread
-import asyncio
 import dataclasses
+import functools
 import io
 import os
 import pickle
 import queue
 import random
-import time
-import tracemalloc
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,90 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
-from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
 from rollingfs.fs import read_buffer
-from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
-from rollingfs.read import prefetch, ranges
-from rollingfs.read.read_job import even
+from rollingfs.read import prefetch
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted
 from tests.support.examples import examples
-from tests.support.site import Site
+from tests.support.reading import World, letters, make_world
 
-MIB = 2**20
-KINDS = ["memory", "local", "async"]
-
-
-class World(Site):
-    """A client, what its backend sees, and another client that changes things behind its back."""
-
-    def __init__(self, inner: Any, root: str, is_async: bool = False, **options: Any) -> None:
-        super().__init__(Scripted(inner, suspends=is_async), root, RollingPolicy(100, None, 50), **options)
-        self.behind = self.other()
-
-    def ranges(self) -> list[tuple[int, int]]:
-        """Beginning and end of what was read."""
-        return [(start, end) for _, start, end in self.backend.ranges]
-
-    def make(self, data: bytes, policy: RollingPolicy | None = None, start: int = 0, step: int = 70) -> None:
-        drive(self.behind.segments.create(self.path, policy))
-        for first in range(0, len(data), step):
-            self.append(data[first : first + step])
-        if start:
-            drive(self.behind.segments.truncate(self.path, start))
-
-    def append(self, data: bytes) -> None:
-        drive(self.behind.segments.append(self.path, [data]))
-
-    def header(self) -> Any:
-        return drive(self.behind.lookup.view(self.path, fresh=True)).header
-
-    def chunk_paths(self) -> list[str]:
-        chunks = drive(self.behind.pages.unfold(self.path, self.header().entries))
-        return [names.resolve(self.path, chunk.file) for chunk in chunks]
-
-    def delete(self, *paths: str) -> None:
-        drive(self.behind.backend.delete(paths))
-
-    def put(self, path: str, data: bytes) -> None:
-        self.delete(path)
-        drive(self.behind.backend.write(path, [data]))
-
-    def open(self, **options: Any) -> ReadFile:
-        return ReadFile(Core(self.client, self.bridge), self.path, **options)
-
-    def read(self, view: Any, start: int, end: int) -> bytes:
-        return self.bridge.run(self.client.fetcher.read(view, start, end))
-
-    def view(self) -> Any:
-        return self.bridge.run(self.client.lookup.view(self.path, fresh=True))
-
-
-def make_world(kind: str, folder: Any = None, **options: Any) -> World:
-    if kind == "local":
-        return World(LocalBackend(sync=False), str(folder), **options)
-    return World(MemoryBackend(), f"/{uuid.uuid4().hex}", kind == "async", **options)
-
-
-@pytest.fixture(params=KINDS)
-def world(request, tmp_path):
-    return make_world(request.param, tmp_path)
-
-
-@pytest.fixture
-def over_async():
-    return make_world("async")
-
-
-def letters(size: int, seed: int = 0) -> bytes:
-    return bytes(random.Random(seed).choices(b"abcdefgh\n", k=size))
-
-
-# -- the bytes -----------------------------------------------------------------------------------------------
+# -- the bytes ----------------------------------------------------------------------------------------------
 
 SHAPES = {
     # data, truncated to, policy
@@ -116,16 +40,15 @@ SHAPES = {
     "pages": (letters(1000), 0, RollingPolicy(max_bytes=3, inline_bytes=2)),
     "truncated pages": (letters(1000), 501, RollingPolicy(max_bytes=3, inline_bytes=2)),
 }
-_made: dict[tuple[str, str], World] = {}
 
 
+@functools.cache
 def made(kind: str, shape: str) -> tuple[World, bytes, int]:
     """A world with a segment of some shape, made once."""
     data, start, policy = SHAPES[shape]
-    if (kind, shape) not in _made:
-        world = _made[kind, shape] = make_world(kind)
-        world.make(data, policy, start)
-    return _made[kind, shape], data, start
+    world = make_world(kind)
+    world.make(data, policy, start)
+    return world, data, start
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 500)), min_size=1, max_size=6)
@@ -188,7 +111,7 @@ def test_many_ranges_read_at_once_are_what_they_are_alone(kind, shape, spans):
     world, data, start = made(kind, shape)
     view = world.view()
     ranges = [(max(start, min(a, len(data))), min(max(start, min(a, len(data))) + n, len(data))) for a, n in spans]
-    found = world.bridge.run(world.client.fetcher.read_many([(view, *span) for span in ranges], range_bytes=40))
+    found = world.run(world.client.fetcher.read_many([(view, *span) for span in ranges], range_bytes=40))
     assert found == [data[first:last] for first, last in ranges]
     assert [world.read(view, *span) for span in ranges] == found
 
@@ -197,7 +120,7 @@ def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world)
     world.make(letters(500), start=120)
     view = world.view()
     requests = [(view, 119, 130), (view, -1, 5), (view, 400, 501), (view, 300, 200), (view, 120, 121), (view, 500, 500)]
-    found = world.bridge.run(world.client.fetcher.read_many(requests))
+    found = world.run(world.client.fetcher.read_many(requests))
     assert [type(result) for result in found] == [SegmentTruncatedError, *[ValueError] * 3, bytes, bytes]
     assert "120 to 500" in str(found[0])
     assert found[4:] == [letters(500)[120:121], b""]
@@ -235,7 +158,7 @@ def test_a_file_stays_at_its_snapshot(world):
     world.make(letters(500))
     with world.open() as file:
         assert file.info()["size"] == file.size == 500
-        world.append(b"more")
+        world.by_another("append", [b"more"])
         assert file.read() == letters(500)
         assert file.size == 500
 
@@ -300,133 +223,7 @@ def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
             assert again._tuning == tuning
 
 
-# -- how much is asked ---------------------------------------------------------------------------------------
-
-
-def test_random_reads_ask_for_exactly_their_bytes(world):
-    data = letters(MIB)
-    world.put(world.path, data)
-    with world.open() as file:
-        for at, size in ((700_000, 10), (5_000, 100_000), (300_000, 1)):
-            file.seek(at)
-            assert file.read(size) == data[at : at + size]
-    assert world.ranges() == [(700_000, 700_010), (5_000, 105_000), (300_000, 300_001)]
-
-
-def test_small_reads_that_follow_each_other_share_requests(world):
-    data = b"".join(b"%063d\n" % number for number in range(MIB // 64))
-    world.put(world.path, data)
-    with world.open() as file:
-        assert b"".join(iter(lambda: file.read(1000), b"")) == data
-    asked = world.ranges()
-    assert len(asked) <= 8
-    assert sum(last - first for first, last in asked) == MIB
-    world.backend.clear()
-    with world.open() as file:
-        assert sum(1 for _ in file) == len(data.splitlines())
-    assert len(world.ranges()) <= 8
-
-
-def eventually(condition: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass within 60 s"
-        time.sleep(0.001)
-
-
-def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
-    world, full = over_async, over_async.backend.requests_max
-    for module in (prefetch, read_buffer):
-        monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
-    data = letters(100_000)
-    world.put(world.path, data)
-    with world.open() as file, ThreadPoolExecutor(1) as threads:
-        assert file.read(10) == data[:10]
-        assert world.ranges() == [(0, 10)]
-        gate = asyncio.Event()
-        world.backend.plan("read_range", before=gate.wait, times=None)
-        second = threads.submit(file.read, 10)
-        eventually(lambda: world.backend.at_once["read_range"] == full)
-        world.backend.loop.call_soon_threadsafe(gate.set)
-        assert second.result() == data[10:20]
-        assert file.read(50_000) == data[20:50_020]
-        assert world.backend.at_once_max["read_range"] <= full
-        assert max(last for _, last in world.ranges()) <= 50_020 + 1000 * (full + 1)
-        ahead = file._buffer._ahead._row._ranges
-        eventually(lambda: all(each.data.done() for each in ahead))  # those not begun yet, too
-        world.backend.plans.clear()
-        never = asyncio.Event()
-        world.backend.plan("read_range", before=never.wait, times=None)
-        assert file.read(5000) == data[50_020:55_020]
-        eventually(lambda: world.backend.at_once["read_range"] > 0)
-    eventually(lambda: world.backend.at_once["read_range"] == 0)
-    assert not never.is_set()
-
-
-def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
-    world, data = over_async, letters(100_000)
-    world.put(world.path, data)
-    with world.open(tuning=Tuning(prefetch=False)) as file:
-        assert [file.read(100) for _ in range(10)] == [data[at : at + 100] for at in range(0, 1000, 100)]
-    assert world.ranges() == [(at, at + 100) for at in range(0, 1000, 100)]
-
-
-def test_a_file_has_no_more_requests_under_way_than_it_may(over_async):
-    world, data = over_async, os.urandom(16 * MIB)
-    world.put(world.path, data)
-    with world.open(tuning=Tuning(max_concurrency=2)) as file:
-        assert file.read() == data
-        assert file.read_at(8 * MIB, 5) == data[5 : 8 * MIB + 5]
-    assert world.backend.at_once_max["read_range"] == 2
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"max_concurrency": 0}, "max_concurrency is 0: it must be a number of requests, 1 to 1024"),
-        ({"max_concurrency": True}, "max_concurrency is True"),
-        ({"max_concurrency": "8"}, "max_concurrency is '8'"),
-        ({"prefetch": 8}, "prefetch is 8: it must be True or False"),
-        ({"max_memory": "1KiB"}, "max_memory is 1024: it must be at least 1048576 bytes"),
-    ],
-)
-def test_a_tuning_out_of_range_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
-        Tuning(**given)
-
-
-@given(start=st.integers(0, 100), size=st.integers(0, 10_000), range_bytes=st.integers(1, 3000))
-def test_a_read_is_cut_into_as_few_ranges_as_possible_of_nearly_one_size(start, size, range_bytes):
-    parts = list(even(start, start + size, range_bytes))
-    assert len(parts) == -(-size // range_bytes)
-    assert [byte for first, last in parts for byte in range(first, last)] == list(range(start, start + size))
-    sizes = {last - first for first, last in parts}
-    assert not sizes or (max(sizes) <= range_bytes and max(sizes) - min(sizes) <= 1 and min(sizes) > 0)
-
-
-def test_of_one_call_no_more_is_under_way_than_it_may(over_async, monkeypatch):
-    monkeypatch.setattr(ranges, "UNDER_WAY_BYTES_MAX", 5 * MIB)
-    world, data = over_async, os.urandom(16 * MIB)
-    world.put(world.path, data)
-    with world.open(tuning=Tuning(prefetch=False)) as file:
-        assert file.read() == data
-    assert world.backend.at_once_max["read_range"] == 2
-
-
-def test_a_large_read_holds_little_beside_its_answer():
-    world = make_world("memory")
-    world.make(os.urandom(40 * MIB), RollingPolicy(max_bytes=5 * MIB), step=10 * MIB)
-    view = world.view()
-    tracemalloc.start()
-    try:
-        assert len(world.read(view, 0, 40 * MIB)) == 40 * MIB
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 40 * MIB + 2 * 5 * MIB
-
-
-# -- headers at open -----------------------------------------------------------------------------------------
+# -- headers at open ----------------------------------------------------------------------------------------
 
 
 def known(world: World) -> World:
@@ -448,32 +245,34 @@ def test_a_known_header_is_looked_at_beside_the_first_data(over_async):
     assert len(world.backend.calls) == 2
 
 
-@pytest.mark.parametrize("first", ["read", "readline", "size", "seek"])
-def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, first):
+NOW = letters(500)[200:] + b"new"
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        (lambda file: file.read(10) + file.read(), NOW),
+        (lambda file: file.readline() + file.read(), NOW),
+        (lambda file: (file.size, file.read()), (303, NOW)),
+        (lambda file: (file.seek(-3, io.SEEK_END), file.read()), (300, b"new")),
+    ],
+)
+def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, look, expected):
     world = known(over_async)
-    world.append(b"new")
-    drive(world.behind.segments.truncate(world.path, 200))
-    now = letters(500)[200:] + b"new"
+    world.by_another("append", [b"new"])
+    world.by_another("truncate", 200)
     with world.open() as file:
-        if first == "read":
-            assert file.read(10) + file.read() == now
-        elif first == "readline":
-            assert file.readline() + file.read() == now
-        elif first == "size":
-            assert (file.size, file.read()) == (303, now)
-        else:
-            file.seek(-3, io.SEEK_END)
-            assert file.read() == b"new"
+        assert look(file) == expected
 
 
 def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
     world = known(over_async)
-    drive(world.behind.segments.delete(world.path))
+    world.by_another("delete")
     with world.open() as file, pytest.raises(FileNotFoundError):
         file.read(1)
 
 
-# -- things that go while they are read ----------------------------------------------------------------------
+# -- things that go while they are read ---------------------------------------------------------------------
 
 
 def test_a_chunk_that_moved_is_read_where_it_is_now(world):
@@ -497,32 +296,28 @@ def test_a_segment_replaced_or_deleted_is_gone_for_those_who_have_it_open(world,
     policy = RollingPolicy(max_bytes=3, inline_bytes=2) if pages else None
     world.make(letters(500), policy)
     with world.open() as file:
-        drive(world.behind.segments.overwrite(world.path, [letters(700, seed=1)]))
+        world.by_another("overwrite", [letters(700, seed=1)])
         for _ in range(2):
             with pytest.raises(FileNotFoundError, match="open it again"):
                 file.read(10)
-        drive(world.behind.segments.delete(world.path))
+        world.by_another("delete")
         with pytest.raises(FileNotFoundError, match="open it again"):
             file.read(10)
 
 
 def test_a_chunk_missing_short_or_changed_is_named(world):
     world.make(letters(500))
-    first, second, third = world.chunk_paths()[:3]
-    size = world.header().entries[1].length
-    view = world.view()
-    world.delete(first)
-    world.put(second, b"short")
-    content = drive(world.behind.backend.read(third)).data
-    world.put(third, content[:-1] + b"!")
-    starts = [entry.start for entry in world.header().entries]
-    ends = [entry.end for entry in world.header().entries]
-    for index, (path, what) in enumerate([(first, "missing"), (second, "ends at byte 5"), (third, "checksum")]):
+    paths, entries, view = world.chunk_paths(), world.header().entries, world.view()
+    assert entries[1].length > 5
+    world.delete(paths[0])
+    world.put(paths[1], b"short")
+    content = drive(world.behind.backend.read(paths[2])).data
+    world.put(paths[2], content[:-1] + b"!")
+    for path, entry, what in zip(paths[:3], entries, ("missing", "ends at byte 5", "checksum"), strict=False):
         with pytest.raises(CorruptChunkError, match=what) as caught:
-            world.read(view, starts[index], ends[index])
+            world.read(view, entry.start, entry.end)
         assert path in str(caught.value)
-    assert size > 5
-    assert world.read(view, starts[3], 500) == letters(500)[starts[3] :]
+    assert world.read(view, entries[3].start, 500) == letters(500)[entries[3].start :]
 
 
 @pytest.mark.parametrize("by_a_segment", [False, True])
@@ -533,7 +328,7 @@ def test_a_plain_file_that_is_gone_meanwhile_is_not_found_and_the_error_says_wha
     with world.open() as file:
         assert file.read(10) == letters(500)[:10]
         if by_a_segment:
-            drive(world.behind.segments.overwrite(world.path, [letters(700, seed=1)]))
+            world.by_another("overwrite", [letters(700, seed=1)])
         world.delete(world.path)
         for _ in range(2):
             with pytest.raises(FileNotFoundError, match="now segment" if by_a_segment else "now nothing is there"):
