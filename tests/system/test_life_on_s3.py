@@ -4,9 +4,9 @@ import dataclasses
 import re
 import time
 
-import fsspec
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Over
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
@@ -17,10 +17,9 @@ MIB = 2**20
 
 @pytest.fixture
 def fs(s3_options):
-    below = fsspec.filesystem("rolling", target_protocol="s3", target_options=s3_options, skip_instance_cache=True)
-    return fsspec.filesystem(
-        "rolling", backend=Scripted(below._backend), max_bytes=16 * MIB, inline_bytes=0, skip_instance_cache=True
-    )
+    below = RollingFileSystem("s3", s3_options, skip_instance_cache=True)._backend
+    options = {"max_bytes": 16 * MIB, "inline_bytes": 0, "skip_instance_cache": True}
+    return RollingFileSystem(backend=Scripted(below), **options)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

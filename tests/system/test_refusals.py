@@ -73,16 +73,10 @@ def open_fs(options: dict[str, Any]) -> Any:
     return RollingFileSystem("s3", options, header_cache_s=0, commit_timeout_s=WAIT_S, skip_instance_cache=True)
 
 
-@pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
-def store(request: pytest.FixtureRequest) -> dict[str, Any]:
-    options: dict[str, Any] = request.getfixturevalue(request.param)
-    return options
-
-
 @pytest.fixture(scope="module")
-def path(store: dict[str, Any]) -> str:
+def path(s3_options: dict[str, Any]) -> str:
     """All tests share it, because none changes it."""
-    return new_segment(store)
+    return new_segment(s3_options)
 
 
 def new_segment(options: dict[str, Any]) -> str:
@@ -92,9 +86,9 @@ def new_segment(options: dict[str, Any]) -> str:
     return path
 
 
-def check_unchanged(store: dict[str, Any], path: str) -> None:
+def check_unchanged(s3_options: dict[str, Any], path: str) -> None:
     """Check that the segment is as it was, and that nothing else was begun beside it."""
-    fs = open_fs(store)
+    fs = open_fs(s3_options)
     assert fs.cat_file(path) == b"12345"
     backend, bucket = fs._backend, path.partition("/")[0]
     assert backend.fs.find(bucket, refresh=True) == [f"{path}$header"]
@@ -104,21 +98,21 @@ def check_unchanged(store: dict[str, Any], path: str) -> None:
 @pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("case", CASES)
 def test_a_refusal_is_the_same_clear_error_by_every_verb(
-    store: dict[str, Any], path: str, case: str, verb: str
+    s3_options: dict[str, Any], path: str, case: str, verb: str
 ) -> None:
     changes, kind, why = CASES[case]
     if "endpoint_url" in changes:
         changes = {"endpoint_url": f"http://127.0.0.1:{free_port()}"}
     with pytest.raises(kind, match=why) as caught:
-        VERBS[verb](open_fs(store | changes), path)
+        VERBS[verb](open_fs(s3_options | changes), path)
     check_message(caught.value, path, changes=False)
-    assert store["secret"] not in str(caught.value)
-    check_unchanged(store, path)
+    assert s3_options["secret"] not in str(caught.value)
+    check_unchanged(s3_options, path)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, Any], verb: str) -> None:
-    fs, bucket = open_fs(store), f"absent-{uuid.uuid4().hex[:12]}"
+def test_a_missing_bucket_is_named_by_every_verb_and_not_made(s3_options: dict[str, Any], verb: str) -> None:
+    fs, bucket = open_fs(s3_options), f"absent-{uuid.uuid4().hex[:12]}"
     with pytest.raises(FileNotFoundError) as caught:
         VERBS[verb](fs, f"{bucket}/log")
     check_message(caught.value, f"{bucket}/log", changes=False)
@@ -127,9 +121,9 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(store: dict[str, A
     assert not fs.exists(bucket)
 
 
-def test_a_missing_bucket_is_named_by_a_copy_into_it(store: dict[str, Any]) -> None:
+def test_a_missing_bucket_is_named_by_a_copy_into_it(s3_options: dict[str, Any]) -> None:
     """A copy begins again where its source is missing of a sudden, and here the target is."""
-    fs, source, bucket = open_fs(store), new_segment(store), f"absent-{uuid.uuid4().hex[:12]}"
+    fs, source, bucket = open_fs(s3_options), new_segment(s3_options), f"absent-{uuid.uuid4().hex[:12]}"
     fs.append(source, bytes(MUCH_BYTES))
     with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist"):
         fs.cp_file(source, f"{bucket}/log")
@@ -138,14 +132,14 @@ def test_a_missing_bucket_is_named_by_a_copy_into_it(store: dict[str, Any]) -> N
 @pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
 def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
-    store: dict[str, Any], path: str, code: str, verb: str
+    s3_options: dict[str, Any], path: str, code: str, verb: str
 ) -> None:
-    with proxy_to(store["endpoint_url"]) as proxy:
+    with proxy_to(s3_options["endpoint_url"]) as proxy:
         proxy.fault = lambda _: (400, code)
         with pytest.raises(PermissionError, match=code) as caught:
-            VERBS[verb](open_fs(store | {"endpoint_url": proxy.url}), path)
+            VERBS[verb](open_fs(s3_options | {"endpoint_url": proxy.url}), path)
     check_message(caught.value, path, changes=False)
-    check_unchanged(store, path)
+    check_unchanged(s3_options, path)
 
 
 @pytest.mark.s3

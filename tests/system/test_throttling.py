@@ -7,6 +7,8 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,9 +18,7 @@ from tests.support.servers import require_module
 
 require_module("s3fs")
 
-import fsspec
-
-from rollingfs import AppendOutcomeUnknown, BadOffsetError, RollingPolicy
+from rollingfs import AppendOutcomeUnknown, BadOffsetError, RollingFileSystem, RollingPolicy
 from rollingfs.backend import probe as probe_module
 from rollingfs.backend.objects import backend as objects_module
 from rollingfs.backend.verdicts import forget_verdicts
@@ -50,52 +50,29 @@ pytestmark = pytest.mark.timeout(120)
 # -- kinds of requests ---------------------------------------------------------------------------------------
 
 
-def header_put(seen: Seen) -> bool:
-    return seen.method == "PUT" and _name(seen).endswith("$header") and not probe(seen)
+@dataclass(frozen=True)
+class Kind:
+    """Requests of a method whose key and query contain something; those of the probe are a kind of their own."""
+
+    method: str
+    key: str = ""
+    query: str = ""
+
+    def __call__(self, seen: Seen) -> bool:
+        key, _, query = unquote(seen.path).partition("?")
+        is_alike = seen.method == self.method and self.key in key and self.query in query
+        return is_alike and ("/probe-" in key) == (self.key == "/probe-")
 
 
-def header_get(seen: Seen) -> bool:
-    return seen.method == "GET" and _name(seen).endswith("$header") and not probe(seen)
-
-
-def chunk_put(seen: Seen) -> bool:
-    return seen.method == "PUT" and "$chunks/" in _name(seen) and "partNumber" not in seen.path and not probe(seen)
-
-
-def chunk_get(seen: Seen) -> bool:
-    return seen.method == "GET" and "$chunks/" in _name(seen) and not probe(seen)
-
-
-def listing(seen: Seen) -> bool:
-    return seen.method == "GET" and "list-type=2" in seen.path
-
-
-def part(seen: Seen) -> bool:
-    return seen.method == "PUT" and "partNumber" in seen.path
-
-
-def beginning(seen: Seen) -> bool:
-    return seen.method == "POST" and "uploads" in seen.path
-
-
-def completion(seen: Seen) -> bool:
-    return seen.method == "POST" and "uploadId" in seen.path
-
-
-def deletion(seen: Seen) -> bool:
-    return seen.method == "POST" and "?delete" in seen.path
-
-
-def probe(seen: Seen) -> bool:
-    return "/probe-" in _name(seen)
-
-
-def probe_put(seen: Seen) -> bool:
-    return probe(seen) and seen.method == "PUT"
-
-
-def _name(seen: Seen) -> str:
-    return unquote(seen.path.partition("?")[0])
+header_put, header_get = Kind("PUT", "$header"), Kind("GET", "$header")
+chunk_put, chunk_get = Kind("PUT", "$chunks/"), Kind("GET", "$chunks/")
+beginning, part, completion = (
+    Kind("POST", query="uploads"),
+    Kind("PUT", query="partNumber"),
+    Kind("POST", query="uploadId"),
+)
+listing, deletion = Kind("GET", query="list-type=2"), Kind("POST", query="delete")
+probe_put = Kind("PUT", "/probe-")
 
 
 def first(count: int, kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault | None]:
@@ -111,15 +88,9 @@ def always(kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault
 # -- filesystems ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
-def options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    found: dict[str, Any] = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture(scope="module")
-def way(options: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(options["endpoint_url"]) as proxy:
+def way(s3_options: dict[str, Any]) -> Iterator[Proxy]:
+    with proxy_to(s3_options["endpoint_url"]) as proxy:
         yield proxy
 
 
@@ -132,16 +103,10 @@ def proxy(way: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 
 @pytest.fixture(scope="module")
-def connect(options: dict[str, Any], way: Proxy) -> Callable[..., Any]:
+def connect(s3_options: dict[str, Any], way: Proxy) -> Callable[..., Any]:
     """Makes filesystems behind the proxy."""
-
-    def connect(*, config: dict[str, Any] | None = None, **arguments: Any) -> Any:
-        target = options | {"endpoint_url": way.url, "config_kwargs": config or {}}
-        return fsspec.filesystem(
-            "rolling", target_protocol="s3", target_options=target, skip_instance_cache=True, **arguments
-        )
-
-    return connect
+    target = s3_options | {"endpoint_url": way.url}
+    return partial(RollingFileSystem, "s3", target, skip_instance_cache=True)
 
 
 @pytest.fixture(scope="module")
@@ -156,8 +121,8 @@ def hasty(connect: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def bucket(options: dict[str, Any]) -> str:
-    return new_bucket(options)
+def bucket(s3_options: dict[str, Any]) -> str:
+    return new_bucket(s3_options)
 
 
 @pytest.fixture
@@ -166,11 +131,9 @@ def path(bucket: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def plain(options: dict[str, Any]) -> Any:
+def plain(s3_options: dict[str, Any]) -> Any:
     """A filesystem that does not go through the proxy."""
-    return fsspec.filesystem(
-        "rolling", target_protocol="s3", target_options=options, skip_instance_cache=True, header_cache_s=0
-    )
+    return RollingFileSystem("s3", s3_options, skip_instance_cache=True, header_cache_s=0)
 
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -244,7 +207,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
         pytest.param(part, DROP_AFTER, marks=pytest.mark.slow),
         pytest.param(beginning, DROP_AFTER, marks=pytest.mark.slow),
     ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ids=str,
 )
 def test_large_appends_are_there_once_whatever_their_parts_meet(
     fs, path, proxy, plain, kind, fault, monkeypatch: pytest.MonkeyPatch
@@ -289,10 +252,6 @@ def test_every_operation_goes_through_although_each_request_is_refused_once(fs, 
 # -- for ever ------------------------------------------------------------------------------------------------
 
 
-def _committed(plain: Any, path: str) -> bytes:
-    return bytes(plain.cat_file(path))
-
-
 @pytest.mark.parametrize("fault", [SLOW_DOWN, DROP_BEFORE, DROP_AFTER], ids=str)
 def test_an_append_never_confirmed_is_unknown_or_found(hasty, path, proxy, plain, fault):
     hasty.create(path)
@@ -310,7 +269,7 @@ def test_an_append_never_confirmed_is_unknown_or_found(hasty, path, proxy, plain
         hasty.append(path, b"data", expected_offset=0)
     except BadOffsetError:
         assert fault == DROP_AFTER
-    assert _committed(plain, path) == b"data"
+    assert plain.cat_file(path) == b"data"
 
 
 @pytest.mark.parametrize("fault", [SLOW_DOWN, DROP_BEFORE, DROP_AFTER], ids=str)
@@ -324,7 +283,7 @@ def test_an_append_whose_chunk_cannot_be_written_is_not_committed_and_says_so(ha
     assert not isinstance(caught.value, AppendOutcomeUnknown)
     proxy.fault = lambda _: None
     assert hasty.append(path, b"c" * 500) == 500
-    assert _committed(plain, path) == b"a" * 500 + b"c" * 500
+    assert plain.cat_file(path) == b"a" * 500 + b"c" * 500
 
 
 def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain, monkeypatch):
