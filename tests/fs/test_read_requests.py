@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +17,7 @@ from rollingfs.read import prefetch, ranges
 from rollingfs.read.read_job import even
 from rollingfs.read.tuning import Tuning
 from tests.support.reading import letters, make_world
+from tests.support.schedules import eventually
 
 MIB = 2**20
 
@@ -45,13 +44,6 @@ def test_small_reads_that_follow_each_other_share_requests(world):
     with world.open() as file:
         assert sum(1 for _ in file) == len(data.splitlines())
     assert len(world.ranges()) <= 8
-
-
-def eventually(condition: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass within 60 s"
-        time.sleep(0.001)
 
 
 def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):

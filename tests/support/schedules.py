@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,26 @@ ROOT = Path(__file__).parents[2]
 Happening = Callable[[], object]
 HELD_S_MAX = 20.0
 """Only a broken test holds a lock so long."""
+SOON_S_MAX = 60.0
+PARTS = (
+    *(f"commit/{name}" for name in ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")),
+    *("runtime/concurrency", "write/gather", "write/group", "write/grow"),
+)
+COMMIT = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
+"""The files through which a commit runs."""
+
+
+def interrupt() -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    """Wait until something holds that comes to pass soon."""
+    until_s = time.monotonic() + SOON_S_MAX
+    while not holds():
+        assert time.monotonic() < until_s, f"it did not come to pass within {SOON_S_MAX} s"
+        time.sleep(0.001)
 
 
 @contextlib.contextmanager

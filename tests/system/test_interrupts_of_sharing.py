@@ -12,22 +12,12 @@ from rollingfs import AppendInterrupted
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from tests.commit.test_sharing_share import PATH, World
-from tests.support.schedules import at_line
+from tests.support.schedules import COMMIT, at_line, interrupt
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
-COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
-ROOM = tuple(f"commit/sharing/{name}" for name in ("share", "others", "files"))
-PARTS = (
-    *(f"commit/{name}" for name in COMMIT),
-    *ROOM,
-    "runtime/concurrency",
-    "write/gather",
-    "write/group",
-    "write/grow",
-    "format/asks",
-)
-CORE = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
+ROOM = tuple(f"rollingfs/commit/sharing/{name}.py" for name in ("share", "others", "files"))
+CORE = (*COMMIT, *ROOM, "rollingfs/format/asks.py")
 LINES_MAX = 5000
 
 
@@ -35,10 +25,6 @@ LINES_MAX = 5000
 def collected() -> Iterator[None]:
     yield
     gc.collect()  # coroutines that were never awaited, while their warning is ignored
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 def aside(world: World, under_way: list[bool]) -> None:
