@@ -19,7 +19,7 @@ import pytest
 from rollingfs.cli import output
 from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.read import PEEK_BYTES
-from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment
+from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment, running
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
@@ -90,29 +90,22 @@ def test_head_and_tail_count_bytes(log):
 
 def test_a_reader_that_goes_away_ends_cat_quietly(log):
     done("append", log, stdin=RANDOM * 20)
-    cat = subprocess.Popen([*COMMAND, "cat", log], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    assert cat.stdout.read(10) == RANDOM[:10]
-    cat.stdout.close()
-    assert cat.stderr.read() == b""
-    cat.stderr.close()
-    assert cat.wait(EXPECT_S_MAX) == 0
+    with running("cat", log) as cat:
+        assert cat.stdout.read(10) == RANDOM[:10]
+        cat.stdout.close()
+        assert cat.stderr.read() == b""
+        assert cat.wait(EXPECT_S_MAX) == 0
 
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
 @pytest.mark.parametrize("words", [["-n", 1], *slowly(["-n", 0], ["-n", 1, "--json"])], ids=str)
 def test_following_an_idle_segment_ends_when_its_reader_goes_away(log, words):
     done("append", log, stdin=b"a\nb\n")
-    command = [*COMMAND, "tail", "-f", *map(str, words), log]
-    tail = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-    try:
+    with running("tail", "-f", *words, log) as tail:
         assert words[1] == 0 or tail.stdout.readline()
         tail.stdout.close()
         assert tail.wait(EXPECT_S_MAX) == 0
         assert tail.stderr.read() == b""
-    finally:
-        tail.kill()
-        tail.wait()
-        tail.stderr.close()
 
 
 def test_following_goes_on_while_there_is_a_reader(log, monkeypatch):
@@ -167,14 +160,7 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
     }
     words = ["append", url, "--option", f"key={moto['key']}", "--option", f"secret={moto['secret']}"]
     plain = fsspec.filesystem("s3", **moto)
-    append = subprocess.Popen(
-        [*COMMAND, *words],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(PYTHONWARNINGS="default", PYTHONFAULTHANDLER="1", **settings),
-    )
-    try:
+    with running(*words, PYTHONWARNINGS="default", PYTHONFAULTHANDLER="1", **settings) as append:
         append.stdin.write(b"x" * (6 << 20))
         append.stdin.flush()
         deadline_s = time.monotonic() + EXPECT_S_MAX
@@ -186,14 +172,7 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
         with contextlib.suppress(subprocess.TimeoutExpired):
             append.wait(EXPECT_S_MAX)
         append.send_signal(signal.SIGABRT)  # one that hangs says where
-        code = append.wait(EXPECT_S_MAX)
-        said = append.stderr.read().decode()
-    finally:
-        append.kill()
-        append.wait()
-        for pipe in (append.stdin, append.stdout, append.stderr):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+        code, said = append.wait(EXPECT_S_MAX), append.stderr.read().decode()
     assert (code, said) == (130, f"rollingfs: {url}: interrupted; the append is not committed\n")
     assert _chunks(plain, bucket) == []
     assert not plain.exists(f"{bucket}/log$header")

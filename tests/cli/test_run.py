@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.cli import stopping
-from tests.support.cli import COMMAND, Run, done, environment, failed
+from tests.support.cli import Run, done, failed, running
 
 
 @pytest.fixture
@@ -103,20 +101,11 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, option, number):
-    command = [*COMMAND, "run", f"{tmp_path}/data", *option]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True)
-    killer = threading.Timer(120, process.kill)
-    killer.start()
-    with process:
-        try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if line.startswith("round 1"):
-                    process.send_signal(number)
-            assert process.wait() == 0
-        finally:
-            killer.cancel()
-            process.kill()
+    with running("run", f"{tmp_path}/data", *option) as process:
+        for line in process.stdout:
+            if line.startswith(b"round 1"):
+                process.send_signal(number)
+        assert process.wait() == 0
 
 
 def test_offload_without_options_does_what_the_policies_say(fs, tmp_path, option):

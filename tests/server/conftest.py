@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import partialmethod
 from typing import Any
 
 import pytest
@@ -45,17 +46,10 @@ class Client:
 
         return asyncio.run(ask())
 
-    def get(self, url: str, **given: Any) -> httpx.Response:
-        return self.request("GET", url, **given)
-
-    def post(self, url: str, **given: Any) -> httpx.Response:
-        return self.request("POST", url, **given)
-
-    def put(self, url: str, **given: Any) -> httpx.Response:
-        return self.request("PUT", url, **given)
-
-    def delete(self, url: str, **given: Any) -> httpx.Response:
-        return self.request("DELETE", url, **given)
+    get = partialmethod(request, "GET")
+    post = partialmethod(request, "POST")
+    put = partialmethod(request, "PUT")
+    delete = partialmethod(request, "DELETE")
 
 
 def talk(app: Limited, method: str, path: str, message: dict[str, Any], query: bytes = b"") -> list[Any]:

@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from tests.support.spark import LOOPBACK
+
 
 def shell(spark: Any, *words: str) -> int:
     """Run a command of ``hdfs dfs``; returns its exit code."""
@@ -25,19 +27,9 @@ def shell(spark: Any, *words: str) -> int:
 
 def session(settings: Mapping[str, str]) -> Any:
     """A session on this machine."""
+    quiet = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", "spark.showConsoleProgress": "false"}
     builder = SparkSession.builder.master("local[2,3]").appName("gateway")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.log.level": "ERROR",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.showConsoleProgress": "false",
-        **settings,
-    }
-    for key, value in settings.items():
-        builder.config(key, value)
-    return builder.getOrCreate()
+    return builder.config(map={**LOOPBACK, **quiet, **settings}).getOrCreate()
 
 
 def commits(url: str, local: str, token: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.server.conftest import Process, serving
+from tests.support.schedules import eventually
 
 
 def connected(server: Process) -> socket.socket:
@@ -121,10 +121,7 @@ def test_a_client_that_takes_nothing_is_cut_off(impatient: Process) -> None:
     httpx.post(f"{url}?create=true", content=bytes(64 << 20), timeout=120).raise_for_status()
     with connected(impatient) as lazy:
         lazy.sendall(b"GET /v1/segments/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        until_s = time.monotonic() + 120
-        while (running := _running(impatient)) and time.monotonic() < until_s:
-            time.sleep(0.1)
-        assert running == 0
+        eventually(lambda: _running(impatient) == 0)
 
 
 def _running(server: Process) -> int:
@@ -136,8 +133,7 @@ def test_more_than_the_limit_is_told_to_come_again(tmp_path: Path) -> None:
     with serving(f"{tmp_path}/store", "--max-requests", "1", "--max-tails", "0") as server:
         httpx.put(f"{server.url}/v1/segments/a").raise_for_status()
         with begun(server, "/v1/segments/a", 1000) as half:
-            while not _running(server):
-                time.sleep(0.01)
+            eventually(lambda: _running(server))
             refused = httpx.get(f"{server.url}/v1/segments/a")
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
             half.sendall(b"x" * 500)
@@ -199,10 +195,7 @@ def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None
         url = driver.stdout.readline().strip().replace("webhdfs://", "http://")
         assert httpx.get(f"{url}/v1/segments/a").content == b"one\n"
         driver.kill()
-    until_s = time.monotonic() + 60
-    while is_up(url):
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
+    eventually(lambda: not is_up(url))
 
 
 def test_another_host_needs_tokens(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from tests.server.conftest import serving
 from tests.support.servers import new_bucket
-from tests.support.spark import require_java
+from tests.support.spark import require_java, run_python
 
 JOB = Path(__file__).with_name("spark_job.py")
 JOB_S_MAX = 900
@@ -24,10 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_M
 
 
 def found_by_job(*words: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, str(JOB), *words], capture_output=True, text=True, timeout=JOB_S_MAX)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND ")), None)
-    assert line, done.stderr
-    found: dict[str, Any] = json.loads(line.removeprefix("FOUND "))
+    said = run_python(JOB, *words).stdout
+    found: dict[str, Any] = json.loads(said.partition("FOUND ")[2])
     return found
 
 

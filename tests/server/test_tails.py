@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import httpx
 
 from tests.server.conftest import Client, Process, talk
+from tests.support.schedules import eventually
 
 
 def test_a_long_poll_answers_whole_records_and_says_where_to_go_on(client: Client) -> None:
@@ -58,8 +58,7 @@ def test_clients_that_wait_are_woken(server: Process) -> None:
     ]
     for thread in waiting:
         thread.start()
-    while "rollingfs_server_tails_running 3" not in httpx.get(f"{server.url}/metrics").text:
-        time.sleep(0.01)
+    eventually(lambda: "rollingfs_server_tails_running 3" in httpx.get(f"{server.url}/metrics").text)
     httpx.post(url, content=b"news\n").raise_for_status()
     for thread in waiting:
         thread.join(90)

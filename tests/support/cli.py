@@ -81,6 +81,22 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
 
 
+def started(*words: object, **variables: str) -> subprocess.Popen[bytes]:
+    """A command in a process of its own."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([*COMMAND, *map(str, words)], env=environment(**variables), **pipes)
+
+
+@contextlib.contextmanager
+def running(*words: object, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command in a process of its own, which ends with the block."""
+    with started(*words, **variables) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 class Terminal:
     """A command with a controlling terminal: Ctrl-C works as it does for people."""
 

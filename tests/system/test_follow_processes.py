@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.support.cli import COMMAND, environment
+from tests.support.cli import started
 
 ROUNDS = 6
 WAIT_S = 60.0
@@ -24,9 +23,7 @@ class Process:
     def __init__(self, folder: Path, *paths: str, max_delay: str = "0.1s") -> None:
         words = ["--block", "1000", "--max-delay", max_delay, "--json", "--lag", "0", "--option"]
         words += [f"tiers.cold.root={folder}/archive", *paths]
-        self._process = subprocess.Popen(
-            [*COMMAND, "offload", "--follow", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-        )
+        self._process = started("offload", "--follow", *words)
 
     def until(self, cold_end: int) -> None:
         """Wait until it says that a segment is in the tier up to an offset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import fsspec
 import pytest
@@ -104,22 +105,31 @@ def test_a_time_that_is_none_is_refused_when_the_filesystem_is_made(name, value)
         fsspec.filesystem("rolling", target_protocol="file", **{name: value})
 
 
+WRONG = ("text", None, {"logs/one": 3})
+
+
 def test_what_is_no_cut_no_policy_and_no_attributes_is_named_with_the_path(fs):
     fs.pipe_file("logs/one", b"data")
     stream, before = fs.stream("logs"), files_below(".")
-    for wrong in ("text", None, {"logs/one": 3}):
-        with pytest.raises(TypeError, match=r"logs: the cut is .*it must be a StreamCut"):
-            stream.trim(wrong)
-        with pytest.raises(TypeError, match=r"logs: the cut is .*it must be a StreamCut"):
-            stream.publish("billing", wrong)
-    with pytest.raises(TypeError, match="logs: the subscriber is 5: it must be a str"):
-        stream.publish(5, stream.cut())
-    with pytest.raises(TypeError, match="logs: the retention is '1GiB': it must be a RetentionPolicy"):
-        stream.retention = "1GiB"
-    with pytest.raises(TypeError, match=r"logs/one: attrs is .*it must be a dictionary"):
-        fs.append("logs/one", b"x", attrs=[("a", "1")])
-    with pytest.raises(TypeError, match="logs/one: expected_attrs is 'a': it must be a dictionary"):
-        fs.append("logs/one", b"x", expected_attrs="a")
+    refused = [
+        *((stream.trim, [wrong], "logs: the cut is .*it must be a StreamCut") for wrong in WRONG),
+        *((stream.publish, ["billing", wrong], "logs: the cut is .*it must be a StreamCut") for wrong in WRONG),
+        (stream.publish, [5, stream.cut()], "logs: the subscriber is 5: it must be a str"),
+        (
+            partial(setattr, stream, "retention"),
+            ["1GiB"],
+            "logs: the retention is '1GiB': it must be a RetentionPolicy",
+        ),
+        (partial(fs.append, attrs=[("a", "1")]), ["logs/one", b"x"], r"logs/one: attrs is .*it must be a dictionary"),
+        (
+            partial(fs.append, expected_attrs="a"),
+            ["logs/one", b"x"],
+            "one: expected_attrs is 'a': it must be a dictionary",
+        ),
+    ]
+    for verb, args, said in refused:
+        with pytest.raises(TypeError, match=said):
+            verb(*args)
     assert files_below(".") == before
     stream.retention = RetentionPolicy.by_size("1GiB")
     stream.retention = None
@@ -128,20 +138,12 @@ def test_what_is_no_cut_no_policy_and_no_attributes_is_named_with_the_path(fs):
 # -- what is not there -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        lambda fs: fs.append("typo/log", b"x"),
-        lambda fs: fs.seal("typo/log"),
-        lambda fs: fs.truncate("typo/log", 1),
-        lambda fs: fs.rm("typo/log"),
-        lambda fs: fs.rm_file("typo/log"),
-        lambda fs: fs.mv("typo/log", "other/log"),
-        lambda fs: fs.concat("typo/log", ["other/log"]),
-    ],
-    ids=["append", "seal", "truncate", "rm", "rm_file", "mv", "concat"],
-)
+VERBS = {"append": [b"x"], "seal": [], "truncate": [1], "rm": [], "rm_file": [], "mv": ["other/log"]}
+VERBS["concat"] = [["other/log"]]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_mistyped_path_makes_no_folder(fs, tmp_path, verb):
     with pytest.raises(FileNotFoundError):
-        verb(fs)
+        getattr(fs, verb)("typo/log", *VERBS[verb])
     assert files_below(tmp_path) == []
