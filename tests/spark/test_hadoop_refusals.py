@@ -24,10 +24,10 @@ def sealed(place: Place, name: str) -> None:
 
 
 def merging(place: Place, name: str) -> None:
-    place.segment(name, DATA)
+    sealed(place, name)  # its header has no records behind
     txn, target = "c0ffee00-0000-4000-8000-000000000001", "11111111-2222-4333-8444-555555555555"
     mark = f"state merging {txn} elsewhere {target} open 2026-11-20T10:00:00.000Z\n"
-    place.rewrite(name, b"state open\n", mark.encode())
+    place.rewrite(name, b"state sealed\n", mark.encode())
 
 
 def unreadable(place: Place, name: str) -> None:
