@@ -13,9 +13,7 @@ from rollingfs.spark import configure, read_json
 
 def main(jars: list[str], conf: dict[str, str], urls: list[str]) -> dict[str, Any]:
     """By URL of a folder with the segment ``s``: its numbers, by the folder and by a filter; or why there are none."""
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(jars))
-    for key, value in conf.items():
-        builder.config(key, value)
+    builder = SparkSession.builder.master("local[2]").config(map={"spark.jars": ",".join(jars), **conf})
     spark = configure(builder).getOrCreate()
     found: dict[str, Any] = {}
     for url in urls:

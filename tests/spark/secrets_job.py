@@ -31,9 +31,7 @@ SETTINGS = {
 
 
 def session() -> SparkSession:
-    builder = SparkSession.builder.master("local[2]").appName("secrets")
-    for key, value in SETTINGS.items():
-        builder.config(key, value)
+    builder = SparkSession.builder.master("local[2]").appName("secrets").config(map=SETTINGS)
     found: SparkSession = configure(builder, STORAGE).getOrCreate()
     found.dataSource.register(RollingDataSource)
     return found

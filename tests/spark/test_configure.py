@@ -1,4 +1,4 @@
-"""The settings that `configure` gives to the builder of a Spark session."""
+"""The settings that `configure` gives to the builder of a Spark session, and the jars that it needs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from rollingfs.spark import configure, jar
+from rollingfs.spark import configure, gather, jar
 from rollingfs.spark.configure import S3A_SETS, s3a_options
 from rollingfs.spark.hadoop import compile as compiler
+from tests.support import spark as world
+from tests.support.cli import done
 
 S3A = "spark.hadoop.fs.s3a."
 
@@ -31,13 +33,14 @@ class Builder:
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path, monkeypatch) -> Path:
-    """A Spark of the newest Hadoop that is known, with no defaults; our jar is there."""
+    """A Spark of the newest Hadoop that is known, with no defaults, and our jar."""
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / f"hadoop-client-api-{max(S3A_SETS)}.jar").touch()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # `configure` may set it
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
-    monkeypatch.setattr(jar, "own_jar", lambda: Path("/x/rollingfs-hadoop.jar"))
+    monkeypatch.setattr(jar, "own_jar", lambda: tmp_path / "own.jar")
+    (tmp_path / "own.jar").write_bytes(b"own")
     return tmp_path
 
 
@@ -46,9 +49,9 @@ def options(builder: Builder, storage_options: Any = None) -> dict[str, str]:
     return builder._options
 
 
-def test_the_schemes_get_their_classes_and_nothing_is_fetched_for_a_disk():
+def test_the_schemes_get_their_classes_and_nothing_is_fetched_for_a_disk(installed):
     found = options(Builder())
-    assert found["spark.jars"] == "/x/rollingfs-hadoop.jar"
+    assert found["spark.jars"] == f"{installed}/own.jar"
     for scheme in (f"rolling+{below}" for below in ("file", "s3", "s3a", "abfs", "abfss", "gs", "hdfs")):
         assert found[f"spark.hadoop.fs.{scheme}.impl"] == "rollingfs.hadoop.RollingFileSystem"
         assert found[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] == "rollingfs.hadoop.RollingFs"
@@ -61,10 +64,10 @@ def test_the_users_own_jars_and_packages_are_kept(installed):
         "# mine\nspark.jars.packages   org.x:default:1\nspark.jars=/of/defaults.jar\n\nspark.other 3\n"
     )
     found = options(Builder(), {})
-    assert found["spark.jars"] == "/of/defaults.jar,/x/rollingfs-hadoop.jar"
+    assert found["spark.jars"] == f"/of/defaults.jar,{installed}/own.jar"
     assert found["spark.jars.packages"].split(",") == ["org.x:default:1", *S3A_SETS[max(S3A_SETS)]]
     found = options(Builder(spark__jars="/mine.jar", spark__jars__packages="org.x:mine:1"), {})
-    assert found["spark.jars"] == "/mine.jar,/x/rollingfs-hadoop.jar"
+    assert found["spark.jars"] == f"/mine.jar,{installed}/own.jar"
     assert found["spark.jars.packages"].startswith("org.x:mine:1,org.apache.hadoop:hadoop-aws:")
     assert found["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
     assert options(Builder(**found), {}) == found
@@ -165,3 +168,43 @@ def test_the_api_of_hadoop_is_taken_by_its_checksum(tmp_path, monkeypatch):
         compiler.hadoop_api(tmp_path)
     monkeypatch.setattr(compiler, "HADOOP_SHA256", hashlib.sha256(b"other").hexdigest())
     assert compiler.hadoop_api(tmp_path).parent == tmp_path
+
+
+# -- jars that are gathered, for machines that fetch nothing ---------------------------------------------------------
+
+
+def submit(home: Path, script: str) -> None:
+    """Let a script be the `spark-submit` of a Spark."""
+    (home / "bin").mkdir()
+    (home / "bin" / "spark-submit").write_text(f"#!/bin/sh\n{script}\n")
+    (home / "bin" / "spark-submit").chmod(0o755)
+
+
+def test_the_jars_that_spark_fetches_and_our_own_are_put_into_the_folder(installed):
+    find = "for one; do case $one in spark.jars.ivy=*) to=${one#*=};; esac; done"
+    submit(installed, f"{find}; mkdir $to/jars; echo 1 > $to/jars/a.jar")
+    to = installed / "new" / "folder"
+    assert done("spark-jars", "--to", to, "--json").json == {"jars": [f"{to}/a.jar", f"{to}/own.jar"]}
+    assert (to / "own.jar").read_bytes() == b"own"
+
+
+def test_without_s3_nothing_is_fetched(installed):
+    assert gather.gather(installed / "to", s3=False) == [installed / "to" / "own.jar"]
+
+
+def test_what_spark_said_is_in_the_error_and_no_folder_is_made(installed):
+    submit(installed, "echo no route to Maven >&2; exit 1")
+    with pytest.raises(OSError, match="no jar was gathered; it said: no route to Maven"):
+        gather.gather(installed / "to")
+    assert not (installed / "to").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.s3
+def test_a_spark_that_is_there_fetches_its_s3_connector(tmp_path, monkeypatch):
+    monkeypatch.undo()  # of `installed`
+    world.require_java()
+    found = [path.name for path in gather.gather(tmp_path)]
+    assert jar.OWN_JAR_NAME in found
+    assert any(f"hadoop-aws-{jar.hadoop_version()}" in name for name in found)
+    assert not any("awssdk_bundle" in name for name in found)

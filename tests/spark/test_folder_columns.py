@@ -1,16 +1,18 @@
-"""Columns in the names of folders: names, types, values, pruning; and tables, which are refused."""
+"""Columns in the names of folders: names, types, values, pruning, as Spark's own reader has them; and tables."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
 from rollingfs import RollingFileSystem
+from rollingfs.spark import read_json
 from rollingfs.spark.source import folder_columns, places
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.inference import infer_schema
@@ -19,7 +21,7 @@ from tests.support.backends import Counting, private_memory
 from tests.support.spark import arrow_stream
 from tests.support.spark_source import rows_of
 
-DAY = types.StructType([types.StructField("n", types.LongType()), types.StructField("day", types.DateType())])
+DAY = types.StructType().add("n", "long").add("day", "date")
 
 
 @pytest.mark.parametrize(
@@ -115,14 +117,14 @@ def test_rows_have_the_columns_of_their_folders(log):
 
 
 def test_folders_are_no_columns_with_the_option_off(log):
-    schema = types.StructType([types.StructField("day", types.StringType())])
+    schema = types.StructType().add("day", types.StringType())
     source = RollingDataSource({"path": str(log), "format": "json", "partitionColumns": "false"})
     assert [row["day"] for row in rows_of(source.reader(schema))] == [None, None]
 
 
 def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
     source = RollingDataSource({"path": str(log)})
-    schema = types.StructType([types.StructField("value", types.StringType()), DAY["day"]])
+    schema = types.StructType().add("value", "string").add("day", "date")
     assert rows_of(source.reader(schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
     with pytest.raises(ValueError, match="one column of strings"):
         source.reader(schema.add("more", types.IntegerType())).partitions()
@@ -150,7 +152,7 @@ def test_a_base_that_lies_elsewhere_is_refused(log):
 
 
 def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(log):
-    schema = types.StructType([types.StructField("day", types.IntegerType())])
+    schema = types.StructType().add("day", types.IntegerType())
     with pytest.raises(ValueError, match="part: its folder says day=2026-11-20, which is no int: give the column"):
         rows_of(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
 
@@ -168,3 +170,78 @@ def test_columns_are_inferred_with_one_listing_of_each_folder(kind, data, monkey
     infer_schema(parse_options({"path": "memory://log", "format": kind}))
     listed = [path for verb, path in store.calls if verb.startswith("list") and "$" not in path]
     assert sorted(path.strip("/") for path in listed) == ["log", "log/day=1", "log/day=2"]
+
+
+# -- in a session ------------------------------------------------------------------------------------------------
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+DAYS = ("2026-11-20", "2026-11-21", "__HIVE_DEFAULT_PARTITION__")
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Path:
+    """A folder of columns in columns."""
+    for nth, day in enumerate(DAYS):
+        folder = tmp_path / f"day={day}" / f"hour=0{nth}" / "tag=a%3Ab"
+        folder.mkdir(parents=True)
+        (folder / "part").write_text(f'{{"n": {nth}}}\n')
+    return tmp_path
+
+
+def shown(frame: Any) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def ours_of(source: Any, deep: Path) -> Any:
+    # small enough for a task a segment
+    return read_json(source, f"file://{deep}", partitionBytes="16")
+
+
+@pytest.mark.slow
+def test_columns_of_folders_are_those_of_spark(source, deep):
+    own, ours = source.read.json(str(deep)), ours_of(source, deep)
+    assert ours.dtypes == own.dtypes
+    assert shown(ours) == shown(own)
+
+
+@pytest.mark.slow
+def test_filters_of_one_query_leave_nothing_out_of_another(source, deep):
+    pytest.importorskip("pyspark.sql.worker.data_source_pushdown_filters")
+    before = source.conf.get(PUSHDOWN)
+    source.conf.set(PUSHDOWN, "true")
+    try:
+        found = ours_of(source, deep)
+        days = [found.where(condition) for condition in ("day = date'2026-11-21'", "day is null", "hour < 1")]
+        assert [day.count() for day in days] == [1, 1, 1]
+        assert shown(found) == shown(source.read.json(str(deep)))
+        assert len(shown(days[0].union(days[1]).union(days[2]))) == 3
+    finally:
+        source.conf.set(PUSHDOWN, before)
+
+
+@pytest.mark.slow
+def test_a_session_that_pushes_no_filters_reads_all_folders(source, deep):
+    found = ours_of(source, deep).where("day = date'2026-11-21'")
+    assert found.rdd.getNumPartitions() == len(DAYS)
+    assert len(found.collect()) == 1
+
+
+@pytest.mark.slow
+def test_a_table_without_columns_is_refused_and_not_made(source, deep):
+    with pytest.raises(Exception, match=r"cannot be a table, and none was made.*CREATE TEMPORARY VIEW"):
+        source.sql(f"CREATE TABLE refused USING rolling OPTIONS (format 'json') LOCATION 'file://{deep}'")
+    assert not source.catalog.tableExists("refused")
+
+
+@pytest.mark.slow
+def test_a_table_with_columns_is_read_and_written_with_a_path_in_the_query(source, tmp_path):
+    where = f"WITH (path='file://{tmp_path}/rows', format='arrow')"
+    source.sql("CREATE TABLE named (n BIGINT) USING rolling")
+    try:
+        source.sql(f"INSERT INTO named {where} VALUES (7)")
+        assert [row.n for row in source.sql(f"SELECT n FROM named {where}").collect()] == [7]
+        for refused in ("SELECT n FROM named", "INSERT INTO named VALUES (8)"):
+            with pytest.raises(Exception, match=r"needs a path.*if this is a table, .*FROM table WITH"):
+                source.sql(refused).collect()
+    finally:
+        source.sql("DROP TABLE named")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 import zipfile
 from collections.abc import Mapping
 
@@ -11,7 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.client import Client
-from rollingfs.format.codec import format_header
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.tokens import seal_text
 from rollingfs.maintenance.offload import Chosen, Offloader
@@ -20,6 +23,8 @@ from rollingfs.runtime.concurrency import drive
 from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED, recorded
 from tests.support import spark as world
 from tests.support import strategies
+from tests.support.examples import MANY
+from tests.support.mutants import KINDS, mutant
 
 HEADERS_TRIED = 300
 
@@ -158,3 +163,43 @@ def test_a_folder_that_a_bare_header_keeps_is_there_empty_and_moves_and_goes_wit
     assert found[11:15] == ["true", "nothing", "true", "nothing"]
     left = {path.relative_to(tmp_path / "f").as_posix() for path in (tmp_path / "f").rglob("*$header")}
     assert left == {"full/$header", "to-moved/$header", "rest/gone$header", "moved/gone$header", "dead/gone$header"}
+
+
+# -- mutants of headers and pages --------------------------------------------------------------------------------
+
+MUTANTS = 100_000
+"""As many at a time, which fit in memory."""
+RUNS = 100 if MANY else 1
+RUN_S_MAX, KIND_S_MAX = 1800, 3 * 3600
+PYTHON_ONLY = re.compile(r"line \d+ \('(asks|offload|origin|root|turn)\b|the floor of asks|root or origin")
+"""Lines that a reader need not know: Java does not parse them."""
+
+
+def refusal(kind: str, data: bytes) -> str | None:
+    """Why Python refuses a file; None if it takes the file."""
+    try:
+        KINDS[kind].parse(data) if kind == "page" else parse_header(data, "x")
+    except CorruptHeaderError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(KIND_S_MAX)
+@pytest.mark.parametrize("kind", ["header", "records", "page"])
+def test_java_takes_and_refuses_the_mutants_that_python_does(parser, kind):
+    chance = random.Random(kind)
+    command = [*parser, "page" if kind == "page" else "header"]
+    for _ in range(RUNS):
+        compare(kind, [data for data in (mutant(KINDS[kind], chance) for _ in range(MUTANTS)) if data], command)
+
+
+def compare(kind: str, files: list[bytes], command: list[str]) -> None:
+    said = world.java_takes(files, command, RUN_S_MAX)
+    assert {True, False} == set(said)
+    for data, is_taken in zip(files, said, strict=True):
+        reason = refusal(kind, data)
+        if (reason is None) != is_taken:
+            assert is_taken, f"Java refuses {data!r}, Python does not"
+            assert reason is not None
+            assert PYTHON_ONLY.search(reason), f"Java takes {data!r}; Python: {reason}"

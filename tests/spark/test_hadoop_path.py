@@ -16,7 +16,7 @@ from pyarrow import csv, orc
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.spark import doctor, jar
-from tests.support.spark import Place, wants_s3a
+from tests.support.spark import Place, run_query, wants_s3a
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -112,15 +112,8 @@ def test_a_job_over_a_folder_that_holds_a_segment_overwrites_nothing(place, mode
 def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_a_sink(place):
     place.segment("in/one", b"1\n2\n")
     for name in ("two", "three"):
-        query = (
-            place.spark.readStream.text(f"{place.url}/in")
-            .writeStream.format("parquet")
-            .option("checkpointLocation", f"{place.url}/checkpoint")
-            .trigger(availableNow=True)
-            .start(f"{place.url}/out")
-        )
-        query.awaitTermination()
-        assert query.exception() is None
+        writer = place.spark.readStream.text(f"{place.url}/in").writeStream.format("parquet")
+        assert run_query(writer, f"{place.url}/checkpoint", f"{place.url}/out").exception() is None
         place.segment(f"in/{name}", f"{name}\n".encode())
     assert rows(place, "parquet", f"{place.url}/out") == [("1",), ("2",), ("two",)]
 

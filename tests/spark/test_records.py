@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from rollingfs.spark import read_csv, read_json, stream_csv, stream_json
-from tests.support.spark import SMALL
+from tests.support.spark import SMALL, run_query
 
 pytestmark = pytest.mark.slow
 
@@ -114,9 +114,8 @@ def streamed(frame: Any, folder: Path) -> Any:
     names = frame.schema.simpleString()
     found: list[str] = []
     writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(repr(row) for row in batch.collect()))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     try:
-        query.awaitTermination()
+        run_query(writer, folder / "checkpoint")
     except PySparkException as error:
         print(error)
         return REFUSED

@@ -1,4 +1,4 @@
-"""Streaming queries through ``format("rolling")``, source and sink, in a session of Spark."""
+"""Streaming queries through ``format("rolling")`` in a session of Spark: source, sink, routed rows, output modes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.spark import to_json
 from tests.spark.test_source_batch import load, options_of, rows, url
-from tests.support.spark import Place
+from tests.support.spark import Place, run_query
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SMALL = RollingPolicy(max_bytes=500, inline_bytes=100)
 
@@ -27,8 +27,7 @@ def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **o
     reader = source.readStream.format("rolling").options(**options_of(place), format="json", **options)
     frame = reader.schema("n long, s string").load(url(place, name)).selectExpr("n", "upper(s) s")
     writer = to_json(frame).writeStream.format("rolling").options(**options_of(place), taskMessageBytes=0)
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(url(place, target))
-    query.awaitTermination()
+    query = run_query(writer, checkpoint, url(place, target))
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 
@@ -52,9 +51,7 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
     frame = source.readStream.format("rolling").option("format", "json").schema("n long").load(url(disk, "s"))
     for _ in range(2):
         counts = to_json(frame.groupBy((frame.n % 2).alias("odd")).count())
-        writer = counts.writeStream.outputMode("complete")
-        query = writer.format("rolling").option("checkpointLocation", str(tmp_path / "check"))
-        query.trigger(availableNow=True).start(url(disk, "out")).awaitTermination()
+        run_query(counts.writeStream.outputMode("complete").format("rolling"), tmp_path / "check", url(disk, "out"))
         disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 20)))
     found = {row["odd"]: row["count"] for row in rows(load(disk, "out", "odd long, count long", format="json"))}
     assert found == {0: 10, 1: 10}
@@ -85,3 +82,39 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
     found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
     assert found == list(range(30, 70))
+
+
+def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
+    fs.create(f"{tmp_path}/in")
+    for batch in range(3):
+        new = [f"{device}{batch}\n" for device in "abc"[: batch + 1]]
+        fs.append(f"{tmp_path}/in", "".join(new).encode())
+        devices = source.readStream.format("rolling").load(f"file://{tmp_path}/in")
+        devices = devices.selectExpr("substring(value, 1, 1) device", "value")
+        writer = devices.writeStream.format("rolling").option("segmentBy", "device")
+        run_query(writer, tmp_path / "checkpoint", f"file://{tmp_path}/out")
+    expected = {"a": b"a0\na1\na2\n", "b": b"b1\nb2\n", "c": b"c2\n"}
+    assert {path.rpartition("/")[2]: fs.cat_file(path) for path in fs.find(f"{tmp_path}/out")} == expected
+    read = source.read.format("rolling").load(f"file://{tmp_path}/out")
+    again = read.selectExpr("substring(value, 1, 1) device", "value").write.format("rolling")
+    again.option("segmentBy", "device").mode("append").save(f"file://{tmp_path}/again")
+    found = {path.rpartition("/")[2]: set(fs.cat_file(path).split()) for path in fs.find(f"{tmp_path}/again")}
+    assert found == {name: set(data.split()) for name, data in expected.items()}
+
+
+def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp_path):
+    """As docs/spark.md says it: `foreachBatch`, and a transaction for each batch."""
+    fs.create(f"{tmp_path}/in")
+
+    def upsert(counts: Any, batch: int) -> None:
+        writer = to_json(counts).write.format("rolling").options(txnAppId="counts", txnVersion=batch)
+        for _ in range(2):  # Spark repeats a batch whose end it has not noted
+            writer.mode("append").save(f"file://{tmp_path}/counts")
+
+    for new in (b"a\nb\na\n", b"b\n"):
+        fs.append(f"{tmp_path}/in", new)
+        counts = source.readStream.format("rolling").load(f"file://{tmp_path}/in").groupBy("value").count()
+        run_query(counts.writeStream.outputMode("update").foreachBatch(upsert), tmp_path / "checkpoint")
+    found = [json.loads(line) for line in fs.cat_file(f"{tmp_path}/counts").splitlines()]
+    assert sorted(found[:2], key=str) == [{"value": "a", "count": 2}, {"value": "b", "count": 1}]
+    assert found[2:] == [{"value": "b", "count": 2}]

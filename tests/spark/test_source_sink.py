@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import logging
 import pickle
 import random
 from collections import Counter
@@ -31,7 +30,7 @@ from rollingfs.spark.source.sink.task_writer import task_bytes_max
 from rollingfs.write import parquet_footers
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
-from tests.support.spark_source import QUERY, TEXT, Sink, Task, record_batch
+from tests.support.spark_source import QUERY, Sink, Task, record_batch
 
 ROUTED = StructType().add("device", "string").add("value", "string")
 KIB = 1024
@@ -247,30 +246,6 @@ def test_the_longest_name_can_be_written_to_a_disk(tmp_path):
     assert fs.cat_file(path) == b"x" * 10
 
 
-@pytest.mark.parametrize(
-    ("schema", "by", "overwrite", "why"),
-    [
-        (ROUTED, "Device", False, "no column, or several, of device, value"),
-        (StructType().add("device", "double").add("value", "string"), "device", False, "a column of double"),
-        (StructType().add("device", "string"), "device", False, "the only column"),
-        (ROUTED, "device", True, r"segmentBy appends.*Nothing was written"),  # segments without rows would stay
-    ],
-    ids=["no column", "a column of floats", "the only column", "overwrite"],
-)
-def test_what_cannot_be_routed_is_refused_before_a_task_begins(routed, schema, by, overwrite, why):
-    routed.options["segmentBy"] = by
-    for plan in routed.plans(schema, overwrite):
-        with pytest.raises(ValueError, match=why):
-            plan()
-
-
-def test_a_target_that_is_a_segment_is_refused_as_a_folder(routed):
-    routed.fs.create("log/t")
-    for plan in routed.plans():
-        with pytest.raises(NotADirectoryError, match="segmentBy=device needs one"):
-            plan()
-
-
 def spoiled(fs: RollingFileSystem) -> Iterator[tuple[str, Any]]:
     """Segments that take no batch, and what is said of them."""
     fs.create("log/t/sealed")
@@ -441,17 +416,18 @@ def test_a_batch_without_tasks_empties_the_target_in_complete_mode(sink):
 # -- transactions: the batches of foreachBatch -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", [None, "device"])
-def test_a_write_of_a_transaction_takes_effect_once(store, monkeypatch, by):
+ONE = ("sink", [["a"], ["b"]], "log/t", ["a", "b"])
+MANY = ("routed", [[("a", "1"), ("b", "2")]], "log/t/b", ["2"])
+
+
+@pytest.mark.parametrize(("kind", "rows", "path", "found"), [ONE, MANY], ids=["one segment", "many"])
+def test_a_write_of_a_transaction_takes_effect_once(request, kind, rows, path, found):
     """A query in update mode writes its batches so, by `foreachBatch`."""
-    options = {} if by is None else {"segmentBy": by}
-    sink = Sink(monkeypatch, store, TEXT if by is None else ROUTED, txnAppId="counts", **options)
-    rows = [["a"], ["b"]] if by is None else [[("a", "1"), ("b", "2")]]
+    sink = request.getfixturevalue(kind)
     for version in (0, 0, 1, 0, 1):
-        sink.options["txnVersion"] = str(version)
+        sink.options |= {"txnAppId": "counts", "txnVersion": str(version)}
         sink.write(*rows)
-    path = "log/t" if by is None else "log/t/b"
-    assert sink.rows(path) == (["a", "b"] * 2 if by is None else ["2"] * 2)
+    assert sink.rows(path) == found * 2
     assert sink.fs.segment(path).attrs == {"spark/counts": "1"}
     sink.fs.seal(path)
     sink.write(*rows)
@@ -507,65 +483,6 @@ def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
     sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
     with pytest.raises(ValueError, match="a stream counts its batches itself"):
         sink.plan(0)
-
-
-# -- the log of a failed job -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("batch", "options", "commits_it", "others", "told"),
-    [
-        (None, {}, False, False, "nothing was committed"),
-        (None, {}, False, True, "perhaps committed"),
-        (None, {}, True, False, "perhaps committed"),
-        (None, {"taskMessageBytes": "0"}, False, True, "perhaps committed"),
-        (None, {"taskMessageBytes": "0"}, True, True, "perhaps committed"),
-        (None, {"taskMessageBytes": "0", **OF_JOB}, True, False, "its data IS committed"),
-        (7, {}, True, True, "its data IS committed"),
-        (7, {}, False, True, "nothing was committed"),
-    ],
-)
-def test_the_log_of_a_failed_job_says_what_is_known_and_its_files_stay(
-    sink, caplog, batch, options, commits_it, others, told
-):
-    sink.options |= options
-    sink.fs.overwrite("log/t", b"before\n")
-    writer = sink.plan(batch)
-    receipts = sink.run(writer, batch, ["a"])
-    number = [] if batch is None else [batch]
-    if commits_it:
-        sink.pickled(writer).commit(receipts, *number)
-    if others:
-        sink.fs.append("log/t", b"others\n")
-    again = writer if batch is None else sink.pickled(sink.source).streamWriter(TEXT, False)
-    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
-        sink.pickled(again).abort(receipts, *number)
-    assert told in caplog.text
-    assert any("/stage-" in file for file in sink.chunk_files()) == ("taskMessageBytes" in options)
-
-
-@pytest.mark.parametrize("batch", [None, 7])
-def test_what_a_failed_job_has_committed_to_a_segment_that_is_gone_is_not_known(sink, caplog, batch):
-    sink.fs.overwrite("log/t", b"before\n")
-    writer, number = sink.plan(batch), [] if batch is None else [batch]
-    receipts = sink.run(writer, batch, ["a"])
-    sink.pickled(writer).commit(receipts, *number)
-    sink.fs.rm("log/t") if batch is None else sink.fs.overwrite("log/t", b"others\n")
-    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
-        writer.abort(receipts, *number)
-    assert "perhaps committed" in caplog.text
-
-
-def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
-    writer = routed.plan(0)
-    receipts = routed.run(writer, 0, [(f"{nth:02d}", "x") for nth in range(20)])
-    routed.stream(0, [(f"{nth:02d}", "x") for nth in range(10)])
-    with caplog.at_level(logging.WARNING, "pyspark_rollingfs"):
-        writer.abort(receipts, 0)
-    committed, not_committed = caplog.messages
-    assert committed.startswith("/log/t/00, ")
-    assert "/log/t/07 and 2 more: the job reports a failure, but its data IS committed" in committed
-    assert not_committed.endswith("/log/t/17 and 2 more: the job failed, and nothing was committed")
 
 
 # -- the verdict of the probe --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,21 @@ from tests.support.spark import parquet_file
 from tests.support.spark_source import NUMBERS, QUERY, TEXT, Sink
 
 SEED = 20261122
+ROUTED = StructType().add("device", "string").add("value", "string")
+STAGING = {"taskMessageBytes": "0"}
 
 
 @pytest.fixture
 def sink(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sink:
     """A sink on a disk. Each task stages what it writes, so that a file shows a task that began."""
-    return Sink(monkeypatch, LocalBackend(sync=False), path=f"{tmp_path}/s", taskMessageBytes="0")
+    return Sink(monkeypatch, LocalBackend(sync=False), path=f"{tmp_path}/s", **STAGING)
+
+
+@pytest.fixture
+def routed(sink: Sink) -> Sink:
+    """A sink of a segment for each device."""
+    sink.options["segmentBy"], sink.schema = "device", ROUTED
+    return sink
 
 
 @pytest.fixture
@@ -39,6 +49,12 @@ def parquet(sink: Sink) -> Sink:
     """A sink of Parquet with a column of numbers."""
     sink.options["format"], sink.schema = "parquet", NUMBERS
     return sink
+
+
+def refused(plans: Iterable[Callable[[], object]], error: type[Exception], why: str = "") -> None:
+    for plan in plans:
+        with pytest.raises(error, match=why or None):
+            plan()
 
 
 def numbers(*values: int | None) -> pa.RecordBatch:
@@ -57,15 +73,12 @@ def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(
         plan()
     for nth in range(3):
         sink.fs.overwrite(f"{folder}/s{nth}", b"a row\n")
-    for plan in sink.plans(overwrite=overwrite):
-        with pytest.raises(IsADirectoryError, match=r"holds s0, s1, s2; .*would hide them. Nothing was written.*/s'$"):
-            plan()
+    plans = sink.plans(overwrite=overwrite)
+    refused(plans, IsADirectoryError, r"holds s0, s1, s2; .*would hide them. Nothing was written.*/s'$")
     for nth in range(7):
         (folder / f"plain{nth}").write_bytes(b"x")
     (folder / "s1$header").write_bytes(b"rubbish")
-    for plan in sink.plans(overwrite=overwrite):
-        with pytest.raises(IsADirectoryError, match=r"and 7 more"):
-            plan()
+    refused(plans, IsADirectoryError, r"and 7 more")
     assert not Path(f"{folder}$header").exists()
 
 
@@ -89,9 +102,27 @@ def test_a_target_that_takes_no_commit_is_refused_before_a_task_begins(sink, tmp
     sink.fs.segment(f"{tmp_path}/held").acquire("somebody")
     Path(f"{tmp_path}/damaged$header").write_bytes(b"rubbish")
     sink.options["path"] = f"{tmp_path}/{name}"
-    for plan in sink.plans():
-        with pytest.raises(error):
-            plan()
+    refused(sink.plans(), error)
+
+
+@pytest.mark.parametrize(
+    ("schema", "by", "overwrite", "why"),
+    [
+        (ROUTED, "Device", False, "no column, or several, of device, value"),
+        (StructType().add("device", "double").add("value", "string"), "device", False, "a column of double"),
+        (StructType().add("device", "string"), "device", False, "the only column"),
+        (ROUTED, "device", True, r"segmentBy appends.*Nothing was written"),  # segments without rows would stay
+    ],
+    ids=["no column", "a column of floats", "the only column", "overwrite"],
+)
+def test_what_cannot_be_routed_is_refused_before_a_task_begins(routed, schema, by, overwrite, why):
+    routed.options["segmentBy"] = by
+    refused(routed.plans(schema, overwrite), ValueError, why)
+
+
+def test_a_target_that_is_a_segment_is_refused_as_a_folder(routed):
+    routed.fs.create(routed.target)
+    refused(routed.plans(), NotADirectoryError, "segmentBy=device needs one")
 
 
 def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_made(sink):
@@ -130,6 +161,57 @@ def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(si
     assert isinstance(raised.value.__cause__, ConnectionError)
     with pytest.raises(ConnectionError):
         sink.commit(receipts, 0)
+
+
+COMMITTED = "its data IS committed"
+NOTHING, PERHAPS = "nothing was committed", "perhaps committed"
+OF_JOB = {"txnAppId": "job", "txnVersion": "7"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "commits_it", "others", "told"),
+    [
+        (None, {}, False, "", NOTHING),
+        (None, {}, False, "append", PERHAPS),
+        (None, {}, True, "", PERHAPS),
+        (None, {}, True, "delete", PERHAPS),
+        (None, STAGING, False, "append", PERHAPS),
+        (None, STAGING, True, "append", PERHAPS),
+        (None, {**STAGING, **OF_JOB}, True, "", COMMITTED),
+        (7, {}, True, "append", COMMITTED),
+        (7, {}, False, "append", NOTHING),
+        (7, {}, True, "overwrite", PERHAPS),
+    ],
+)
+def test_the_log_of_a_failed_job_says_what_is_known_and_its_files_stay(
+    sink, caplog, batch, options, commits_it, others, told
+):
+    sink.options = {"path": sink.options["path"], **options}
+    sink.fs.overwrite(sink.target, b"before\n")
+    writer, number = sink.plan(batch), [] if batch is None else [batch]
+    receipts = sink.run(writer, batch, ["a"])
+    if commits_it:
+        sink.pickled(writer).commit(receipts, *number)
+    if others == "delete":
+        sink.fs.rm(sink.target)
+    elif others:
+        getattr(sink.fs, others)(sink.target, b"others\n")
+    is_new = batch is not None and others != "overwrite"  # as Spark makes one of the pickled data source
+    again = sink.pickled(sink.source).streamWriter(TEXT, False) if is_new else writer
+    sink.pickled(again).abort(receipts, *number)
+    assert told in caplog.text
+    assert any("/stage-" in file for file in sink.chunk_files()) == ("taskMessageBytes" in options)
+
+
+def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
+    writer = routed.plan(0)
+    receipts = routed.run(writer, 0, [(f"{nth:02d}", "x") for nth in range(20)])
+    routed.stream(0, [(f"{nth:02d}", "x") for nth in range(10)])
+    writer.abort(receipts, 0)
+    committed, not_committed = caplog.messages
+    assert committed.startswith(f"{routed.target}/00, ")
+    assert f"{routed.target}/07 and 2 more: the job reports a failure, but its data IS committed" in committed
+    assert not_committed.endswith(f"{routed.target}/17 and 2 more: the job failed, and nothing was committed")
 
 
 # -- attributes --------------------------------------------------------------------------------------------------

@@ -16,13 +16,13 @@ from rollingfs import RollingFileSystem
 from rollingfs.spark import to_json
 from rollingfs.spark.source import rows, versions
 from rollingfs.spark.source.datasource import RollingDataSource
+from tests.support.spark import run_query
 
-QUERY_S_MAX = 120
 BATCHES = 3
 
 
 def test_times_of_a_schema_are_in_utc():
-    schema = types.StructType([types.StructField("at", types.TimestampType())])
+    schema = types.StructType().add("at", types.TimestampType())
     assert versions.to_arrow_schema(schema).field("at").type == pa.timestamp("us", tz="UTC")
 
 
@@ -43,7 +43,7 @@ def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(
 
 @pytest.mark.parametrize("partition", [None, InputPartition(None)])
 def test_the_partition_that_spark_makes_where_there_is_none_has_no_rows(tmp_path, partition):
-    schema = types.StructType([types.StructField("value", types.StringType())])
+    schema = types.StructType().add("value", types.StringType())
     reader = RollingDataSource({"path": str(tmp_path)}).reader(schema)
     assert list(reader.read(partition)) == []
 
@@ -53,14 +53,8 @@ def test_a_stream_of_files_is_written_once_and_a_batch_that_runs_again_writes_no
     (tmp_path / "in").mkdir()
 
     def run() -> None:
-        query = (
-            to_json(source.readStream.schema("n long").json(f"{tmp_path}/in"))
-            .writeStream.format("rolling")
-            .options(checkpointLocation=f"{tmp_path}/checkpoint")
-            .trigger(availableNow=True)
-            .start(f"file://{tmp_path}/out")
-        )
-        assert query.awaitTermination(QUERY_S_MAX)
+        rows = to_json(source.readStream.schema("n long").json(f"{tmp_path}/in"))
+        run_query(rows.writeStream.format("rolling"), tmp_path / "checkpoint", f"file://{tmp_path}/out")
 
     for nth in range(BATCHES):
         (tmp_path / "in" / f"{nth}.json").write_text(f'{{"n": {nth}}}\n')

@@ -81,8 +81,7 @@ def spark_session(folder: Path) -> Iterator[Any]:
         "spark.sql.warehouse.dir": f"rolling+file://{folder}/warehouse",
         "spark.showConsoleProgress": "false",
     }
-    for key, value in settings.items():
-        builder.config(key, value)
+    builder.config(map=settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = configure(builder, {} if wants_s3a() else None).getOrCreate()
@@ -90,6 +89,13 @@ def spark_session(folder: Path) -> Iterator[Any]:
         yield session
     finally:
         session.stop()
+
+
+def run_query(writer: Any, checkpoint: Path, target: str | None = None, **options: Any) -> Any:
+    """A streaming query over all that is there, once it has ended."""
+    query = writer.options(checkpointLocation=str(checkpoint), **options).trigger(availableNow=True).start(target)
+    query.awaitTermination()
+    return query
 
 
 def java_command(main: str, classes: Path, *more: str) -> list[str]:
