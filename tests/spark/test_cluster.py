@@ -11,7 +11,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,12 @@ import pytest
 from rollingfs.spark import jar
 from tests.docs.test_docs import page_blocks
 from tests.support import spark as world
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WORKERS = 2
 READY_S_MAX = 120
-READY_POLL_S = 0.2
 STEP_S_MAX = 600
 JOB = Path(__file__).parent / "cluster_job.py"
 INSTALLED = "pip install 'rollingfs[cli,spark]' && rollingfs "
@@ -66,10 +65,8 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     try:
         address = told(start("master", f"{package}.master.Master", *loopback, "--port", "0"), r"at (spark://\S+)")
         for nth in range(WORKERS):
-            more = ["--cores", "1", "--memory", "1g", "--work-dir", f"{tmp_path}/work{nth}"]
-            told(
-                start(f"worker{nth}", f"{package}.worker.Worker", *loopback, *more, address), "(registered) with master"
-            )
+            more = ["--cores", "1", "--memory", "1g", "--work-dir", f"{tmp_path}/work{nth}", address]
+            told(start(f"worker{nth}", f"{package}.worker.Worker", *loopback, *more), "(registered) with master")
         yield address
     finally:
         for process in processes:
@@ -80,12 +77,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 def told(log: Path, pattern: str) -> str:
     """What a log says, once it says it."""
-    end_s = time.monotonic() + READY_S_MAX
-    while time.monotonic() < end_s:
-        if found := re.search(pattern, log.read_text()):
-            return found[1]
-        time.sleep(READY_POLL_S)
-    raise AssertionError(log.read_text()[-3000:])
+    return wait_for(lambda: re.search(pattern, log.read_text()), READY_S_MAX, log.read_text)[1]
 
 
 def run(script: str, folder: Path, **env: str) -> str:

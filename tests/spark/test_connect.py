@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from rollingfs.spark import jar
 from rollingfs.spark.maintain import maintain
 from tests.support import spark as world
 from tests.support.servers import require_module
+from tests.support.waiting import wait_for
 
 JOB = Path(__file__).parent / "connect_job.py"
 SEGMENTS = 12
 READY_S_MAX = 120
-READY_POLL_S = 0.2
 
 pytestmark = pytest.mark.slow
 
@@ -47,20 +46,12 @@ def server(tmp_path: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
         try:
-            yield f"sc://127.0.0.1:{_port(process, log)}"
+            said = r"Spark Connect server started at: \S+?:(\d+)"
+            port = wait_for(lambda: re.search(said, log.read_text()), READY_S_MAX, log.read_text, process)[1]
+            yield f"sc://127.0.0.1:{port}"
         finally:
             process.terminate()
             process.wait()
-
-
-def _port(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The port that the server has chosen, once it is there."""
-    end_s = time.monotonic() + READY_S_MAX
-    while time.monotonic() < end_s and process.poll() is None:
-        if found := re.search(r"Spark Connect server started at: \S+?:(\d+)", log.read_text()):
-            return found[1]
-        time.sleep(READY_POLL_S)
-    raise AssertionError(log.read_text()[-3000:])
 
 
 def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: str, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -21,12 +19,12 @@ import pandas as pd
 from rollingfs import RollingFileSystem
 from rollingfs.demo import flights
 from tests.docs.test_docs import PROMISE, page_blocks
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1200)]
 
 PROGRAMS = ("append.py", "follow.py")
 PROGRAM_S_MAX = 900
-POLL_S = 0.05
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
 
 
@@ -35,14 +33,6 @@ def program(name: str) -> str:
     found = [block.code for block in page_blocks("docs/spark.md") if f"not-run: {name}," in block.info]
     assert found, f"docs/spark.md has no {name}"
     return "".join(found)
-
-
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PROGRAM_S_MAX
-    while not path.exists():
-        assert process.poll() is None, f"append.py ended without making {path}"
-        assert time.monotonic() < deadline, f"{path} did not come"
-        time.sleep(POLL_S)
 
 
 def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_the_first(tmp_path):
@@ -54,7 +44,7 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
         (folder / name).write_text(program(name))
     appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
     try:
-        wait_for(folder / "log" / "flights$header", appender)
+        wait_for((folder / "log" / "flights$header").exists, PROGRAM_S_MAX, process=appender)
         done = world.run_python("follow.py", env=known, cwd=folder)
         assert appender.wait(PROGRAM_S_MAX) == 0
     finally:

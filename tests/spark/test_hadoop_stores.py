@@ -1,11 +1,13 @@
-"""An HDFS on this machine: Spark reads, `run` and `maintain` write; and what is said where a connector is missing."""
+"""Spark reads of an HDFS, of Azure and of Google on this machine, by the connectors that a user adds.
+
+On HDFS `run` and `maintain` write. What is said where a connector is missing.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,22 @@ from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.spark import jar, read_json
 from rollingfs.spark.maintain import maintain
 from tests.support.cli import done
-from tests.support.servers import free_port, free_ports
-from tests.support.spark import fetched
+from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, new_container, new_google_bucket
+from tests.support.servers import free_port, free_ports, require
+from tests.support.spark import LOOPBACK, fetched, require_java, run_python
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 START_S_MAX = 240
-POLL_S = 0.5
 ROWS = [{"n": nth, "text": f"na\u00efve {nth}" * 50} for nth in range(100)]
+
+
+def fill(fs: RollingFileSystem, folder: str) -> None:
+    """A segment of many chunks and a tail."""
+    fs.create(f"{folder}/s", RollingPolicy(max_bytes=4000, inline_bytes=2000))
+    for row in ROWS:
+        fs.append(f"{folder}/s", (json.dumps(row) + "\n").encode())
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     command += ["-writeDetails", f"{folder}/details.json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            until_s = time.monotonic() + START_S_MAX
-            while not (folder / "details.json").exists():
-                assert process.poll() is None, "the HDFS has ended"
-                assert time.monotonic() < until_s, "the HDFS has not started"
-                time.sleep(POLL_S)
+            wait_for((folder / "details.json").exists, START_S_MAX, process=process)
             yield f"127.0.0.1:{port}", f"127.0.0.1:{http}"
         finally:
             process.kill()
@@ -57,10 +63,7 @@ def hdfs(cluster: tuple[str, str]) -> str:
 @pytest.fixture
 def copied(spark: Any, hdfs: str, tmp_path: Path) -> str:
     """A folder on HDFS with a segment of many chunks and a tail, as rollingfs wrote its files to a disk."""
-    fs = RollingFileSystem("file", sync=False)
-    fs.create(f"{tmp_path}/logs/s", RollingPolicy(max_bytes=4000, inline_bytes=2000))
-    for row in ROWS:
-        fs.append(f"{tmp_path}/logs/s", (json.dumps(row) + "\n").encode())
+    fill(RollingFileSystem("file", sync=False), f"{tmp_path}/logs")
     files = spark._jvm.org.apache.hadoop.fs
     target = files.Path(f"hdfs://{hdfs}/{tmp_path.name}")
     system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
@@ -109,3 +112,58 @@ def test_run_and_maintain_keep_segments_on_hdfs_through_webhdfs(cluster):
 def test_a_filesystem_that_spark_lacks_is_refused_with_the_connector_to_add(spark, url, connector):
     with pytest.raises(Exception, match=f"has no filesystem for .*spark.jars.packages, {connector}"):
         spark.read.text(url).count()
+
+
+# -- Azure and Google, on stand-ins ----------------------------------------------------------------------------
+
+JOB = Path(__file__).with_name("cloud_job.py")
+HADOOP_OF_BLOBS = "3.5.0"
+"""The first Hadoop that reads Azure without its endpoint for file systems, which azurite lacks."""
+CONNECTORS = (
+    f"org.apache.hadoop:hadoop-azure:{HADOOP_OF_BLOBS}",
+    "org.wildfly.openssl:wildfly-openssl:2.1.4.Final",
+    "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26:jar:shaded",
+)
+HOST = f"{ACCOUNT}.dfs.core.windows.net"
+AZURE = {
+    "fs.azure.fns.account.service.type": "BLOB",
+    "fs.azure.account.hns.enabled": "false",
+    "fs.azure.always.use.https": "false",
+    "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+    f"fs.azure.account.key.{HOST}": ACCOUNT_KEY,
+}
+SIZES = ("block.size", "outputstream.buffer.size", "rewrite.max.chunk.size")
+MORE_SIZES = ("inputstream.inplace.seek.limit", "inputstream.min.range.request.size")
+GOOGLE = {
+    "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "fs.gs.auth.null.enable": "true",
+    "fs.gs.auth.service.account.enable": "false",
+    **{f"fs.gs.{name}": str(2**23) for name in (*SIZES, *MORE_SIZES)},  # Hadoop's defaults, "64m", are no numbers to it
+}
+
+
+@pytest.fixture(scope="module")
+def found(azurite: dict[str, Any], fake_google: dict[str, Any]) -> dict[str, Any]:
+    """What a job reads of both stores, by scheme."""
+    require_java()
+    if jar.hadoop_version() < HADOOP_OF_BLOBS:
+        require(f"Hadoop {jar.hadoop_version()} does not read Azure by blobs")
+    container, bucket = new_container(azurite), new_google_bucket(fake_google)
+    fill(RollingFileSystem("az", azurite), f"{container}/f")
+    fill(RollingFileSystem("gs", fake_google), f"{bucket}/f")
+    [endpoint] = [one for one in azurite["connection_string"].split(";") if one.startswith("BlobEndpoint=http://")]
+    where = {
+        "fs.azure.abfs.endpoint": endpoint.removeprefix("BlobEndpoint=http://").partition("/")[0],
+        "fs.gs.storage.root.url": f"{fake_google['endpoint_url']}/",
+    }
+    conf = {f"spark.hadoop.{key}": value for key, value in {**AZURE, **GOOGLE, **where}.items()}
+    urls = {"abfs": f"rolling+abfs://{container}@{HOST}/f", "gs": f"rolling+gs://{bucket}/f"}
+    given = {"jars": [str(fetched(one)) for one in CONNECTORS], "conf": {**LOOPBACK, **conf}, "urls": [*urls.values()]}
+    by_url = json.loads(run_python(JOB, input=json.dumps(given)).stdout)
+    return {scheme: by_url[url] for scheme, url in urls.items()}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["abfs", "gs"])
+def test_segments_on_a_cloud_are_read_by_the_path(found, scheme):
+    assert found[scheme] == [[row["n"] for row in ROWS], [ROWS[7]["text"]]]

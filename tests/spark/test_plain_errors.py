@@ -18,7 +18,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
-from tests.support.spark_source import QUERY, TEXT, Task, record_batch
+from tests.support.spark_source import QUERY, TEXT, Task, put, record_batch
 
 SENTENCE = "/x is sealed; nothing was written"
 CODE_LENGTH_BYTES = 8
@@ -90,8 +90,7 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     """A sealed segment, one whose chunks are gone, and one whose header is damaged."""
     fs.overwrite(f"{tmp_path}/sealed", b"x\n")
     fs.seal(f"{tmp_path}/sealed")
-    fs.create(f"{tmp_path}/damaged", RollingPolicy(max_bytes=100, inline_bytes=10))
-    fs.append(f"{tmp_path}/damaged", b"a line\n" * 50)
+    put(fs, f"{tmp_path}/damaged", b"a line\n" * 50, RollingPolicy(max_bytes=100, inline_bytes=10))
     for path in tmp_path.glob("damaged$chunks/*"):
         path.unlink()
     (tmp_path / "headless$header").write_bytes(b"garbage")

@@ -16,7 +16,7 @@ from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
 from tests.support.spark import arrow_stream, parquet_file
-from tests.support.spark_source import NUMBERS, TEXT, batch_reader, given, read, reader, step
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, given, put, read, reader, step
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 
@@ -56,8 +56,7 @@ def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(
 
 def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
     for name in ("a", "b", "c"):
-        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
-        fs.append(f"{tmp_path}/f/{name}", arrow_stream(pa.record_batch({name: [1]})) * (9 if name == "a" else 1))
+        put(fs, f"{tmp_path}/f/{name}", arrow_stream(pa.record_batch({name: [1]})) * (9 if name == "a" else 1), CHUNKS)
     Path(f"{tmp_path}/f/a$header").write_bytes(b"rubbish")
     damage(tmp_path / "f" / "b")
     with pytest.raises(CorruptHeaderError):
@@ -87,8 +86,7 @@ def content(kind: str) -> bytes:
 @pytest.mark.parametrize("kind", ["text", "json", "arrow", "parquet", "binary"])
 def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp_path, caplog, kind):
     for name in ("bad", "good"):
-        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
-        fs.append(f"{tmp_path}/f/{name}", content(kind))
+        put(fs, f"{tmp_path}/f/{name}", content(kind), CHUNKS)
     damage(tmp_path / "f" / "bad")
     schema = {"text": TEXT, "binary": StructType().add("length", "long")}.get(kind, NUMBERS)
     with pytest.raises(CorruptChunkError):
@@ -121,8 +119,7 @@ def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_th
 def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     path = tmp_path / "s"
-    fs.create(str(path), CHUNKS)
-    fs.append(str(path), content("json"))
+    put(fs, path, content("json"), CHUNKS)
     damage(path, 3)
     with pytest.raises(
         CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: some of their rows were given out before"
@@ -173,8 +170,7 @@ def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_thos
     fs, tmp_path, caplog
 ):
     for name in ("a", "b"):
-        fs.create(f"{tmp_path}/f/{name}", CHUNKS)
-        fs.append(f"{tmp_path}/f/{name}", content("json"))
+        put(fs, f"{tmp_path}/f/{name}", content("json"), CHUNKS)
     damage(tmp_path / "f" / "a", -1)
     source = reader(tmp_path / "f", onCorrupt="skip")
     rows, at = step(source, source.initialOffset())

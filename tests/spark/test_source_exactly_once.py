@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support import spark as world
 from tests.support.servers import new_bucket
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -31,7 +32,6 @@ DIGIT = (11, 1)
 """Which character of a line, from 1 on, names the segment of the line."""
 ANY_S_MAX = 2.0
 """After the first batch of a run, a kill comes within so many seconds."""
-POLL_S = 0.05
 SIGNS = ("pause", "between", "paused")
 """Files by which the test and the job speak."""
 WAIT_S_MAX = 900
@@ -45,9 +45,6 @@ POLICY = RollingPolicy(max_bytes=10_000, inline_bytes=1000)
 
 class Job:
     """The job, its two segments, and the input as it grows."""
-
-    pauses_at_once = False
-    """Whether a pause comes in the first batch of a run, else behind it."""
 
     def __init__(
         self, folder: Path, fs: RollingFileSystem, root: str = "", protocol: str = "file", **job: Mapping[str, Any]
@@ -92,29 +89,25 @@ class Job:
         """Bytes in the target, or in all segments below it."""
         return int(self.fs.du(self.target)) if self.fs.exists(self.target) else 0
 
-    def wait_until(self, is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + WAIT_S_MAX
-        while not is_so():
-            log = (self.folder / "log").read_text(errors="replace")[-3000:]
-            assert process.poll() is None, f"the job ended by itself:\n{log}"
-            assert time.monotonic() < deadline, f"nothing happened in {WAIT_S_MAX} s:\n{log}"
-            time.sleep(POLL_S)
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-5000:]
 
     def run_and_kill(self, chooser: random.Random, how: str) -> None:
         """Run the job and kill it: in a pause, or at any moment after it wrote something."""
         self.grow()
-        before, is_early = self.written(), self.pauses_at_once and how != "any"
+        # where rows are routed, a pause comes in the first batch of a run, and else behind it
+        before, is_early = self.written(), bool(self.job["target_options"]) and how != "any"
         if is_early:
             (self.folder / how).touch()
         process = self.run("forever")
         try:
             if not is_early:
-                self.wait_until(lambda: self.written() > before, process)
+                wait_for(lambda: self.written() > before, WAIT_S_MAX, self.log, process)
             if how == "any":
                 time.sleep(chooser.uniform(0, ANY_S_MAX))
             else:
                 (self.folder / how).touch()
-                self.wait_until((self.folder / "paused").exists, process)
+                wait_for((self.folder / "paused").exists, WAIT_S_MAX, self.log, process)
         finally:
             kill_session(process)
             for name in SIGNS:
@@ -129,7 +122,7 @@ class Job:
             status = process.wait(END_S_MAX)
         finally:
             kill_session(process)
-        assert status == 0, (self.folder / "log").read_text(errors="replace")[-5000:]
+        assert status == 0, self.log()
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
@@ -173,16 +166,10 @@ def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
     check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", options={"storage_options": json.dumps(minio)}))
 
 
-class RoutedJob(Job):
-    """The job, whose target is a folder."""
-
-    pauses_at_once = True
-
-
 @pytest.mark.parametrize("message_bytes", list(ROUTED_KILLS))
 def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
     target_options = {"segmentBy": "digit", "taskMessageBytes": message_bytes}
-    job = RoutedJob(tmp_path, on_disk(), target_options=target_options, digit=DIGIT)
+    job = Job(tmp_path, on_disk(), target_options=target_options, digit=DIGIT)
     job.source_options["maxBytesPerTrigger"] = "2000"
     chooser = random.Random(SEED)
     for how in ROUTED_KILLS[message_bytes]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +25,18 @@ from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.spark import parquet_file
-from tests.support.spark_source import ALL, batch_reader, blinded, drained, first_column, given, reader, saved, step
-
-
-def put(fs: RollingFileSystem, path: str, data: bytes) -> None:
-    if not fs.exists(path):
-        fs.create(path)
-    fs.append(path, data)
+from tests.support.spark_source import (
+    ALL,
+    batch_reader,
+    blinded,
+    drained,
+    first_column,
+    given,
+    put,
+    reader,
+    saved,
+    step,
+)
 
 
 def numbered(begin: int, end: int) -> bytes:
@@ -170,23 +177,16 @@ def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monk
         (tmp_path / str(nth)).write_bytes(b"x")
     real, looks = os.scandir, []
 
-    class Missing:
-        """A listing that misses a name, and meanwhile another file is renamed in the folder."""
+    @contextlib.contextmanager
+    def missing(path: str) -> Iterator[Any]:
+        """A first listing that misses a name, and meanwhile another file is renamed in the folder."""
+        looks.append(path)
+        with real(path) as found:
+            if len(looks) == 1:
+                (tmp_path / "4").rename(tmp_path / "5")
+            yield iter([entry for entry in found if len(looks) > 1 or entry.name not in ("2", "5")])
 
-        def __init__(self, path: str) -> None:
-            self._found = real(path)
-
-        def __enter__(self) -> Any:
-            looks.append(1)
-            if len(looks) > 1:
-                return self._found
-            (tmp_path / "4").rename(tmp_path / "5")
-            return iter([entry for entry in self._found if entry.name not in ("2", "5")])
-
-        def __exit__(self, *error: object) -> None:
-            self._found.close()
-
-    monkeypatch.setattr(os, "scandir", Missing)
+    monkeypatch.setattr(os, "scandir", missing)
     names = [entry.path.rpartition("/")[2] for entry in list_folder(str(tmp_path), "").entries]
     assert names == ["0", "1", "2", "3", "5"]
 

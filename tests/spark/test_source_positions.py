@@ -25,7 +25,7 @@ from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import DataLossError, parse_options
 from rollingfs.spark.source.positions import Position, parse_position
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, given, read, reader, rows_of, step
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, given, put, read, reader, rows_of, step
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
 
@@ -74,8 +74,6 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
     """Cuts are taken between appends that end within records; the last of them is sealed."""
     chooser = random.Random(20261122)
     names = [f"{tmp_path}/f/{name}" for name in "abc"]
-    for name in names:
-        fs.create(name, CHUNKS)
     stream, cuts = fs.stream(f"{tmp_path}/f"), []
     for round in range(6):
         for name in names:
@@ -83,7 +81,7 @@ def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, t
             if kind == "arrow":
                 data = b"".join(arrow_stream(pa.record_batch({"n": [100 * round + nth]})) for nth in range(2))
             at = chooser.randrange(len(data))
-            fs.append(name, data[:at])
+            put(fs, name, data[:at], CHUNKS)
             cuts.append(str(stream.cut()))
             fs.append(name, data[at:])
     for name in names:
@@ -296,8 +294,7 @@ def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_ro
     pieces = [b'{"n": 1}\r\n', b"\n", b'{"n": 2}\n', b'{"n": 4}\r', b"  \n"]
     pieces += [b'{"n": 5}\n'] * 20 + [b"\n"] + [b'{"n": 6}']
     starts = [sum(map(len, pieces[:nth])) for nth in range(len(pieces))]
-    fs.create(str(tmp_path / "s"), CHUNKS)
-    fs.append(str(tmp_path / "s"), b"".join(pieces))
+    put(fs, tmp_path / "s", b"".join(pieces), CHUNKS)
     schema = ours(TEXT if kind == "text" else NUMBERS)
     found = [row[:2] for row in rows(tmp_path / "s", schema, format=kind, partitionBytes="50")]
     texts = zip(pieces, starts, strict=True)
@@ -317,8 +314,7 @@ def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
 def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):
     one = arrow_stream(pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]}))
     words = pa.record_batch({"n": pa.array(["x", "y"]).dictionary_encode()})
-    fs.create(str(tmp_path / "s"), CHUNKS)
-    fs.append(str(tmp_path / "s"), one + one)
+    put(fs, tmp_path / "s", one + one, CHUNKS)
     found = rows(tmp_path / "s", ours(NUMBERS), format="arrow")
     assert [row[0] for row in found] == [1, 2, 3, 1, 2, 3]
     first = [row[1] for row in found]

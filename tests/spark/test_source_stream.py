@@ -18,16 +18,14 @@ from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import ALL, batch_reader, drained, first_column, reader, saved, step
+from tests.support.spark_source import ALL, batch_reader, drained, first_column, put, reader, saved, step
 
 SMALL = RollingPolicy(max_bytes=40, inline_bytes=10)
 YESTERDAY_S = time.time() - 24 * 3600
 
 
-def made(fs: RollingFileSystem, path: Path, data: bytes = b"") -> str:
-    fs.create(str(path), SMALL)
-    fs.append(str(path), data)
-    return str(path)
+def made(fs: RollingFileSystem, path: Path, data: bytes) -> str:
+    return put(fs, path, data, SMALL)
 
 
 def between(source: RollingStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.strict_json import RefusedLineError
 from tests.support.spark import SMALL
-from tests.support.spark_source import NUMBERS, batch_reader, given, reader, rows_of, step
+from tests.support.spark_source import NUMBERS, batch_reader, given, put, reader, rows_of, step
 
 WIDE = (
     StructType().add("n", "long").add("s", "string").add("t", "boolean").add("d", "double")
@@ -35,8 +35,7 @@ def test_sound_lines_are_the_rows_of_their_objects(fs, tmp_path, monkeypatch, bl
     ]
     objects += [dict.fromkeys(WIDE.names), {**objects[0], "l": [], "o": {"x": None, "y": "}"}}]
     text = "\r\n \n".join(json.dumps({**one, "more": [1]}, ensure_ascii=False) for one in objects)
-    fs.create(str(tmp_path / "s"), SMALL)
-    fs.append(str(tmp_path / "s"), b"\xef\xbb\xbf" + text.encode())
+    put(fs, tmp_path / "s", b"\xef\xbb\xbf" + text.encode(), SMALL)
     for size in ("40", "1MiB"):
         assert rows(tmp_path / "s", WIDE, partitionBytes=size) == objects
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import fsspec
@@ -20,6 +18,7 @@ from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
 from tests.support.small import Unreadable
+from tests.support.waiting import wait_for
 
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
@@ -50,13 +49,6 @@ def tiers(fs: RollingFileSystem, path: str) -> set[str]:
     return {chunk.tier for chunk in segment.chunks} | ({"inline"} if segment.chunks[-1].end < segment.length else set())
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end_s
-        time.sleep(0.02)
-
-
 def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are_found(root):
     fs = filesystem(root)
     fs.set_policy(write(fs, f"{root}/own"), OffloadPolicy("far"))
@@ -65,11 +57,13 @@ def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are
     fs.set_policy(root, OffloadPolicy("cold", block_bytes=200, max_delay=0.2))
     write(fs, f"{root}/deep/er/a")
     with Follower(root, fs=filesystem(root)) as follower:
-        wait_for(lambda: tiers(fs, f"{root}/own") == {"far"})
-        wait_for(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"})
+        wait_for(lambda: tiers(fs, f"{root}/own") == {"far"}, WAIT_S)
+        wait_for(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"}, WAIT_S)
         write(fs, f"{root}/later")
-        wait_for(lambda: tiers(fs, f"{root}/later") == {"cold"})
-        wait_for(lambda: f"{root}/later" in follower.status() and follower.status()[f"{root}/later"].offloaded == 304)
+        wait_for(lambda: tiers(fs, f"{root}/later") == {"cold"}, WAIT_S)
+        wait_for(
+            lambda: f"{root}/later" in follower.status() and follower.status()[f"{root}/later"].offloaded == 304, WAIT_S
+        )
         status = follower.status()[f"{root}/later"]
         assert (status.assigned, status.offloaded, status.lag_bytes, status.lag_s) == (304, 304, 0, 0.0)
         assert status.assigned_at is not None
@@ -84,11 +78,11 @@ def test_segments_that_ended_or_are_gone_are_forgotten(root):
     fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     ended, gone, open_ = write(fs, f"{root}/ended", seal=True), write(fs, f"{root}/gone"), write(fs, f"{root}/open")
     with Follower(root, fs=fs) as follower:
-        wait_for(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"})
+        wait_for(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"}, WAIT_S)
         fs.rm(gone)
-        wait_for(lambda: set(follower.status()) == {open_})
+        wait_for(lambda: set(follower.status()) == {open_}, WAIT_S)
         fs.onload(ended, deletion_lag=0)  # its header is another, so it is followed again
-        wait_for(lambda: tiers(fs, ended) == {"cold"})
+        wait_for(lambda: tiers(fs, ended) == {"cold"}, WAIT_S)
 
 
 def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
@@ -97,8 +91,8 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
     fs.set_policy(f"{root}/bad", OffloadPolicy("far"))
     fsspec.filesystem("memory").pipe_file(f"{root}/bad/$stream$header", b"damaged")
     with Follower(root, fs=filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))) as follower:
-        wait_for(lambda: tiers(fs, good) == {"cold"})
-        wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
+        wait_for(lambda: tiers(fs, good) == {"cold"}, WAIT_S)
+        wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None, WAIT_S)
     assert tiers(fs, bad) == {"", "inline"}
 
 

@@ -18,7 +18,7 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from rollingfs import RollingFileSystem
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.folders.listing import Listings
 from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
@@ -46,6 +46,14 @@ def rows_of(source: Any, parts: Iterable[Any] | None = None) -> list[dict[str, A
     """What a reader reads of some partitions, or of all that it plans."""
     parts = source.partitions() if parts is None else parts
     return [row for part in parts for batch in source.read(part) for row in batch.to_pylist()]
+
+
+def put(fs: RollingFileSystem, path: Any, data: bytes, policy: RollingPolicy | None = None) -> str:
+    """Append to a segment, which is made if there is none; its path."""
+    if not fs.exists(str(path)):
+        fs.create(str(path), policy)
+    fs.append(str(path), data)
+    return str(path)
 
 
 def batch_reader(path: Any, schema: StructType = TEXT, **options: Any) -> Any:
