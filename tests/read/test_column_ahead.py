@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import errno
 import io
 import random
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -73,20 +72,20 @@ class File:
         is_known: bool = True,
         footers: Any = None,
         key: int | None = 0,
-    ) -> None:
+    ):
         self.began: list[tuple[int, int]] = []
         self.own: list[tuple[int, int]] = []
-        self.futures: dict[tuple[int, int], concurrent.futures.Future[bytes]] = {}
+        self.futures: dict[tuple[int, int], Future[bytes]] = {}
         bounds = Bounds(self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes)
         self.ahead = ColumnAhead(bounds, {} if footers is None else footers, key)
         if is_known:
             self.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
 
-    def begin(self, start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
+    def begin(self, start: int, end: int, limit: int) -> Future[bytes]:
         self.began.append((start, end))
-        self.futures[start, end] = concurrent.futures.Future()
-        self.futures[start, end].set_result(DATA[start - SHIFT : end - SHIFT])
-        return self.futures[start, end]
+        future = self.futures[start, end] = Future()
+        future.set_result(DATA[start - SHIFT : end - SHIFT])
+        return future
 
     def read(self, start: int, end: int) -> bool:
         """Whether a read's bytes were fetched ahead."""
@@ -110,34 +109,34 @@ def bytes_of(reads: list[tuple[int, int]]) -> int:
 # -- what is fetched -----------------------------------------------------------------------------------------
 
 
-def test_the_pattern_is_that_of_arrow_s_metadata() -> None:
+def test_the_pattern_is_that_of_arrow_s_metadata():
     pattern = pattern_of(DATA[-60_000:], len(DATA))
     chunks = [spans(group, column) for group in range(GROUPS) for column in range(COLUMNS)]
     assert [(SHIFT + start, SHIFT + end) for start, end in pattern._chunks] == chunks
     assert pattern._columns == COLUMNS
 
 
-def test_the_columns_of_one_group_are_fetched_of_the_groups_that_follow() -> None:
+def test_the_columns_of_one_group_are_fetched_of_the_groups_that_follow():
     file = File()
     hits = [file.read(*spans(group, column)) for group in range(GROUPS) for column in (1, 4)]
     assert hits == [False, False] + [True] * (2 * GROUPS - 2)
     assert sorted(file.began + file.own) == sorted(spans(group, column) for group in range(GROUPS) for column in (1, 4))
 
 
-def test_columns_that_are_read_at_once_are_fetched_at_once() -> None:
+def test_columns_that_are_read_at_once_are_fetched_at_once():
     file = File()
     hits = [file.read(*spans(group, 1, 3)) for group in range(GROUPS)]
     assert hits == [False] + [True] * (GROUPS - 1)
 
 
-def test_a_large_read_of_many_columns_promises_no_other(monkeypatch) -> None:
+def test_a_large_read_of_many_columns_promises_no_other(monkeypatch):
     monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
     file = File()
     assert not any(file.read(*spans(group, 1, 3)) for group in range(GROUPS))
     assert not file.began
 
 
-def test_nothing_before_the_first_group_that_was_read_is_fetched() -> None:
+def test_nothing_before_the_first_group_that_was_read_is_fetched():
     file = File()
     for group in range(4, GROUPS):
         file.read(*spans(group, 2))
@@ -150,7 +149,7 @@ def test_nothing_before_the_first_group_that_was_read_is_fetched() -> None:
     memory_bytes=st.sampled_from([0, 10_000, 1 << 30]),
     ranges_max=st.integers(1, 20),
 )
-def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, memory_bytes, ranges_max) -> None:
+def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, memory_bytes, ranges_max):
     file, sizes, taken = File(memory_bytes, ranges_max), [0], []
     for group, first, more in reads:
         start, end = spans(group, first, min(first + more, COLUMNS - 1))
@@ -166,7 +165,7 @@ def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, me
 
 
 @pytest.mark.parametrize("reads_footer", [False, True], ids=["chunks alone", "the footer again"])
-def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_footer) -> None:
+def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_footer):
     file, chance = File(), random.Random(1)
     file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
     for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
@@ -182,7 +181,7 @@ def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_foo
 
 
 @pytest.mark.parametrize("columns", [1, 60])
-def test_a_scan_of_many_chunks_looks_at_each_few_times(columns) -> None:
+def test_a_scan_of_many_chunks_looks_at_each_few_times(columns):
     class Done(set[int]):
         looks = 0
 
@@ -198,7 +197,7 @@ def test_a_scan_of_many_chunks_looks_at_each_few_times(columns) -> None:
     assert done.looks < 100 * len(chunks)
 
 
-def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch) -> None:
+def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch):
     monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", 500)
     file = File()
     groups = range(0, 100 * 1001, 1001)
@@ -208,13 +207,13 @@ def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch) -> None
     assert file.began == [(SHIFT + 1001, SHIFT + 1002), (SHIFT + 2002, SHIFT + 2003)]  # one for each read
 
 
-def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch) -> None:
+def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch):
     monkeypatch.setattr(column_ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
     file, limits = File(ranges_max=5), []
 
-    def begin(start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
-        limits.append(limit)
-        return File.begin(file, start, end, limit)
+    def begin(*span_and_limit: int) -> Future[bytes]:
+        limits.append(span_and_limit[-1])
+        return file.begin(*span_and_limit)
 
     file.ahead._bounds = replace(file.ahead._bounds, begin=begin)
     for group in range(GROUPS):
@@ -224,22 +223,11 @@ def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch) -> None
     assert set(limits) == {4}
 
 
-def test_without_a_key_no_footer_is_kept_for_the_next_file_of_that_name() -> None:
-    footers: dict[Any, bytes] = {}
-    file = File(footers=footers, key=None)
-    assert not footers
-    assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
-
-
-def test_after_too_many_misses_the_ranges_are_cancelled() -> None:
+def test_after_too_many_misses_the_ranges_are_cancelled():
     file = File()
-    pending: list[concurrent.futures.Future[bytes]] = []
+    pending: list[Future[bytes]] = []
 
-    def begin(start: int, end: int, limit: int) -> concurrent.futures.Future[bytes]:
-        pending.append(concurrent.futures.Future())
-        return pending[-1]
-
-    file.ahead._bounds = replace(file.ahead._bounds, begin=begin)
+    file.ahead._bounds = replace(file.ahead._bounds, begin=lambda *_: pending.append(Future()) or pending[-1])
     file.ahead._misses = MISSES_MAX
     file.read(*spans(0, 1))
     assert not pending[0].cancelled()
@@ -247,10 +235,10 @@ def test_after_too_many_misses_the_ranges_are_cancelled() -> None:
     assert all(future.cancelled() for future in pending)
 
 
-def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it() -> None:
+def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it():
     file = File()
     file.read(*spans(0, 1))
-    file.futures[spans(1, 1)] = file.ahead._ahead[spans(1, 1)] = concurrent.futures.Future()
+    file.futures[spans(1, 1)] = file.ahead._ahead[spans(1, 1)] = Future()
     file.futures[spans(1, 1)].set_exception(FileNotFoundError("gone"))
     with pytest.raises(FileNotFoundError, match="gone"):
         file.ahead.take(*spans(1, 1))
@@ -262,7 +250,7 @@ def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it() -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(at=st.integers(1, 3000), value=st.binary(min_size=1, max_size=8), cut=st.integers(0, 60_000))
-def test_a_damaged_footer_gives_no_pattern_or_one_within_the_file(at, value, cut) -> None:
+def test_a_damaged_footer_gives_no_pattern_or_one_within_the_file(at, value, cut):
     last = bytearray(DATA[-60_000:])
     last[-at : -at + len(value) or None] = value
     pattern = pattern_of(bytes(last[cut:]), len(DATA))
@@ -277,33 +265,35 @@ def footer_of(*groups: list[tuple[int, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("first", [-100, -4, 1, 3])
-def test_chunks_that_begin_before_the_file_s_data_are_none(first) -> None:
+def test_chunks_that_begin_before_the_file_s_data_are_none(first):
     assert chunk_spans(footer_of([(first, 50), (50, 90)]), 1000) == ([], 1)
     assert chunk_spans(footer_of([(4, 50), (50, 90)]), 1000) == ([(4, 50), (50, 90)], 2)
 
 
-def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not() -> None:
+def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not():
     table = {3: (I64, -(2**63)), 4: (I64, 2**63 - 1)}
     assert Decoder(Encoder().struct(table)).struct() == table
     with pytest.raises(MalformedFooterError, match="more than 64 bits"):
         Decoder(b"\x16" + b"\xff" * 60_000 + b"\0\0").struct()
 
 
-def test_a_file_that_is_opened_again_needs_no_footer() -> None:
+@pytest.mark.parametrize("key", [0, None])
+def test_a_file_that_is_opened_again_needs_no_footer_and_without_a_key_none_is_kept(key):
     footers: dict[Any, bytes] = {}
-    File(footers=footers)
-    file = File(is_known=False, footers=footers)
-    assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
+    file = File(footers=footers, key=key)
+    assert len(footers) == (key is not None)
+    for one in (file, File(is_known=False, footers=footers)) if footers else (file,):
+        assert [one.read(*spans(group, 1)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
 
 
-def test_only_the_last_footers_are_kept() -> None:
+def test_only_the_last_footers_are_kept():
     footers: dict[Any, bytes] = {}
     for number in range(FOOTERS_MAX + 2):
         File(footers=footers, key=number)
     assert list(footers) == list(range(2, FOOTERS_MAX + 2))
 
 
-def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(monkeypatch) -> None:
+def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(monkeypatch):
     monkeypatch.setattr(column_ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
     file = File()
     assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] * 3 + [True] * (GROUPS - 3)
@@ -316,7 +306,7 @@ def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(mon
 class Store:
     """A segment with `DATA`, over a backend that suspends."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.backend = Scripted(MemoryBackend(), suspends=True)
         self.client = Client(self.backend, RollingPolicy(max_bytes=20_000, inline_bytes=0))
         self.bridge = Bridge(self.backend)
@@ -336,7 +326,7 @@ class Store:
         assert table.equals(pq.read_table(io.BytesIO(DATA), columns=columns))
         return sum(end - start for _, start, end in self.backend.ranges)
 
-    def read(self, file: ReadFile, group: int, column: int) -> None:
+    def read(self, file: ReadFile, group: int, column: int):
         """Read a chunk."""
         start, end = (offset - SHIFT for offset in spans(group, column))
         file.seek(start)
@@ -356,23 +346,23 @@ def store() -> Store:
 
 
 @pytest.mark.parametrize("columns", [["c1", "c4"], ["c3"], NAMES])
-def test_pyarrow_s_scan_has_the_same_bytes_and_fetches_none_twice(store, columns) -> None:
+def test_pyarrow_s_scan_has_the_same_bytes_and_fetches_none_twice(store, columns):
     assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False))
 
 
-def test_where_pyarrow_joins_chunks_of_two_groups_one_wrong_guess_is_made(store) -> None:
+def test_where_pyarrow_joins_chunks_of_two_groups_one_wrong_guess_is_made(store):
     columns = ["c0", "c1", "c5"]  # c5 and the next group's c0 and c1 come in one read
     assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False)) + bytes_of([spans(1, 0, 1)])
 
 
-def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store) -> None:
+def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store):
     for options in ({"verify": True}, {"tuning": Tuning(prefetch=False)}):
         with store.open(**options) as file:
             assert file._buffer._ahead is None
 
 
 @pytest.mark.parametrize("columns", [(1, 2), (0, 1, 4)])
-def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, monkeypatch) -> None:
+def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, monkeypatch):
     monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 10_000)
     monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 1000)
     with store.opened() as file:
@@ -382,7 +372,7 @@ def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(sto
                 assert file._buffer._ahead._row.is_idle or group == 0  # which shows nothing yet
 
 
-def test_an_error_from_before_a_read_is_not_that_of_the_read(store) -> None:
+def test_an_error_from_before_a_read_is_not_that_of_the_read(store):
     with store.opened() as file:
         store.backend.plan("read_range", before=raises(OSError(errno.EIO, "the store was down")), times=1)
         ahead = file._buffer._ahead._columns
@@ -392,13 +382,13 @@ def test_an_error_from_before_a_read_is_not_that_of_the_read(store) -> None:
         store.read(file, 1, 1)
 
 
-def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store) -> None:
+def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store):
     file, gate = store.opened(), asyncio.Event()
     store.read(file, 0, 1)
     ahead = file._buffer._ahead._columns
     [(span, future)] = ahead._ahead.items()
     future.result(60)
-    pending: concurrent.futures.Future[bytes] = concurrent.futures.Future()
+    pending: Future[bytes] = Future()
     ahead._ahead[span] = pending
     with ThreadPoolExecutor(1) as threads:
         store.backend.plan("read_range", before=gate.wait, times=None)
@@ -413,16 +403,12 @@ def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store)
     assert not ahead._ahead
 
 
-def test_what_is_begun_after_another_thread_s_close_is_given_up(store) -> None:
+def test_what_is_begun_after_another_thread_s_close_is_given_up(store):
     file = store.opened()
     columns = file._buffer._ahead._columns
     fill = columns._fill
 
-    def close_first(pattern) -> None:
-        file.close()
-        fill(pattern)
-
-    columns._fill = close_first
+    columns._fill = lambda pattern: (file.close(), fill(pattern))
     store.read(file, 0, 1)
     assert file.closed
     assert columns._wasted == 1

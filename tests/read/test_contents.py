@@ -13,9 +13,9 @@ import pytest
 from rollingfs import FolderOccupiedError, RollingFileSystem
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
+from tests.read.conftest import backend_of
 from tests.support.backends import Scripted
 from tests.support.examples import slowly
-from tests.support.servers import new_bucket
 
 LARGE = bytes(3_000_000)
 """So much is uploaded before it is committed."""
@@ -41,19 +41,9 @@ class Place:
         return [path.rpartition("/")[2] for path in self.fs.find(self.folder)] == ["part-0", "part-1", "part-2"]
 
 
-@pytest.fixture(scope="module")
-def seaweed_bucket(seaweed):
-    return new_bucket(seaweed)
-
-
 def make(kind: str, request: Any, tmp_path: Any) -> Place:
-    if kind == "memory":
-        return Place(RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}")
-    if kind == "local":
-        return Place(RollingFileSystem("file", header_cache_s=0, sync=False), str(tmp_path))
-    seaweed, bucket = request.getfixturevalue("seaweed"), request.getfixturevalue("seaweed_bucket")
-    fs = RollingFileSystem("s3", seaweed, header_cache_s=0, skip_instance_cache=True)
-    return Place(fs, f"{bucket}/{uuid.uuid4().hex}")
+    backend, root = backend_of(kind, request, tmp_path)
+    return Place(RollingFileSystem(backend=backend, header_cache_s=0), root)
 
 
 @pytest.fixture(params=["memory", "local", *slowly("s3")])

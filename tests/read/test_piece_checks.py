@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import pickle
 import random
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,10 +21,10 @@ from rollingfs.fs import reading
 from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
 from rollingfs.read.piece_checks import PieceChecks
+from tests.read.conftest import backend_of
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World
-from tests.support.servers import new_bucket
 
 CHUNK_BYTES = 1000
 CHUNKS = 4
@@ -64,24 +63,12 @@ class Place:
         return path
 
 
-def make_fs(kind: str, request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
-    if kind == "local":
-        return RollingFileSystem("file", sync=False), str(tmp_path)
-    if kind == "s3":
-        seaweed = request.getfixturevalue("seaweed")
-        return RollingFileSystem("s3", seaweed, skip_instance_cache=True), f"{new_bucket(seaweed)}/folder"
-    backend: Any = Counting(private_memory(), suspends=True) if kind == "async" else private_memory()
-    return RollingFileSystem(backend=backend), f"/{uuid.uuid4().hex}"
-
-
-KINDS = ["memory", "local", "async", "s3"]
-
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["memory", "local", "async", "s3"])
 def place(request, tmp_path, monkeypatch, small_ranges):
     monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 100)
     monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 1500)
-    return Place(*make_fs(request.param, request, tmp_path))
+    backend, root = backend_of(request.param, request, tmp_path)
+    return Place(RollingFileSystem(backend=backend), root)
 
 
 # -- every verb ------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +14,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs import RollingFileSystem
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import held
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.fs import read_buffer, reading
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.read.conftest import backend_of
+from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below
-from tests.support.servers import count_requests, new_bucket, shared_backend
+from tests.support.servers import count_requests, new_bucket
 
 SIZE = 4000
 OLD = random.Random(1).randbytes(SIZE)
@@ -33,20 +32,13 @@ class Place:
 
     def __init__(self, kind: str, request: Any, tmp_path: Any) -> None:
         self.kind = kind
-        root = f"/{uuid.uuid4().hex}"
-        if kind == "local":
-            inner, root = LocalBackend(sync=False), str(tmp_path)
-        elif kind == "s3":
-            seaweed = request.getfixturevalue("seaweed")
-            inner, root = shared_backend(**seaweed), f"{new_bucket(seaweed)}/folder"
-            self.other: Any = fsspec.filesystem("s3", **seaweed, use_listings_cache=False)
-        elif kind == "generic":
+        inner, root = backend_of(kind, request, tmp_path)
+        if kind == "generic":
             inner = GenericBackend(MemoryFileSystem(), single_writer=True)
+        if kind == "s3":
+            self.other: Any = fsspec.filesystem("s3", **request.getfixturevalue("seaweed"), use_listings_cache=False)
+        elif kind != "local":
             self.other = inner.fs
-        else:
-            memory = private_memory()
-            inner = Counting(memory, suspends=True) if kind == "async" else memory
-            self.other = memory.fs
         self.backend = Scripted(inner, conflicts_are_final=inner.conflicts_are_final)
         self.fs = RollingFileSystem(backend=self.backend, header_cache_s=0)
         self.path = f"{root}/plain"

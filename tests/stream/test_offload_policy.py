@@ -1,4 +1,4 @@
-"""Offload policies: the nearest level wins field by field, and what does not go with a retention is refused."""
+"""Offload of streams by policies, whose nearest level wins field by field; what a retention forbids is refused."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import fsspec
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, UnknownTierError
+from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import StreamOffloaded
@@ -162,3 +163,36 @@ def test_the_policy_of_a_folder_stays_with_its_stream_beside_the_rest_of_its_mem
     assert stream.offload_policy is None
     with pytest.raises(TypeError, match="must be an OffloadPolicy"):
         stream.offload_policy = {"tier": "cold"}
+
+
+# -- an offload of a stream as it is asked for --------------------------------------------------------------------
+
+
+def test_all_segments_are_offloaded_and_plain_files_stay(fs, folder):
+    fsspec.filesystem("memory").pipe_file(f"{folder}/plain", b"a plain file")
+    did = fs.stream(folder).offload(after_bytes=200)
+    assert {path: moved.files for path, moved in did.moved.items()} == {f"{folder}/a": 1, f"{folder}/b": 1}
+    assert did.failed == {}
+    assert fs.cat_file(f"{folder}/a") == b"x" * 500
+    assert fs.stream(folder).offload(after_bytes=200).moved == {}
+    with pytest.raises(UnknownTierError):
+        fs.stream(folder).offload("warm")
+
+
+def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, folder):
+    memory = fsspec.filesystem("memory")
+    chunk = next(path for path in memory.find(names.chunks_folder(f"{folder}/a")) if "$chunks/0" in path)
+    memory.pipe_file(chunk, b"damaged")
+    did = fs.stream(folder).offload("cold")
+    assert list(did.moved) == [f"{folder}/b"]
+    assert "damaged" in did.failed[f"{folder}/a"]
+
+
+def test_an_offload_that_does_not_go_with_the_retention_is_refused_with_both_numbers(fs, folder):
+    """`CONFLICTS` has the numbers of each kind."""
+    stream = fs.stream(folder)
+    stream.retention = RetentionPolicy.by_time("1h", "3h")
+    for offload in (stream.offload, lambda **how: fs.offload(f"{folder}/a", **how), fs.segment(f"{folder}/a").offload):
+        with pytest.raises(ValueError, match=r"deletion_lag is 14400 s.*keeps bytes for 3600 s"):
+            offload(deletion_lag="4h")
+    assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 
@@ -21,9 +22,15 @@ def root() -> str:
 
 def filesystem(below: Counting | None = None, **options: object) -> RollingFileSystem:
     target = {"target_protocol": "memory"} if below is None else {"backend": below}
-    return RollingFileSystem(
-        **target, max_bytes=100, inline_bytes=10, header_cache_s=0, skip_instance_cache=True, **options
-    )
+    policy = {"max_bytes": 100, "inline_bytes": 10}
+    return RollingFileSystem(**{**target, **policy, "header_cache_s": 0, "skip_instance_cache": True, **options})
+
+
+def grow(fs: RollingFileSystem, path: str) -> None:
+    """So many chunks that their map has index pages."""
+    fs.create(path)
+    for _ in range(200):
+        fs.append(path, b"x" * 20)
 
 
 def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(root):
@@ -48,9 +55,7 @@ def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(roo
 def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(root):
     below = Counting(private_memory())
     writer, reader = filesystem(below), filesystem(below)
-    writer.pipe_file(f"{root}/s", b"")
-    for _ in range(200):
-        writer.append(f"{root}/s", b"x" * 20)
+    grow(writer, f"{root}/s")
     below.clear()
     [plain] = reader.states(root)
     assert below.verbs == ["list", "read"]
@@ -105,13 +110,9 @@ def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is
 def test_a_page_that_goes_while_it_is_looked_at_is_looked_for_again(root):
     below = Scripted(private_memory())
     writer, reader = filesystem(below), filesystem(below)
-    writer.pipe_file(f"{root}/s", b"")
-    for _ in range(200):
-        writer.append(f"{root}/s", b"x" * 20)
+    grow(writer, f"{root}/s")
 
-    def cut() -> None:
-        writer.truncate(f"{root}/s", 3990)
-
+    cut = partial(writer.truncate, f"{root}/s", 3990)
     below.plan("read", lambda path: names.INDEX_PREFIX in path, before=cut)
     [found] = reader.states(root, after_bytes=0)
     assert (found.start, found.lag_bytes) == (3990, 10)
@@ -120,9 +121,7 @@ def test_a_page_that_goes_while_it_is_looked_at_is_looked_for_again(root):
 def test_a_damaged_index_page_is_an_error_of_its_segment(root):
     below = Counting(private_memory())
     fs = filesystem(below)
-    fs.pipe_file(f"{root}/s", b"")
-    for _ in range(200):
-        fs.append(f"{root}/s", b"x" * 20)
+    grow(fs, f"{root}/s")
     [page] = [one.path for one in fs._bridge.run(fs._backend.list(f"{root}/s$chunks")).entries if "index" in one.path]
     fs._bridge.run(fs._backend.put(page, b"nonsense"))
     [found] = filesystem(below).states(root, after_bytes=0)
@@ -136,12 +135,7 @@ def test_a_damaged_index_page_is_an_error_of_its_segment(root):
 def test_chunks_that_a_truncation_has_dropped_do_not_count(root, cut, tiers):
     below = private_memory()
     options = {"tiers": {"cold": f"/archive-{root[1:]}"}} if tiers else {}
-    writer, reader = (
-        RollingFileSystem(
-            backend=below, max_bytes=10, inline_bytes=0, header_cache_s=0, skip_instance_cache=True, **options
-        )
-        for _ in range(2)
-    )
+    writer, reader = (filesystem(below, max_bytes=10, inline_bytes=0, **options) for _ in range(2))
     path = f"{root}/s"
     writer.create(path)
     writer.append(path, b"0123456789" * 500)

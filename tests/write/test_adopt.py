@@ -113,10 +113,6 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
         assert not is_there(store), index
 
 
-def overwrite(world):
-    world.overwrite(LOG, b"new")
-
-
 def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
     def begun():
         store = Store()
@@ -133,7 +129,7 @@ def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_ha
     delete(world)
     for index in range(len(world.backend.trace)):
         store, world = begun()
-        world.backend.prepare(between={index: lambda store=store: suppressed(seal, client(store))})
+        world.backend.prepare(between={index: partial(suppressed, seal, client(store))})
         delete(world)
         assert not is_there(store), index
 
@@ -154,8 +150,7 @@ def append_large(world):
 def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_missing_file(verb):
     for index in calls(verb, DATA):
         store, world = with_plain(DATA)
-        erase = partial(client(store).client.eraser.erase, LOG, 3)
-        world.backend.prepare(between={index: lambda erase=erase: drive(erase())})
+        world.backend.prepare(between={index: partial(client(store).erase, LOG, 3)})
         verb(world)
         assert client(store).content(LOG).strip(b"+") == DATA[3:]
 

@@ -106,6 +106,15 @@ def check(outcome, data, content, where):
         assert count == 0, (where, outcome)
 
 
+def check_all(site, met, *appends):
+    """`check` of outcomes and data; and no append that was over is committed by the next one."""
+    content = site.content()
+    site.append(b"|")
+    assert site.content() == content + b"|", met
+    for outcome, data in appends:
+        check(outcome, data, content, met)
+
+
 def new_segment(site, nth):
     """An empty segment; few bytes for a leader, and for a follower some that become a chunk file."""
     site.path = f"/{nth}/clicks"
@@ -127,9 +136,7 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
         outcome, met = lead(site, nth, pause, mine, when=sent.is_set)
         follower.may_go_on.set()
         follower.join(WAIT_S)
-        content = site.content()
-        check(outcome, mine, content, met)
-        check(follower.outcome, others, content, met)
+        check_all(site, met, (outcome, mine), (follower.outcome, others))
         assert isinstance(follower.outcome, int), met
         if not met:
             break
@@ -148,11 +155,7 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
         follower.may_go_on.set()
         follower.join(WAIT_S)
         assert not follower.is_alive(), ("the follower hangs", met)
-        content = site.content()
-        site.append(b"|")
-        assert site.content() == content + b"|", ("an append that was over is committed by the next one", met)
-        check(outcome, mine, content, met)
-        check(follower.outcome, others, content, met)
+        check_all(site, met, (outcome, mine), (follower.outcome, others))
         assert isinstance(follower.outcome, int | errors.AppendOutcomeUnknown | error), (follower.outcome, met)
         if not met:
             break
@@ -177,11 +180,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
         outcome, met = lead(site, nth, raises(KeyboardInterrupt()), others, when=lambda: slots.of(site.path).queue)
         may_end.set()
         leader.join(WAIT_S)
-        content = site.content()
-        site.append(b"|")
-        assert site.content() == content + b"|", ("an append that was over is committed by the next one", met)
-        check(leader.outcome, mine, content, met)
-        check(outcome, others, content, met)
+        check_all(site, met, (leader.outcome, mine), (outcome, others))
         assert isinstance(leader.outcome, int), met
         if not met:
             break

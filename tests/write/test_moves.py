@@ -10,13 +10,12 @@ import pytest
 from rollingfs import AppendInterrupted, RollingPolicy
 from rollingfs.client import Client
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
-from rollingfs.format import names
 from rollingfs.format.header import Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
-from tests.support.life import Turned
+from tests.support.life import Turned, World
 
 COUNT = 40
 TARGET = "/folder/target"
@@ -31,7 +30,7 @@ class Dead(BaseException):
 
 def later(store):
     """A client that comes when all marks are old."""
-    return Client(store, clock=Turned(time.time() + MARK_AGE_S_MAX + 1))
+    return World(store, clock=Turned(time.time() + MARK_AGE_S_MAX + 1))
 
 
 @dataclass
@@ -42,12 +41,10 @@ class Site:
 
     def __post_init__(self):
         self.store = self.backend.inner
-        self.maker = Client(self.store, RollingPolicy(max_bytes=100, inline_bytes=0))
-        drive(self.maker.segments.create(TARGET, RollingPolicy()))
-        drive(self.maker.segments.append(TARGET, b"t"))
+        self.maker = World(self.store, RollingPolicy(max_bytes=100, inline_bytes=0), time.time)
+        self.maker.create(TARGET, [b"t"], RollingPolicy())
         for number, source in enumerate(SOURCES):
-            drive(self.maker.segments.overwrite(source, b"%03d;" % number))
-            drive(self.maker.segments.seal(source))
+            self.maker.create(source, [b"%03d;" % number], sealed=True)
         self.mover = Client(self.backend)
         self.bridge = Bridge(self.backend)
         self.bridge.run(self.mover.store.abilities(TARGET))
@@ -65,15 +62,10 @@ class Site:
         return {self.header(path).phase for path in paths}
 
     def content(self, path=TARGET):
-        client = Client(self.store)
-        view = drive(client.lookup.view(path, fresh=True))
-        return drive(client.fetcher.read(view, view.start, view.length))
+        return self.maker.content(path)
 
     def pins(self):
-        return [pin for source in SOURCES for pin in self.listing(source) if "/pin-" in pin]
-
-    def listing(self, source):
-        return [info.path for info in drive(self.store.list(names.chunks_folder(source))).entries]
+        return [file for source in SOURCES for file in self.maker.files(source) if file.startswith("pin-")]
 
 
 @pytest.fixture
@@ -105,11 +97,11 @@ def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_se
     victim, other = SOURCES[20], later(site.store)
 
     def undo():
-        drive(other.concats.rename(victim, "/folder/elsewhere"))  # it meets the mark, and undoes it
+        other.rename(victim, "/folder/elsewhere")  # it meets the mark, and undoes it
         assert site.header(TARGET).aborts
         if is_settled:
-            drive(other.merges.settle(TARGET))
-            drive(other.segments.append(TARGET, b"+"))
+            drive(other.client.merges.settle(TARGET))
+            other.append(TARGET, b"+")
             assert not site.header(TARGET).aborts
 
     site.backend.plan("put", of_pin(victim), after=undo)
@@ -126,8 +118,8 @@ def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_
 
     def abort():
         header = site.header(victim)
-        drive(other.merges.abort(victim, TARGET, header))
-        site.backend.plan("replace", commit, before=lambda: drive(other.merges.reset(victim, header.merge.txn)))
+        drive(other.client.merges.abort(victim, TARGET, header))
+        site.backend.plan("replace", commit, before=lambda: drive(other.client.merges.reset(victim, header.merge.txn)))
 
     site.backend.plan("replace", commit, before=abort)
     site.concat()
@@ -147,10 +139,10 @@ def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
 def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target_outlives_the_pin(site):
     """Without it, the pin would stay for ever once the source is made anew and the target is gone."""
     source, far = SOURCES[0], "/elsewhere/target"
-    drive(site.maker.segments.create(far))
+    site.maker.create(far)
 
     def break_off():  # the mover cannot look at what it has marked, neither for its commit nor to undo it
-        drive(site.maker.segments.append(far, b"by another"))
+        site.maker.append(far, b"by another")
         site.backend.plan(("read", "read_if_changed"), f"{source}$header", times=None, before=fail)
 
     site.backend.plan("put", of_pin(source), after=break_off)
@@ -158,13 +150,13 @@ def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target
         site.bridge.run(site.mover.concats.concat(far, [source]))
     assert site.phases([source]) == {Phase.MERGING}
     other = later(site.store)
-    drive(other.segments.delete(source))
-    drive(other.segments.create(source))
+    other.delete(source)
+    other.create(source)
     for path in (far, source):
-        drive(other.segments.delete(path))
+        other.delete(path)
     for path in (far, source, far, source):
         with contextlib.suppress(FileNotFoundError):
-            drive(other.collector.collect(path, grace_s=0))
+            other.collect(path)
     left = [file for file in site.store.fs.store if file.startswith((f"{source}$", f"{far}$"))]
     assert left == []
 
@@ -176,8 +168,8 @@ def test_a_burial_that_fails_stops_no_other_one(site):
     assert (site.content(), site.phases([first])) == (b"t" + JOINED, {Phase.MERGING})
     assert site.phases(SOURCES[1:]) == {Phase.DELETED}
     other = later(site.store)
-    drive(other.segments.create(first))  # it finishes the move first
-    drive(other.segments.append(TARGET, b"!"))
+    other.create(first)  # it finishes the move first
+    other.append(TARGET, b"!")
     assert (site.content(), site.content(first)) == (b"t" + JOINED + b"!", b"")
 
 
@@ -188,7 +180,7 @@ def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_seg
     site.mover = Client(site.backend, commit_timeout_s=0.5)  # after it the tombstone waits for others
     site.concat()
     with pytest.raises(FileNotFoundError):
-        drive(later(site.store).eraser.erase(first, 2**40))
+        later(site.store).erase(first, 2**40)
     assert site.phases([first]) == {Phase.DELETED}
 
 
@@ -202,14 +194,14 @@ def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, 
         site.concat()
     site.backend.plans.clear()
     other = later(site.store)
-    drive(other.collector.collect(TARGET))  # it settles the marks of which the target knows
+    other.collect(TARGET, None)  # it settles the marks of which the target knows
     for source in SOURCES:
         header = site.header(source)
         if header.phase is Phase.MERGING:
-            drive(other.merges.resolve(source, header))
+            drive(other.client.merges.resolve(source, header))
     if site.phases() == {Phase.SEALED}:
         assert site.content() == b"t"
-        drive(other.concats.concat(TARGET, SOURCES))
+        other.concat(TARGET, SOURCES)
     assert (site.phases(), site.content()) == ({Phase.DELETED}, b"t" + JOINED)
 
 

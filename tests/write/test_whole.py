@@ -41,6 +41,14 @@ def made(fs: RollingFileSystem, path: str, data: bytes) -> None:
     fs.append(path, b"more")  # takes the lock, which makes its file
 
 
+@pytest.fixture
+def waits(monkeypatch) -> threading.Event:
+    """Set once somebody waits for a lock."""
+    found, pause = threading.Event(), record_locks._Wait.pause
+    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (found.set(), pause(self)))
+    return found
+
+
 @pytest.mark.parametrize("data", [b"", b"few", b"x" * 950])
 def test_a_delete_leaves_nothing(fs, tmp_path, data):
     made(fs, f"{tmp_path}/s", data)
@@ -59,9 +67,7 @@ def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_pa
     assert fs.append(f"{tmp_path}/b/in/t", b"!") == 7
 
 
-def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, monkeypatch):
-    waits, pause = threading.Event(), record_locks._Wait.pause
-    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
+def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, waits):
     backend, header = LocalBackend(), f"{tmp_path}/s$header"
     token = drive(backend.create(header, b"one"))
     errors: list[BaseException] = []
@@ -180,10 +186,8 @@ def test_a_header_goes_before_its_lock(monkeypatch, headers):
 
 
 @pytest.mark.parametrize("verb", ["remove", "move"])
-def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, monkeypatch, headers, verb):
+def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, waits, headers, verb):
     """Two calls that wait for each other's lock would never end."""
-    waits, pause = threading.Event(), record_locks._Wait.pause
-    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
     (first, token), second = headers[0], names.lock_path(headers[1][0])
     (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")  # so it stays
     answers: list[bool] = []
@@ -200,9 +204,7 @@ def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, mo
 
 
 @pytest.mark.parametrize("verb", ["remove", "move"])
-def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_rest_of_the_call(tmp_path, monkeypatch, headers, verb):
-    waits, pause = threading.Event(), record_locks._Wait.pause
-    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (waits.set(), pause(self)))
+def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_others(tmp_path, monkeypatch, waits, headers, verb):
     (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")
     writer = threading.Thread(target=lambda: drive(LocalBackend().replace(headers[0][0], b"newer", headers[0][1])))
 
