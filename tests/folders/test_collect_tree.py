@@ -31,28 +31,21 @@ def files(world):
     return set(world.backend.inner.fs.store)
 
 
-def orphan(world, segment):
-    path = f"{names.chunks_folder(segment)}/{names.new_chunk_name(0)}"
-    world.write(path, b"garbage")
-    return path
-
-
 def grow_tree(world):
     """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
     for path in ("/tree/a", "/tree/deep", "/tree/deep/er/b", "/outside/c"):
         world.create(path, [path.encode() * 4])
     world.create("/tree/source", [b"s" * 100])
-    world.seal("/tree/source")
     world.concat("/tree/a", ["/tree/source"])
     world.truncate("/tree/a", 28 + 50)
     world.create("/tree/gone", [b"g" * 10])
     world.delete("/tree/gone")
-    return [orphan(world, path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
+    return [world.orphan(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
 
 
 def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
     orphans = grow_tree(world)
-    outside = orphan(world, "/outside/c")
+    outside = world.orphan("/outside/c")
     contents = {path: world.content(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep")}
     assert collect(world).files == ()
     world.backend.shift_s = GRACE_S + 60
@@ -93,7 +86,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     path = world.create("/tree/a", [b"a" * 50, b"b" * 50, b"c" * 50])
     folder = names.chunks_folder(path)
     expected = {f"{folder}/tmp-1": LEFTOVER, f"{folder}/probe-1$header": PROBE, f"{folder}/pin-1": PIN}
-    expected |= {orphan(world, path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
+    expected |= {world.orphan(path): CHUNK, "/tree/plain": PLAIN, "/tree/removed$header": TOMBSTONE}
     for file in (f"{folder}/tmp-1", f"{folder}/probe-1$header", "/tree/plain"):
         world.write(file, b"x")
     pin = Pin(str(uuid.uuid4()), "/tree/removed", path, str(uuid.uuid4()))

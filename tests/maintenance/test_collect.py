@@ -25,16 +25,10 @@ def world(request):
     return World(Shifted(request.param()), POLICY, time.time)
 
 
-def orphan(world, path, name=None):
-    file = f"{names.chunks_folder(path)}/{name or names.new_chunk_name(0)}"
-    world.write(file, b"orphan")
-    return file
-
-
 def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 95])
-    old = [orphan(world, where), orphan(world, where, names.new_staged_name()), orphan(world, where, "tmp-1")]
-    mine = orphan(world, where, "notes.txt")
+    old = [world.orphan(where), world.orphan(where, names.new_staged_name()), world.orphan(where, "tmp-1")]
+    mine = world.orphan(where, "notes.txt")
     before = world.collect(where, None)
     assert (before.files, before.young) == ((), 3)
     world.backend.shift_s = GRACE_S + 60
@@ -48,7 +42,7 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
 
 def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 95])
-    ask, leftover = orphan(world, where, "tmp-ask-5b2e9d0c"), orphan(world, where, "tmp-1")
+    ask, leftover = world.orphan(where, "tmp-ask-5b2e9d0c"), world.orphan(where, "tmp-1")
     world.backend.shift_s = 50
     assert world.collect(where, None).files == ()
     world.backend.shift_s = 70
@@ -63,14 +57,14 @@ def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(worl
     version = world.header(where).version
     world.collect(where)
     assert world.header(where).version == version
-    orphan(world, where)
+    world.orphan(where)
     world.collect(where)
     assert world.header(where).version == version + 1
 
 
 def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(world, tmp_path):
     victim, forged = world.create(f"{tmp_path}/victim/s", [b"v" * 20]), world.create(f"{tmp_path}/mine/s", [b"m"])
-    under_way = orphan(world, victim)
+    under_way = world.orphan(victim)
 
     async def hint(base, attempt):
         return with_hints(base.header, ["../victim/s$chunks/"], 1)
@@ -104,7 +98,7 @@ def test_an_unreadable_pinned_header_stops_the_collection(world, tmp_path):
     target = world.create(f"{tmp_path}/target", [b"t"])
     source = world.create(f"{tmp_path}/source", [b"s" * 40])
     world.concat(target, [source])
-    lost = orphan(world, source)
+    lost = world.orphan(source)
     token = drive(world.backend.read(names.header_path(target))).token
     drive(world.backend.replace(names.header_path(target), b"garbage", token))
     world.client.headers.forget()
@@ -134,7 +128,7 @@ def test_a_pin_that_lands_after_its_move_was_undone_keeps_nothing(world, tmp_pat
         drive(world.backend.delete([names.header_path(target), pin_path(folder, txn)]))
     pin, late = Pin(txn, source, target, segment), pin_path(folder, txn)
     world.write(late, format_pin(pin, folder))
-    extra = orphan(world, source)
+    extra = world.orphan(source)
     world.backend.shift_s = GRACE_S + 60
     assert ({late, extra} <= set(world.collect(source, None).files)) is is_undone
 

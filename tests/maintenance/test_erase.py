@@ -92,7 +92,7 @@ def test_chunks_in_index_pages_are_written_anew(monkeypatch):
 
 
 def test_asks_of_writers_go(store, world):
-    drive(store.write(f"{names.chunks_folder(A)}/{names.ASK_PREFIX}{'0' * 32}", [DATA[:3]]))
+    world.orphan(A, f"{names.ASK_PREFIX}{'0' * 32}", DATA[:3])
     assert world.erase(A, 30).is_gone
     check_erased(store, 30, WHOLE[30:])
 
@@ -157,8 +157,7 @@ def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later(store):
 
 
 def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds(store, world):
-    orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
-    drive(store.write(orphan, [DATA[:5]]))
+    orphan = world.orphan(A, data=DATA[:5])
     did = world.erase(A, 30)
     assert [(one.file, one.reason, one.held) for one in did.remains] == [(orphan, YOUNG, False)]
     store.lapse(GRACE_S)

@@ -242,7 +242,7 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
 @pytest.mark.parametrize("verb", UNKNOWN)
 def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(store, world, verb):
     offload(world, upto=300)
-    drive(store.write(f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}", [b"garbage"]))
+    world.orphan(A)
     store.lapse(GRACE_S)
     before = store.snapshot()
     store.tiers = {}

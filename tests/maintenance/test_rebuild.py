@@ -138,7 +138,7 @@ def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed(store, world):
 
 def test_an_orphan_of_a_lost_race_is_refused_until_it_is_left_out(lost):
     orphan = names.new_chunk_name(20)
-    drive(lost.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
+    client(lost).orphan(A, orphan, b"other bytes of this!")
     with pytest.raises(AmbiguousRebuildError, match=f"lies at offset 80, .*{orphan}"):
         rebuild(client(lost))
     rebuild(client(lost), leave_out=[orphan])
@@ -186,8 +186,7 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
     lose(store)
     with pytest.raises(FileNotFoundError, match="No chunk begins"):
         rebuild(client(store))
-    orphan = f"{names.chunks_folder(A)}/{names.new_chunk_name(0)}"
-    drive(store.write(orphan, [b"alone"]))
+    world.orphan(A, data=b"alone")
     did = rebuild(client(store))
     assert (did.end, {one.reason for one in did.left}) == (5, {f"{OTHERS}/far/target"})
 
@@ -234,14 +233,12 @@ class NoMetadata(Store):
 
 def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_is_left_out():
     for store in (without_header(), without_header(NoMetadata)):
-        folder = names.chunks_folder(A)
         stage, before = names.new_staged_name(), names.new_chunk_name(10)
-        for name in (stage, before):
-            drive(store.write(f"{folder}/{name}", [b"other"]))
+        others = {client(store).orphan(A, name, b"other") for name in (stage, before)}
         said = rebuild(client(store), dry_run=True)
         doubtful = [piece for piece in said.pieces if piece.rivals]
         assert [piece.start for piece in doubtful] == ([80] if store.has_metadata else [0, 20, 40, 60, 80])
-        assert set(doubtful[-1].rivals) == {f"{folder}/{stage}", f"{folder}/{before}"}
+        assert set(doubtful[-1].rivals) == others
         with pytest.raises(AmbiguousRebuildError, match="nothing was made"):
             rebuild(client(store), leave_out=[stage])
         assert not [file for file in store.files() if file.startswith("/found/")]
@@ -272,7 +269,7 @@ def test_a_race_that_was_lost_never_puts_the_bytes_of_the_loser_in_the_place_of_
 
 def test_what_was_committed_goes_before_what_was_only_expected(store, world):
     orphan = names.new_chunk_name(20)
-    drive(store.write(f"{names.chunks_folder(A)}/{orphan}", [b"other bytes of this!"]))
+    world.orphan(A, orphan, b"other bytes of this!")
     lose(store)
     did = rebuild(client(store), dry_run=True)
     assert [piece.by for piece in did.pieces] == ["later"] * 4 + ["label"]

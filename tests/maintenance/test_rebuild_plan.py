@@ -13,21 +13,8 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.labels import Label, Last, parse_label
-from rollingfs.maintenance.rebuild_evidence import (
-    DAMAGED,
-    DISAGREES,
-    LEFT_OUT,
-    MISSING,
-    AmbiguousRebuildError,
-    By,
-    Evidence,
-    File,
-    FileRange,
-    Gap,
-    Left,
-    ListedPage,
-    gather,
-)
+from rollingfs.maintenance import rebuild_evidence as known
+from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, By, Evidence, File, FileRange, Gap, Left
 from rollingfs.maintenance.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
 from tests.support.examples import examples
 
@@ -143,16 +130,16 @@ def chunk_file(data: bytes, start: int | None, label: Label | None = None, rando
     return File(f"{S}$chunks/{name}", len(data), crc32c(data), 0, label)
 
 
-def evidence(*files: File, pages: Sequence[ListedPage] = (), **how: object) -> Evidence:
-    return gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
+def evidence(*files: File, pages: Sequence[known.ListedPage] = (), **how: object) -> Evidence:
+    return known.gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
 
 
-def listed(*files: File, label: Label | None = None) -> ListedPage:
+def listed(*files: File, label: Label | None = None) -> known.ListedPage:
     chunks, start = [], 0
     for file in files:
         chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
         start += file.size
-    return ListedPage(f"{S}$chunks/index-1", chunks, label)
+    return known.ListedPage(f"{S}$chunks/index-1", chunks, label)
 
 
 def test_a_page_places_what_has_no_offset_in_its_name_or_another_one():
@@ -168,7 +155,7 @@ def test_a_page_whose_names_do_not_agree_places_nothing():
     first, second = chunk_file(b"one", 7), chunk_file(b"two", 99)
     found = evidence(first, second, pages=[listed(first, second)])
     assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
-    assert found.left == [Left(f"{S}$chunks/index-1", DISAGREES)]
+    assert found.left == [Left(f"{S}$chunks/index-1", known.DISAGREES)]
 
 
 def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
@@ -178,11 +165,10 @@ def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
     spoiled = File(bad.path, 3, 5, 0)
     found = evidence(good, spoiled, out, pages=[page], leave_out=[out.path.rpartition("/")[2]])
     assert [piece.file for piece in found.pieces] == [good]
-    assert {one.file: one.reason for one in found.left} == {
-        bad.path: DAMAGED, out.path: LEFT_OUT, gone.path: MISSING,
-    }  # fmt: skip
+    reasons = {one.file: one.reason for one in found.left}
+    assert reasons == {bad.path: known.DAMAGED, out.path: known.LEFT_OUT, gone.path: known.MISSING}
     torn = chunk_file(b"one", 0, Label(X, 0, 5))
-    assert evidence(torn).left == [Left(torn.path, DAMAGED, 0)]
+    assert evidence(torn).left == [Left(torn.path, known.DAMAGED, 0)]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.fs.core import core
-from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import COMMAND, environment
 from tests.support.life import World, pieces_of
+from tests.support.small import a_round
 
 POLICY = RollingPolicy(max_bytes=6400, inline_bytes=25)
 """As the default one, with 100 bytes for each MiB: 64, a quarter of one, ratio 256."""
@@ -24,8 +24,7 @@ DATA = random.Random(29).randbytes(40 * 26)
 
 
 def upkeep(world: World, **how: object) -> Upkept:
-    keeper = Upkeep(world.client, **how)  # type: ignore[arg-type]
-    return total([one for folder in drive(keeper.folders("/root", {})) for one in drive(keeper.keep(folder))])
+    return total(a_round(Upkeep(world.client, **how)))
 
 
 def grow(world: World, path: str, data: bytes, size: int = 26) -> None:
@@ -86,11 +85,9 @@ def local(policy: RollingPolicy = POLICY) -> RollingFileSystem:
 
 def few_at_the_end(fs: RollingFileSystem, path: str, written: bytes) -> None:
     fs.seal(path)
-    client = core(fs).client
-    keeper = Upkeep(client, grace_s=0, readers_grace_s=0)
+    keeper = Upkeep(core(fs).client, grace_s=0, readers_grace_s=0)
     for _ in range(2):
-        for folder in core(fs).run(keeper.folders(path, {})):
-            assert not total(core(fs).run(keeper.keep(folder))).failed
+        assert not total(a_round(keeper, path)).failed
     segment = fs.segment(path)
     assert fs.cat_file(path) == written
     assert len(segment.chunks) <= -(-len(written) // 6400) + 1

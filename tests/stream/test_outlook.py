@@ -9,7 +9,8 @@ from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkept import Upkept, total
+from rollingfs.stream.upkept import total
+from tests.support.small import a_round
 
 POLICIES = {
     "none": None,
@@ -24,12 +25,6 @@ POLICIES = {
 def fs(tmp_path) -> RollingFileSystem:
     tiers = {"cold": f"{tmp_path}/archive"}
     return RollingFileSystem("memory", max_bytes=4096, inline_bytes=0, tiers=tiers, skip_instance_cache=True)
-
-
-def a_round(fs: RollingFileSystem, folder: str) -> Upkept:
-    upkeep = Upkeep(fs._client)
-    folders = fs._core.run(upkeep.folders(folder, {}))
-    return total([one for folder in folders for one in fs._core.run(upkeep.keep(folder))])
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -48,7 +43,7 @@ def test_the_next_round_does_what_the_states_have_said(fs, tmp_path, policy, sea
     said = Outlook()
     for one in fs.states(folder):
         said = said.plus(one.outlook)
-    did = a_round(fs, folder)
+    did = total(a_round(Upkeep(fs._client), folder))
     assert not did.failed
     assert (said.joins, said.joins_to) == (did.consolidated.replaced, did.consolidated.written)
     assert (said.moves, said.moves_to) == (did.offloaded.chunks, did.offloaded.files)

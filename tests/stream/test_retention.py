@@ -75,15 +75,18 @@ def situations(draw):
     return make(least, most), cuts, subscribers, extents, now
 
 
+def place_in(extents):
+    """Where the extents begin, and where a cut lies in them."""
+    nowhere = {name: extent.start for name, extent in extents.items()}
+    return nowhere, lambda cut: {name: max(cut[name], start) for name, start in nowhere.items()}
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(situations())
 def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situation):
     policy, cuts, subscribers, extents, now = situation
     target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
-    nowhere = {name: extent.start for name, extent in extents.items()}
-
-    def place(cut):
-        return {name: max(cut[name], extents[name].start) for name in extents}
+    nowhere, place = place_in(extents)
 
     def left(kept):
         return bytes_left(place(kept), extents) if policy.min_bytes is not None else now - kept.at
@@ -123,10 +126,7 @@ def pairs(draw):
 def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_whichever_keeps_more(situation):
     policy, cuts, subscribers, extents, now = situation
     target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
-    nowhere = {name: extent.start for name, extent in extents.items()}
-
-    def place(cut):
-        return {name: max(cut[name], extents[name].start) for name in extents}
+    nowhere, place = place_in(extents)
 
     def is_within(one, other):
         return all(one[name] <= other[name] for name in extents)
@@ -139,11 +139,8 @@ def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_which
         assert any(now - cut.at >= policy.min_age and is_within(target, place(cut)) for cut in cuts)
     if subscribers or (policy.keep_age is None and policy.keep_bytes is None):
         return
-    allowed = [
-        cut
-        for cut in cuts
-        if now - cut.at >= (policy.min_age or 0) and bytes_left(place(cut), extents) >= (policy.min_bytes or 0)
-    ]
+    old = [cut for cut in cuts if now - cut.at >= (policy.min_age or 0)]
+    allowed = [cut for cut in old if bytes_left(place(cut), extents) >= (policy.min_bytes or 0)]
     for cut in allowed:  # what is too old goes
         if policy.keep_age is not None and now - cut.at >= policy.keep_age:
             assert is_within(place(cut), target)

@@ -23,7 +23,7 @@ from rollingfs.stream.upkept import Upkept, total
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import SMALL, client, shrink_pages
+from tests.support.small import SMALL, a_round, client, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, B, LONE = "/root/stream/a", "/root/stream/b", "/root/lone/c"
@@ -62,14 +62,8 @@ def world(store):
     return fill(store)
 
 
-def keep(
-    world: World, root: str = "/root", is_stopped: Callable[[], bool] = lambda: False, **how: object
-) -> list[Upkept]:
-    upkeep = Upkeep(world.client, grace_s=0, is_stopped=is_stopped, **how)  # type: ignore[arg-type]
-    found = []
-    for folder in drive(upkeep.folders(root, {})):
-        found += drive(upkeep.keep(folder))
-    return found
+def keep(world: World, root: str = "/root", **how: object) -> list[Upkept]:
+    return a_round(Upkeep(world.client, grace_s=0, **how), root)
 
 
 def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do(world):
@@ -99,7 +93,7 @@ def test_max_age_makes_a_chunk_of_an_idle_tail_also_of_a_sealed_one_and_of_no_ot
 
 def kept_again(upkeep: Upkeep) -> Upkept:
     """One more round of the same upkeep."""
-    return total([one for folder in drive(upkeep.folders("/root", {})) for one in drive(upkeep.keep(folder))])
+    return total(a_round(upkeep))
 
 
 def idle_world() -> tuple[World, Upkeep, list[str]]:
@@ -114,7 +108,7 @@ def idle_world() -> tuple[World, Upkeep, list[str]]:
     for _ in range(3):
         assert not kept_again(upkeep).failed
         CLOCK.sleep(READERS_GRACE_S + 1)
-    calls(world).clear()
+    world.backend.calls.clear()
     return world, upkeep, paths
 
 
@@ -122,24 +116,17 @@ CALLS = 7 + 3 + 4
 """Listings of the folders, looks at the root and above, reads of three memories of streams: the root's twice."""
 
 
-def calls(world: World) -> list[tuple[str, str]]:
-    return world.backend.calls  # type: ignore[attr-defined]
-
-
 def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
     world, upkeep, _ = idle_world()
     for _ in range(3):
-        calls(world).clear()
+        world.backend.calls.clear()
         assert kept_again(upkeep).is_idle
         listed = ["/", "/root", *(f"/root/d{nth}" for nth in range(6))]
-        asked = {path for verb, path in calls(world) if verb != "list" or path not in listed}
+        asked = {path for verb, path in world.backend.calls if verb != "list" or path not in listed}
         # of the root: that it is no segment, and what it inherits; the memories of streams here are chunks
-        assert {path for path in asked if "/$stream$chunks/" not in path} <= {
-            "/root$header",
-            "/root$chunks",
-            "/$stream$header",
-        }
-        assert len(calls(world)) <= CALLS
+        of_root = {"/root$header", "/root$chunks", "/$stream$header"}
+        assert {path for path in asked if "/$stream$chunks/" not in path} <= of_root
+        assert len(world.backend.calls) <= CALLS
 
 
 def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
@@ -184,8 +171,7 @@ def test_what_becomes_due_while_a_round_looks_is_done_in_the_next_one(early_s: f
 def test_a_clock_that_goes_back_ends_the_rest_of_all():
     world, upkeep, paths = idle_world()
     CLOCK.sleep(-30 * 24 * 3600)
-    left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
-    world.write(left, b"left")
+    left = world.orphan(paths[3])
     for _ in range(2):
         kept_again(upkeep)
         CLOCK.sleep(LOOK_AGAIN_S + 1)
@@ -213,11 +199,10 @@ def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(pol
 
 def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_its_time():
     world, upkeep, paths = idle_world()
-    left = f"{names.chunks_folder(paths[3])}/{names.new_chunk_name(0)}"
-    world.write(left, b"left")
+    left = world.orphan(paths[3])
     for _ in range(3):
         assert kept_again(upkeep).is_idle
-        assert drive(world.backend.stat(left)).size == 4
+        assert drive(world.backend.stat(left)).size
         CLOCK.sleep(LOOK_AGAIN_S / 3 + 1)
     assert kept_again(upkeep).files == 1
     assert kept_again(upkeep).files == 0
@@ -232,17 +217,17 @@ def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
     assert kept_again(upkeep).consolidated.replaced == 40
     assert world.header(consolidated).drops, "they wait for readers"
     for _ in range(2):
-        calls(world).clear()
+        world.backend.calls.clear()
         assert kept_again(upkeep).consolidated.replaced == 0
-        assert any(path.startswith(consolidated) for _, path in calls(world))
+        assert any(path.startswith(consolidated) for _, path in world.backend.calls)
     CLOCK.sleep(700)
     kept_again(upkeep)
     kept_again(upkeep)
     assert not world.header(consolidated).drops
     assert len(world.files(consolidated)) == 1
-    calls(world).clear()
+    world.backend.calls.clear()
     assert kept_again(upkeep).is_idle
-    assert len(calls(world)) <= CALLS
+    assert len(world.backend.calls) <= CALLS
 
 
 @pytest.mark.parametrize("is_own", [False, True])
@@ -281,9 +266,7 @@ def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_
     path = world.create("/root/stream/a", [bytes(300)])
     drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
     other = World(world.backend, RollingPolicy(max_bytes=999), world.clock)
-    upkeep = Upkeep(other.client)
-    for folder in drive(upkeep.folders("/root", {})):
-        drive(upkeep.keep(folder))
+    a_round(Upkeep(other.client))
     assert other.header(path).policy == RollingPolicy(200, 60, 10)
 
 

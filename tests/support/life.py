@@ -103,9 +103,14 @@ class World:
     def roll(self, path: str) -> int:
         return drive(Roller(self.client.commits).roll(path))
 
-    def write(self, path: str, data: bytes) -> None:
-        """Write a file as another program does."""
+    def write(self, path: str, data: bytes) -> str:
+        """Write a file as another program does; its path."""
         drive(self.backend.write(path, [data]))
+        return path
+
+    def orphan(self, path: str, name: str = "", data: bytes = b"orphan") -> str:
+        """Leave a file in a segment's chunk folder that its header does not name, by default a chunk; its path."""
+        return self.write(f"{names.chunks_folder(path)}/{name or names.new_chunk_name(0)}", data)
 
     def consolidate(self, path: str, **options: Any) -> Consolidated:
         return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path, **options))

@@ -16,6 +16,8 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
+from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World
 
@@ -70,6 +72,11 @@ def shrink_pages(patch: pytest.MonkeyPatch, chunks: int = 3, loose_max: int = 4)
     patch.setattr(placement, "PAGES_JOINED", 3)
     patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
     patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=loose_max))
+
+
+def a_round(upkeep: Upkeep, root: str = "/root") -> list[Upkept]:
+    """What a round of upkeep does, folder by folder."""
+    return [did for folder in drive(upkeep.folders(root, {})) for did in drive(upkeep.keep(folder))]
 
 
 def is_whole(world: World, path: str = "/stream/a") -> bool:
