@@ -21,7 +21,7 @@ from rollingfs.fs.folder_operations import makedirs
 from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
 from rollingfs.fs.reading import get_file, pieces
 from rollingfs.fs.segment_verbs import pipe_file
-from rollingfs.read.revalidate import SNAPSHOTS_MAX
+from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
 BATCH_SIZE_DEFAULT = 128
@@ -63,7 +63,7 @@ async def _unchanged(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     try:
         async for data in parts:
             yield data
-    except FileNotFoundError as error:
+    except OUTDATED as error:
         raise _ReplacedError from error
 
 

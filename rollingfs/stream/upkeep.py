@@ -128,9 +128,13 @@ class Upkeep:
                 streams.add(folder)
             elif not names.is_hidden_segment(path):
                 found[folder].append(path)
+        itself = []
         if root in found.get(names.parent(root), ()):  # a segment: the policy of its folder counts, nothing else there
-            return [Folder(names.parent(root), (root,), is_stream=False, is_whole=False)]
-        return [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
+            itself = [Folder(names.parent(root), tuple(found.pop(names.parent(root))), is_stream=False, is_whole=False)]
+            seen = self.client.headers.seen(root)
+            if seen is not None and seen.live:  # what is left of a segment hides no folder of its name
+                return itself
+        return itself + [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
 
     async def keep(self, folder: Folder) -> list[Upkept]:
         """Do the steps to a folder: one result for a stream, else one for each segment in it."""

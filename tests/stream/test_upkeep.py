@@ -96,6 +96,15 @@ def kept_again(upkeep: Upkeep) -> Upkept:
     return total(a_round(upkeep))
 
 
+def test_a_folder_is_kept_where_a_segment_of_its_name_was_deleted():
+    world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50, max_age=3600))
+    world.create("/root", [b"x"])
+    drive(world.client.segments.delete("/root"))
+    world.create("/root/a", [b"tail"])
+    world.clock.now_s += 3601
+    assert kept_again(Upkeep(world.client)).rolled == 1
+
+
 def idle_world() -> tuple[World, Upkeep, list[str]]:
     """Segments in folders, some with a memory of a stream, that two rounds have found in order."""
     world = World(Counting(TieredStore()), RollingPolicy(max_bytes=200, inline_bytes=50), CLOCK.time)
