@@ -212,7 +212,8 @@ class Segments:
             except FileNotFoundError:  # unless another has adopted a plain file, and deleted it, between the two looks
                 loaded = await self.store.headers.load(path)
                 header = loaded.header if loaded.live else None
-                check(header, None)
+                if header is None or header.phase is not Phase.MERGING:
+                    check(header, None)
         policy = await self.inherited.policy(path) if header is None else header.policy
         more = partial(ChunkWriter, self.store.backend, path, policy.max_bytes, staged=staged, clock=self.store.clock)
         if header is None or not appends:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import time
+import uuid
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
+from rollingfs.write.moves import Source
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import CHUNKS, World
@@ -146,11 +148,23 @@ def append_large(world):
     world.append(LOG, b"+" * (ingest.SMALL_BYTES_MAX + 1))
 
 
+def erase(world):
+    world.erase(LOG, 3)
+
+
+def erase_and_mark(world):
+    """A mover that has died has marked what was erased."""
+    erase(world)
+    moves, txn = world.client.concats.moves, str(uuid.uuid4())
+    drive(moves.mark_all([Source(LOG, txn, MOVED)], txn, moves.commits.deadline_s(), sealed=False))
+
+
 @pytest.mark.parametrize("verb", [append, append_large])
-def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_missing_file(verb):
+@pytest.mark.parametrize("act", [erase, erase_and_mark])
+def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_missing_file(verb, act):
     for index in calls(verb, DATA):
         store, world = with_plain(DATA)
-        world.backend.prepare(between={index: partial(client(store).erase, LOG, 3)})
+        world.backend.prepare(between={index: partial(act, client(store))})
         verb(world)
         assert client(store).content(LOG).strip(b"+") == DATA[3:]
 
