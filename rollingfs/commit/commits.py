@@ -135,10 +135,13 @@ class Commits:
             within = f"nothing was written within {self.timeout_s} s"
             raise CommitTimeoutError(f"{path}: {found}; {within}") from found
         with if_interrupted(path, "not committed"):
-            if isinstance(found, MergeFoundError):
-                await self.merges.resolve(path, found.header)
-            else:
-                await self.merges.settle(path)
+            try:
+                if isinstance(found, MergeFoundError):
+                    await self.merges.resolve(path, found.header)
+                else:
+                    await self.merges.settle(path)
+            except UnflushedError as error:  # of a look at another header
+                raise not_committed(error, path) from error
 
     async def _in_time(self, slot: Slot, change: Change, queued_s: float) -> Committed:
         """Commit, unless the time has passed while it waited for the slot: the times of many that wait would add up."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rollingfs import AppendInterrupted, RollingPolicy
+from rollingfs import AppendInterrupted, RollingFileSystem, RollingPolicy
 from rollingfs.client import Client
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
+from rollingfs.errors import UnflushedError
 from rollingfs.format.header import Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
@@ -224,3 +225,17 @@ def test_ctrl_c_amid_a_phase_waits_for_the_verdict(site, monkeypatch, nth, outco
     assert caught.value.outcome == outcome
     assert site.content() == (b"t" + JOINED if outcome == "committed" else b"t")
     assert site.phases(SOURCES[1:]) == {Phase.DELETED if outcome == "committed" else Phase.SEALED}
+
+
+def test_a_flush_that_fails_while_a_merge_is_settled_says_that_nothing_was_committed():
+    store = Scripted(private_memory(), shows_unflushed=True)
+    fs = RollingFileSystem(backend=store)
+    fs.create("/target")
+    fs.create("/source")
+    fs.seal("/source")
+    store.plan("replace", "/source$header", skips=1, times=2, instead=raises(PermissionError(13, "no burial")))
+    fs.concat("/target", ["/source"])
+    store.plan("flush", "/source$header", instead=raises(UnflushedError(5, "the flush failed")))
+    with pytest.raises(OSError, match="nothing was committed") as caught:
+        fs.overwrite("/target", b"new")
+    assert not isinstance(caught.value, UnflushedError)
