@@ -40,17 +40,20 @@ async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoun
     Raises
     ------
     CorruptHeaderError
-        An index page is lost: the header is the same.
+        An index page is lost: the header is the same, or names the page still, and no page comes back.
     FileNotFoundError
         It is the same, and another file is gone.
     """
     loaded = await headers.load(path)
     now = loaded.header
-    if now is None or (now.segment, now.version) != (seen.segment, seen.version):
-        return loaded
+    is_same = now is not None and (now.segment, now.version) == (seen.segment, seen.version)
+    pages = [one.file for one in now.entries if isinstance(one, Page)] if now is not None else []
     if not isinstance(gone, PageGoneError):
-        raise gone
-    raise CorruptHeaderError(f"{path}: an index page that its header names is missing: {gone.filename}") from gone
+        if is_same:
+            raise gone
+    elif is_same or any(names.resolve(path, file) == gone.filename for file in pages):
+        raise CorruptHeaderError(f"{path}: an index page that its header names is missing: {gone.filename}") from gone
+    return loaded
 
 
 async def read_map(headers: Headers, path: str, read: Callable[[Loaded], Awaitable[T]], loaded: Loaded) -> T:

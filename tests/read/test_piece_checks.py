@@ -371,7 +371,7 @@ def test_a_copy_of_what_changes_meanwhile_is_begun_again(seen, monkeypatch, act)
 
 @pytest.mark.parametrize("piece_bytes", [500, 10000])
 def test_a_copy_beside_an_erase_misses_no_chunk(piece_bytes, monkeypatch):
-    """The erase deletes a chunk of which the copy has read a part; the newest header names another, or no byte of it."""
+    """The erase deletes a chunk of which the copy has read a part; the newest header names another, or neither."""
     monkeypatch.setitem(reading.pieces.__kwdefaults__, "piece_bytes", piece_bytes)
     for index in range(6):
         place = Place(RollingFileSystem(backend=private_memory()), "/folder")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -136,6 +138,11 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
         lambda world: world.erase(moved, 30),
         lambda world: world.rename(moved, A),
     ]
+    busy, change = client(store), client(store).client.segments.change
+    touch = partial(change, moved, lambda found: replace(found, attrs={"version": str(found.version)}))
+    busy.backend.prepare(between={call: lambda: drive(touch()) for call in range(99)})
+    with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
+        busy.offload(moved)
     for verb in verbs:
         with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
             verb(client(store))
