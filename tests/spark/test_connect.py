@@ -15,8 +15,8 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem
 from rollingfs.spark import jar
 from rollingfs.spark.maintain import maintain
 from tests.support import spark as world
+from tests.support.schedules import eventually
 from tests.support.servers import require_module
-from tests.support.waiting import wait_for
 
 JOB = Path(__file__).parent / "connect_job.py"
 SEGMENTS = 12
@@ -47,7 +47,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
         try:
             said = r"Spark Connect server started at: \S+?:(\d+)"
-            port = wait_for(lambda: re.search(said, log.read_text()), READY_S_MAX, log.read_text, process)[1]
+            port = eventually(lambda: re.search(said, log.read_text()), READY_S_MAX, log.read_text, process)[1]
             yield f"sc://127.0.0.1:{port}"
         finally:
             process.terminate()

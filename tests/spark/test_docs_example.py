@@ -19,7 +19,7 @@ import pandas as pd
 from rollingfs import RollingFileSystem
 from rollingfs.demo import flights
 from tests.docs.test_docs import PROMISE, page_blocks
-from tests.support.waiting import wait_for
+from tests.support.schedules import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1200)]
 
@@ -44,7 +44,7 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
         (folder / name).write_text(program(name))
     appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
     try:
-        wait_for((folder / "log" / "flights$header").exists, PROGRAM_S_MAX, process=appender)
+        eventually((folder / "log" / "flights$header").exists, PROGRAM_S_MAX, process=appender)
         done = world.run_python("follow.py", env=known, cwd=folder)
         assert appender.wait(PROGRAM_S_MAX) == 0
     finally:

@@ -19,9 +19,9 @@ from rollingfs.spark import jar, read_json
 from rollingfs.spark.maintain import maintain
 from tests.support.cli import done
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, new_container, new_google_bucket
+from tests.support.schedules import eventually
 from tests.support.servers import free_port, free_ports, require
 from tests.support.spark import LOOPBACK, fetched, require_java, run_python
-from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -48,7 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     command += ["-writeDetails", f"{folder}/details.json"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_for((folder / "details.json").exists, START_S_MAX, process=process)
+            eventually((folder / "details.json").exists, START_S_MAX, process=process)
             yield f"127.0.0.1:{port}", f"127.0.0.1:{http}"
         finally:
             process.kill()

@@ -17,8 +17,8 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support import spark as world
+from tests.support.schedules import eventually
 from tests.support.servers import new_bucket
-from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
@@ -102,12 +102,12 @@ class Job:
         process = self.run("forever")
         try:
             if not is_early:
-                wait_for(lambda: self.written() > before, WAIT_S_MAX, self.log, process)
+                eventually(lambda: self.written() > before, WAIT_S_MAX, self.log, process)
             if how == "any":
                 time.sleep(chooser.uniform(0, ANY_S_MAX))
             else:
                 (self.folder / how).touch()
-                wait_for((self.folder / "paused").exists, WAIT_S_MAX, self.log, process)
+                eventually((self.folder / "paused").exists, WAIT_S_MAX, self.log, process)
         finally:
             kill_session(process)
             for name in SIGNS:

@@ -17,12 +17,10 @@ from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
+from tests.support.schedules import eventually
 from tests.support.small import Unreadable
-from tests.support.waiting import wait_for
 
 DATA = b"0123456789" * 30
-WAIT_S = 60.0
-"""Only a broken test waits so long."""
 
 
 @pytest.fixture
@@ -57,13 +55,12 @@ def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are
     fs.set_policy(root, OffloadPolicy("cold", block_bytes=200, max_delay=0.2))
     write(fs, f"{root}/deep/er/a")
     with Follower(root, fs=filesystem(root)) as follower:
-        wait_for(lambda: tiers(fs, f"{root}/own") == {"far"}, WAIT_S)
-        wait_for(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"}, WAIT_S)
+        eventually(lambda: tiers(fs, f"{root}/own") == {"far"})
+        eventually(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"})
         write(fs, f"{root}/later")
-        wait_for(lambda: tiers(fs, f"{root}/later") == {"cold"}, WAIT_S)
-        wait_for(
-            lambda: f"{root}/later" in follower.status() and follower.status()[f"{root}/later"].offloaded == 304, WAIT_S
-        )
+        eventually(lambda: tiers(fs, f"{root}/later") == {"cold"})
+        eventually(lambda: f"{root}/later" in follower.status())
+        eventually(lambda: follower.status()[f"{root}/later"].offloaded == 304)
         status = follower.status()[f"{root}/later"]
         assert (status.assigned, status.offloaded, status.lag_bytes, status.lag_s) == (304, 304, 0, 0.0)
         assert status.assigned_at is not None
@@ -78,11 +75,11 @@ def test_segments_that_ended_or_are_gone_are_forgotten(root):
     fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     ended, gone, open_ = write(fs, f"{root}/ended", seal=True), write(fs, f"{root}/gone"), write(fs, f"{root}/open")
     with Follower(root, fs=fs) as follower:
-        wait_for(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"}, WAIT_S)
+        eventually(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"})
         fs.rm(gone)
-        wait_for(lambda: set(follower.status()) == {open_}, WAIT_S)
+        eventually(lambda: set(follower.status()) == {open_})
         fs.onload(ended, deletion_lag=0)  # its header is another, so it is followed again
-        wait_for(lambda: tiers(fs, ended) == {"cold"}, WAIT_S)
+        eventually(lambda: tiers(fs, ended) == {"cold"})
 
 
 def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
@@ -91,8 +88,8 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
     fs.set_policy(f"{root}/bad", OffloadPolicy("far"))
     fsspec.filesystem("memory").pipe_file(f"{root}/bad/$stream$header", b"damaged")
     with Follower(root, fs=filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))) as follower:
-        wait_for(lambda: tiers(fs, good) == {"cold"}, WAIT_S)
-        wait_for(lambda: bad in follower.status() and follower.status()[bad].last_error is not None, WAIT_S)
+        eventually(lambda: tiers(fs, good) == {"cold"})
+        eventually(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
     assert tiers(fs, bad) == {"", "inline"}
 
 

@@ -66,6 +66,12 @@ class Fault(Enum):
     CRASH_AFTER = "the process dies, it is done"
 
 
+REFUSALS = {
+    Fault.BEFORE: errno.EIO,
+    Fault.THROTTLED: errno.EBUSY,
+    Fault.REFUSED: errno.EACCES,
+    Fault.FULL: errno.ENOSPC,
+}
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
 CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish", "make_folder", "remove_folder"}
@@ -155,7 +161,11 @@ class HashingStore(Store):
 
 
 class FaultyBackend(BackendWrapper):
-    """One client's way to a store, on which calls fail; subclasses draw the faults and say when late calls land."""
+    """One client's way to a store, on which calls fail.
+
+    Subclasses draw the faults; they say how a process ends (`_die`), when late calls land (`_land_later`), and how a
+    record is torn (`_tear`) or a copy damaged (`_damage`).
+    """
 
     async def reach(self, verb: str, *args: Any) -> Any:
         """Make a call that meets no fault."""
@@ -195,30 +205,12 @@ class FaultyBackend(BackendWrapper):
 
     def _fail_before(self, fault: Fault, verb: str, what: str) -> None:
         """Raise the error of a fault after which nothing is done."""
-        if fault is Fault.BEFORE:
-            raise OSError(errno.EIO, what)
-        if fault is Fault.THROTTLED:
-            raise OSError(errno.EBUSY, what)
-        if fault is Fault.REFUSED:
-            raise PermissionError(errno.EACCES, what)
-        if fault is Fault.FULL:
-            raise OSError(errno.ENOSPC, what)
+        if fault in REFUSALS:
+            raise OSError(REFUSALS[fault], what)
         if fault is Fault.BUSY:
             raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
         if fault is Fault.CRASH_BEFORE:
             self._die(what)
-
-    def _die(self, what: str) -> NoReturn:
-        raise NotImplementedError
-
-    def _land_later(self, fault: Fault, verb: str, args: Sequence[Any]) -> None:
-        raise NotImplementedError
-
-    async def _tear(self, args: Sequence[Any]) -> None:
-        raise NotImplementedError
-
-    def _damage(self, path: str) -> None:
-        raise NotImplementedError
 
 
 class Faulty(FaultyBackend):

@@ -260,12 +260,7 @@ KINDS = {
         refuses=False,
     ),
     "footer": Kind(_footers, (of_bytes,), _footer, (MalformedFooterError,)),
-    "schema": Kind(
-        _schemas,
-        (of_bytes,),
-        _units,
-        (MalformedFooterError,),
-    ),
+    "schema": Kind(_schemas, (of_bytes,), _units, (MalformedFooterError,)),
 }
 
 

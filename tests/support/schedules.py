@@ -33,12 +33,17 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    """Wait until something holds that comes to pass soon."""
-    until_s = time.monotonic() + SOON_S_MAX
-    while not holds():
-        assert time.monotonic() < until_s, f"it did not come to pass within {SOON_S_MAX} s"
-        time.sleep(0.001)
+def eventually(
+    holds: Callable[[], Any], s_max: float = SOON_S_MAX, said: Callable[[], str] = str, process: Any = None
+) -> Any:
+    """Wait for the first answer that is true; fail if it is late, or a process ends before, with what was said."""
+    until_s, pause_s = time.monotonic() + s_max, 0.001
+    while not (found := holds()):
+        assert process is None or process.poll() is None, f"the process has ended: {said()}"
+        assert time.monotonic() < until_s, f"it did not come to pass within {s_max} s: {said()}"
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)
+    return found
 
 
 @contextlib.contextmanager
