@@ -129,28 +129,15 @@ def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(siz
 # -- the bytes -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_sealed", [False, True])
 @pytest.mark.parametrize("start", [0, 45, 242, 244])
-@pytest.mark.parametrize("store", [{}, {"join_part_bytes_min": 25}, {"can_join": False}])
-def test_the_file_has_what_is_retained_and_the_segment_stays_what_it_is(store, start, is_sealed):
-    backend = Counting(private_memory(), **store)
-    world = fill(World(backend, POLICY))
-    world.truncate(LOG, start)
-    if is_sealed:
-        world.seal(LOG)
-    before, files = world.header(LOG), world.files(LOG)
-    told: list[int] = []
-    backend.clear()
-    done = run(world, progress=told.append)
-    through = backend.read_bytes
-    assert raw(world) == world.content(LOG) == CONTENT[start:]
-    assert (done.size, done.joined_bytes + done.copied_bytes, sum(told)) == (244 - start,) * 3
-    assert (done.path, done.target, done.length) == (LOG, TARGET, 244)
-    if not store:
-        assert (through, done.copied_bytes) == (0, 244 - max(start, 240))
-    if not store.get("can_join", True):
-        assert (through, done.joined_bytes) == (240 - start // 30 * 30, 0)
-    assert (world.header(LOG), world.files(LOG), world.files(TARGET)) == (before, files, [])
+def test_only_what_the_store_cannot_join_passes_through_the_client(start):
+    for can_join in (True, False):
+        world = fill(World(Counting(private_memory(), can_join=can_join), POLICY))
+        world.truncate(LOG, start)
+        world.backend.clear()
+        copied = run(world).copied_bytes
+        expected = (0, 244 - max(start, 240)) if can_join else (240 - start // 30 * 30, 244 - start)
+        assert (world.backend.read_bytes, copied) == expected
 
 
 def index_pages(world: World) -> None:
@@ -162,7 +149,6 @@ def concat(world: World) -> None:
     fill(world)
     fill(world, OTHER)
     world.truncate(OTHER, 50)
-    world.seal(OTHER)
     world.concat(LOG, [OTHER])
     world.append(LOG, b"more" * 20)
 
@@ -176,6 +162,12 @@ def plain_file(world: World) -> None:
     world.write(LOG, b"plain " * 10)
 
 
+def others(world: World) -> dict[str, bytes]:
+    """All files but those of targets."""
+    files = world.backend.inner.fs.store
+    return {path: file.getvalue() for path, file in files.items() if not path.startswith("/out/")}
+
+
 LAYOUTS: dict[str, Callable[[World], object]] = {
     "empty": lambda world: world.create(LOG),
     "one chunk": lambda world: world.create(LOG, [b"x" * 90], POLICY),
@@ -185,6 +177,10 @@ LAYOUTS: dict[str, Callable[[World], object]] = {
     "plain file": plain_file,
     "empty file": lambda world: world.write(LOG, b""),
     "consolidated": lambda world: fill(world).consolidate(LOG),
+    "sealed": lambda world: fill(world).seal(LOG),
+    **{
+        f"truncated to {start}": lambda world, start=start: fill(world).truncate(LOG, start) for start in (45, 242, 244)
+    },
 }
 
 
@@ -198,12 +194,14 @@ def test_every_layout_is_exported_as_it_is_read(store, name, parts_max, monkeypa
     monkeypatch.setattr(pieces, "READ_PART_BYTES", 80)
     world = World(Counting(private_memory(), **store), POLICY)
     LAYOUTS[name](world)
-    content = world.content(LOG)
-    files = world.files(LOG)
+    content, before = world.content(LOG), others(world)
     for target, overwrite in (("/out/1", False), ("/out/1", True), ("/out/[2]*", False)):
-        done = run(world, target=target, overwrite=overwrite)
+        told: list[int] = []
+        done = run(world, target=target, overwrite=overwrite, progress=told.append)
         assert raw(world, target) == content
-        assert (done.size, world.files(target), world.files(LOG)) == (len(content), [], files)
+        assert (done.path, done.target, done.size, sum(told)) == (LOG, target, len(content), len(content))
+        assert done.joined_bytes + done.copied_bytes == len(content)
+        assert (world.files(target), others(world)) == ([], before)
 
 
 # -- what is refused -------------------------------------------------------------------------------------------

@@ -106,28 +106,6 @@ def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
     assert is_whole(world)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "count"),
-    [
-        ({"upto": 299}, 14),
-        ({"upto": 300}, 15),
-        ({"after_bytes": 104}, 20),
-        ({"after_bytes": 0}, 25),
-        ({"after_age_s": 1000.0}, 20),
-        ({"after_age_s": 1000.0, "after_bytes": 84}, 21),
-        ({"after_age_s": 1000.0, "upto": 100}, 5),
-    ],
-)
-def test_chunks_are_chosen_by_offset_by_distance_from_the_end_or_by_age(store, chosen, count):
-    world = client(store)
-    world.create(A, pieces_of(DATA[:400], [20] * 20))
-    store.lapse(1000)
-    for piece in pieces_of(DATA[400:], [20] * 5):
-        world.append(A, piece)
-    world.append(A, b"tail")
-    assert offload(world, **chosen).chunks == count
-
-
 @pytest.mark.parametrize("chosen", [{"upto": -1}, {"upto": 505}, {"after_bytes": -1}, {"after_age_s": -1.0}])
 def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(world, chosen):
     with pytest.raises(BadOffsetError if "upto" in chosen else ValueError, match="nothing was moved"):

@@ -18,22 +18,31 @@ def segments(draw: st.DrawFn) -> tuple[Header, list[Chunk]]:
     chunks, start = [], draw(st.integers(0, 5))
     for length in lengths:
         tier = draw(st.sampled_from(["", "", "cold", "ice"]))
-        chunks.append(Chunk(start, length, "f", None, draw(st.integers(0, NOW_MS)), tier=tier))
+        chunks.append(Chunk(start, length, "f", None, NOW_MS - 1000 * draw(st.integers(0, 9)), tier=tier))
         start += length
     first = draw(st.integers(chunks[0].start, chunks[0].end - 1)) if chunks else start
     tail = draw(st.binary(max_size=6))
     return Header("id", 3, start=first, entries=tuple(chunks), tail=tail, modified_ms=7000), chunks
 
 
-@given(segments(), st.none() | st.integers(0, 30), st.none() | st.integers(0, 1000))
-def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, after_bytes, after_age_s):
+LEAST = st.none() | st.integers(0, 30)
+
+
+@given(segments(), LEAST, LEAST, st.none() | st.integers(0, 9))
+def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, upto, after_bytes, after_age_s):
+    def is_chosen(chunk: Chunk) -> bool:
+        """All up to an offset; or, if it is said how far or how old, those that are either."""
+        is_far = after_bytes is not None and header.length - chunk.end >= after_bytes
+        is_old = after_age_s is not None and NOW_MS - chunk.at_ms >= 1000 * after_age_s
+        return (upto is None or chunk.end <= upto) and (after_bytes is after_age_s is None or is_far or is_old)
+
     header, chunks = given
-    chosen = Chosen(None, after_bytes, after_age_s)
+    chosen = Chosen(upto, after_bytes, after_age_s)
     found = SegmentState.of("x", header, chunks, len(chunks), chosen, NOW_MS)
     tier_of = {at: chunk for chunk in chunks for at in range(max(chunk.start, header.start), chunk.end)}
     offsets = range(header.start, header.length)
     hot = [at for at in offsets if at not in tier_of or not tier_of[at].tier]
-    moving = [at for at in tier_of if not tier_of[at].tier and chosen.has(tier_of[at], header, NOW_MS)]
+    moving = [at for at in tier_of if not tier_of[at].tier and is_chosen(tier_of[at])]
     assert found.size == len(offsets)
     assert found.hot_bytes == len(hot)
     assert found.cold_bytes == len(offsets) - len(hot)

@@ -15,11 +15,9 @@ from rollingfs import RollingFileSystem
 from rollingfs.spark import read_json
 from rollingfs.spark.source import folder_columns, places
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.options import parse_options
 from tests.support.backends import Counting, private_memory
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import rows_of
+from tests.support.spark_source import inferred, rows_of
 
 DAY = types.StructType().add("n", "long").add("day", "date")
 
@@ -167,7 +165,7 @@ def test_columns_are_inferred_with_one_listing_of_each_folder(kind, data, monkey
         fs.overwrite(f"log/day={day}/events", data)
     monkeypatch.setattr(places, "filesystem", lambda options: fs)
     store.clear()
-    infer_schema(parse_options({"path": "memory://log", "format": kind}))
+    inferred("memory://log", format=kind)
     listed = [path for verb, path in store.calls if verb.startswith("list") and "$" not in path]
     assert sorted(path.strip("/") for path in listed) == ["log", "log/day=1", "log/day=2"]
 

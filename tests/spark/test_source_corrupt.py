@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +12,8 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.arrow_streams import MalformedStreamError
-from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.options import parse_options
 from tests.support.spark import arrow_stream, parquet_file
-from tests.support.spark_source import NUMBERS, TEXT, batch_reader, given, put, read, reader, step
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, inferred, put, read, reader, step
 
 CHUNKS = RollingPolicy(max_bytes=1000, inline_bytes=0)
 
@@ -30,10 +27,6 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     (tmp_path / "f" / "plain").write_bytes(b"plain\n")
     Path(f"{tmp_path}/f/b$header").write_bytes(b"rubbish")
     return tmp_path / "f"
-
-
-def options_of(path: Any, **options: Any) -> Any:
-    return parse_options(given(path, **options))
 
 
 # -- headers -----------------------------------------------------------------------------------------------------
@@ -60,10 +53,10 @@ def test_columns_are_inferred_from_segments_that_are_not_corrupt(fs, tmp_path):
     Path(f"{tmp_path}/f/a$header").write_bytes(b"rubbish")
     damage(tmp_path / "f" / "b")
     with pytest.raises(CorruptHeaderError):
-        infer_schema(options_of(tmp_path / "f", format="arrow"))
-    assert infer_schema(options_of(tmp_path / "f", format="arrow", onCorrupt="skip")).names == ["c"]
+        inferred(tmp_path / "f", format="arrow")
+    assert inferred(tmp_path / "f", format="arrow", onCorrupt="skip").names == ["c"]
     with pytest.raises(CorruptChunkError):
-        infer_schema(options_of(tmp_path / "f" / "b", format="arrow"))
+        inferred(tmp_path / "f" / "b", format="arrow")
 
 
 # -- chunks ------------------------------------------------------------------------------------------------------

@@ -21,8 +21,7 @@ from rollingfs.backend.local.looks import list_folder
 from rollingfs.errors import ConflictError
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import rows
-from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.options import DataLossError, parse_options
+from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.spark import parquet_file
 from tests.support.spark_source import (
@@ -31,7 +30,6 @@ from tests.support.spark_source import (
     blinded,
     drained,
     first_column,
-    given,
     put,
     reader,
     saved,
@@ -317,7 +315,7 @@ def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(f
 def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, count):
     for name in "ab"[:count]:
         put(fs, f"{tmp_path}/f/{name}", parquet_file(pa.table({name: [1]})))
-    assert infer_schema(parse_options(given(tmp_path / "f", format="parquet"))).names == ["a"]
+    assert inferred(tmp_path / "f", format="parquet").names == ["a"]
     told = "/f/a: the columns are those of its beginning; 1 other segments"
     assert (told in caplog.text) == (count == 2)
 

@@ -21,11 +21,21 @@ from rollingfs.format.header import Page
 from rollingfs.spark.source import metadata
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
-from rollingfs.spark.source.inference import infer_schema
-from rollingfs.spark.source.options import DataLossError, parse_options
+from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.positions import Position, parse_position
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, given, put, read, reader, rows_of, step
+from tests.support.spark_source import (
+    NUMBERS,
+    TEXT,
+    batch_reader,
+    blinded,
+    inferred,
+    put,
+    read,
+    reader,
+    rows_of,
+    step,
+)
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
 
@@ -341,10 +351,10 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
         read(tmp_path / "s", own, format="json", includeMetadata="true")
     fs.overwrite(str(tmp_path / "c"), arrow_stream(pa.record_batch({"n": [1], "_segment": [2]})))
     with pytest.raises(ValueError, match="the data has a column _segment"):
-        infer_schema(parse_options(given(tmp_path / "c", format="arrow", includeMetadata="true")))
+        inferred(tmp_path / "c", format="arrow", includeMetadata="true")
     with pytest.raises(ValueError, match="includeMetadata is not for it"):
         read(tmp_path / "s", own, format="binary", includeMetadata="true")
-    schema = infer_schema(parse_options(given(tmp_path / "s", includeMetadata="true")))
+    schema = inferred(tmp_path / "s", includeMetadata="true")
     assert schema.simpleString() == "struct<value:string,_offset:bigint,_segment:string,_commit_time:timestamp>"
     assert metadata.added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
 

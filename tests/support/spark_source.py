@@ -23,6 +23,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.datasource import RollingDataSource
+from rollingfs.spark.source.inference import infer_schema
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
@@ -54,6 +55,11 @@ def put(fs: RollingFileSystem, path: Any, data: bytes, policy: RollingPolicy | N
         fs.create(str(path), policy)
     fs.append(str(path), data)
     return str(path)
+
+
+def inferred(path: Any, **options: Any) -> StructType:
+    """The columns of a read that names none."""
+    return infer_schema(parse_options(given(path, **options)))
 
 
 def batch_reader(path: Any, schema: StructType = TEXT, **options: Any) -> Any:
