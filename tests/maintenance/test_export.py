@@ -178,9 +178,7 @@ LAYOUTS: dict[str, Callable[[World], object]] = {
     "empty file": lambda world: world.write(LOG, b""),
     "consolidated": lambda world: fill(world).consolidate(LOG),
     "sealed": lambda world: fill(world).seal(LOG),
-    **{
-        f"truncated to {start}": lambda world, start=start: fill(world).truncate(LOG, start) for start in (45, 242, 244)
-    },
+    **{f"from {start} on": lambda world, start=start: fill(world).truncate(LOG, start) for start in (45, 242, 244)},
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollingfs.format.header import Chunk, Drop, Header, Page, Phase
@@ -18,18 +18,16 @@ def segments(draw: st.DrawFn) -> tuple[Header, list[Chunk]]:
     chunks, start = [], draw(st.integers(0, 5))
     for length in lengths:
         tier = draw(st.sampled_from(["", "", "cold", "ice"]))
-        chunks.append(Chunk(start, length, "f", None, NOW_MS - 1000 * draw(st.integers(0, 9)), tier=tier))
+        chunks.append(Chunk(start, length, "f", None, NOW_MS - 1000 * draw(st.integers(0, 3)), tier=tier))
         start += length
     first = draw(st.integers(chunks[0].start, chunks[0].end - 1)) if chunks else start
     tail = draw(st.binary(max_size=6))
     return Header("id", 3, start=first, entries=tuple(chunks), tail=tail, modified_ms=7000), chunks
 
 
-LEAST = st.none() | st.integers(0, 30)
-
-
-@given(segments(), LEAST, LEAST, st.none() | st.integers(0, 9))
-def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, upto, after_bytes, after_age_s):
+@settings(max_examples=200)
+@given(segments(), st.data())
+def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, data):
     def is_chosen(chunk: Chunk) -> bool:
         """All up to an offset; or, if it is said how far or how old, those that are either."""
         is_far = after_bytes is not None and header.length - chunk.end >= after_bytes
@@ -37,6 +35,10 @@ def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, upto, after_by
         return (upto is None or chunk.end <= upto) and (after_bytes is after_age_s is None or is_far or is_old)
 
     header, chunks = given
+    ends = [header.start, *(chunk.end for chunk in chunks)]
+    upto = data.draw(st.none() | st.sampled_from(ends))
+    after_bytes = data.draw(st.none() | st.sampled_from([header.length - end for end in ends]))
+    after_age_s = data.draw(st.none() | st.integers(0, 3))
     chosen = Chosen(upto, after_bytes, after_age_s)
     found = SegmentState.of("x", header, chunks, len(chunks), chosen, NOW_MS)
     tier_of = {at: chunk for chunk in chunks for at in range(max(chunk.start, header.start), chunk.end)}

@@ -30,6 +30,7 @@ from tests.support.spark_source import (
     blinded,
     drained,
     first_column,
+    inferred,
     put,
     reader,
     saved,
