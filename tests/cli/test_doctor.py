@@ -55,7 +55,7 @@ def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:
     assert "name a bucket" in failed("doctor", *options(moto), "s3://", code=2)
 
 
-@pytest.mark.parametrize("words", [(), *slowly(("--json",))])
+@pytest.mark.parametrize("words", [[], *slowly(["--json"])])
 def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any], words: Any) -> None:
     bucket = new_bucket(moto)
     with careless_proxy(moto["endpoint_url"]) as proxy:

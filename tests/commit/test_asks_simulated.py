@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 
 from rollingfs.commit.sharing.files import AskFiles
+from tests.support.examples import nightly, slowly
 from tests.support.other_turns import NoTurns
 from tests.support.simulation import Figures, Latencies, Load, simulate
 
@@ -36,20 +37,12 @@ def turns(writers: int, latencies: Latencies = NEAR, duration_s: float = 20, **l
     return run(Load(writers, latencies=latencies, duration_s=duration_s, **load))  # type: ignore[arg-type]
 
 
-def slow(*values: object) -> object:
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
-def nightly(*values: object) -> object:
-    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.nightly])
-
-
 @pytest.mark.parametrize(
     ("writers", "latencies", "duration_s", "gain_min", "spread_max", "requests_max"),
     [
         *((4, NEAR, 5, 1.2, 4, 4), (8, NEAR, 8, 2, 4, 4), (8, EQUAL, 6, 2, 5, 5), (16, EQUAL, 6, 2, 5, 6)),
-        *(slow(16, FAR, 60, 3, 4, 5), slow(100, NEAR, 6, 5, 20, 10)),
-        *(nightly(32, NEAR, 30, 5, 3, 5), nightly(60, NEAR, 6, 5, 3, 8), nightly(70, NEAR, 8, 5, 4, 8)),
+        *slowly((16, FAR, 60, 3, 4, 5), (100, NEAR, 6, 5, 20, 10)),
+        *nightly((32, NEAR, 30, 5, 3, 5), (60, NEAR, 6, 5, 3, 8), (70, NEAR, 8, 5, 4, 8)),
     ],
 )
 def test_many_writers_commit_more_than_one_and_each_gets_its_share(
@@ -63,7 +56,7 @@ def test_many_writers_commit_more_than_one_and_each_gets_its_share(
     assert found.requests <= requests_max
 
 
-@pytest.mark.parametrize(("pause_s", "requests_max"), [(0.0, 1.02), slow(0.3, 1.07)])
+@pytest.mark.parametrize(("pause_s", "requests_max"), [(0.0, 1.02), *slowly((0.3, 1.07))])
 def test_a_lone_writer_sends_one_request_for_each_append(pause_s: float, requests_max: float) -> None:
     found = sharing(1, pause_s=pause_s)
     assert found.requests <= requests_max, "of 63 appends with pauses, three may look who else asks"

@@ -24,7 +24,7 @@ NEARLY_SATURATED = (
     *slowly(Load(16, 0.3, latencies=NEAR), Load(8, 0.3, latencies=FAR, duration_s=150)),
 )
 """The pauses are shorter than the time in which all others commit."""
-TWO_SATURATED = pytest.param(Load(2, latencies=NEAR, duration_s=200), marks=pytest.mark.slow)
+TWO_SATURATED = slowly(Load(2, latencies=NEAR, duration_s=200))
 SATURATED = slowly(Load(8, latencies=NEAR), Load(16, latencies=NEAR), Load(8, latencies=FAR, duration_s=300))
 RATIO_MAX = 1.3
 
@@ -44,7 +44,7 @@ def test_who_pauses_waits_hardly_longer_than_with_plain_compare_and_swap(load: L
     assert found.requests <= plain.requests * 1.02, "it looks before it tries, rather than to lose"
 
 
-@pytest.mark.parametrize("load", [*NEARLY_SATURATED, *SATURATED, TWO_SATURATED], ids=_name)
+@pytest.mark.parametrize("load", [*NEARLY_SATURATED, *SATURATED, *TWO_SATURATED], ids=_name)
 def test_under_load_each_gets_its_share(load: Load) -> None:
     assert run(load, Turns).least_share > 0.8
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.models.asks_scenarios import BREAKS, BREAKS_LATE, QUICK, SMALL, Scenario, explore
+from tests.support.examples import slowly
 
 RULES_NEEDED_MIN = 6
 
 
-def slow(scenarios: tuple[Scenario, ...]) -> list[object]:
-    return [pytest.param(scenario, id=str(scenario), marks=pytest.mark.slow) for scenario in scenarios]
-
-
-@pytest.mark.parametrize("scenario", [*QUICK, *slow(SMALL)], ids=str)
+@pytest.mark.parametrize("scenario", [*QUICK, *slowly(*SMALL)], ids=str)
 def test_all_holds_in_every_state(scenario: Scenario) -> None:
     found = explore(scenario)
     assert not found.broken, "\n".join((found.broken, *found.course))
@@ -22,7 +19,7 @@ def test_all_holds_in_every_state(scenario: Scenario) -> None:
     assert found.stuck == 0, "an append can neither go on nor end"
 
 
-@pytest.mark.parametrize("scenario", [*BREAKS, *slow(BREAKS_LATE)], ids=str)
+@pytest.mark.parametrize("scenario", [*BREAKS, *slowly(*BREAKS_LATE)], ids=str)
 def test_without_the_rule_something_breaks(scenario: Scenario) -> None:
     found = explore(scenario)
     assert found.broken

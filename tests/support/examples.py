@@ -34,10 +34,14 @@ def some(points: Iterable[T]) -> Iterator[T]:
 
 
 def slowly(*parameters: object) -> list[object]:
-    """Parameters of which the fast suite needs no more than one."""
-    return [pytest.param(one, marks=pytest.mark.slow) for one in parameters]
+    """Parameters, or tuples of them, of which the fast suite needs no more than one."""
+    return _marked(parameters, [pytest.mark.slow])
 
 
 def nightly(*parameters: object) -> list[object]:
-    """Parameters that take minutes and of which CI's slow step needs no more than one."""
-    return [pytest.param(one, marks=[pytest.mark.slow, pytest.mark.nightly]) for one in parameters]
+    """Parameters, or tuples of them, that take minutes and of which CI's slow step needs no more than one."""
+    return _marked(parameters, [pytest.mark.slow, pytest.mark.nightly])
+
+
+def _marked(parameters: Iterable[object], marks: list[pytest.MarkDecorator]) -> list[object]:
+    return [pytest.param(*one if isinstance(one, tuple) else (one,), marks=marks) for one in parameters]
