@@ -23,25 +23,8 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import at_line
-from tests.support.site import Site
-
-
-@pytest.fixture
-def site() -> Site:
-    site = Site(Scripted(private_memory()), "")
-    site.create()
-    return site
-
-
-def lose_race(site: Site) -> None:
-    """Let another commit before the next attempt of this client arrives."""
-    site.backend.plan("replace", "clicks$header", before=lambda: another_appends(site))
-
-
-def another_appends(site: Site) -> None:
-    drive(site.other().segments.append(site.path, b"."))
+from tests.support.site import Site, by_other
 
 
 class AppendingHandler(logging.Handler):
@@ -59,26 +42,19 @@ class AppendingHandler(logging.Handler):
             self.errors.append(error)
 
 
-@contextlib.contextmanager
-def logging_to(handler: logging.Handler, name: str = "rollingfs") -> Iterator[logging.Logger]:
-    """A logger with one handler more, for records of all levels."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield logger
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
 @pytest.fixture
-def handler(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppendingHandler]:
+def handler(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[AppendingHandler]:
+    """Of this package's log and another's, for records of all levels."""
     monkeypatch.setattr("rollingfs.write.gather.WAKE_S_MAX", 0.01)
-    handler = AppendingHandler(site)
-    with logging_to(handler, "rollingfs"), logging_to(handler, "library"):
-        yield handler
+    handler, names = AppendingHandler(site), ("rollingfs", "library")
+    for name in names:
+        logging.getLogger(name).addHandler(handler)
+        caplog.set_level(logging.DEBUG, name)
+    yield handler
+    for name in names:
+        logging.getLogger(name).removeHandler(handler)
 
 
 def in_time(call: Callable[[], object]) -> None:
@@ -91,7 +67,7 @@ def in_time(call: Callable[[], object]) -> None:
 
 @pytest.mark.usefixtures("handler")
 def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Site) -> None:
-    lose_race(site)
+    site.backend.plan("replace", "clicks$header", before=by_other(site, "append", b"."))
     in_time(lambda: site.append(b"mine"))
     content = site.content()
     assert content.startswith(b".mine[")

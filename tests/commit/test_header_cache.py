@@ -22,11 +22,6 @@ CACHE_S = 1000.0
 READS = ("read", "read_if_changed")
 
 
-def meanwhile(site: Site, action: Callable[[], object]) -> None:
-    """Let something else happen after the store has read a header, and before the answer is there."""
-    site.backend.plan(READS, "$header", after=action)
-
-
 class SteppedLock:
     """A lock after whose release number `at` somebody else gets his turn."""
 
@@ -55,13 +50,11 @@ def site() -> Site:
 
 def seen_length(site: Site) -> int:
     """The length by the cache, or else by the store."""
-    view = site.run(site.client.lookup.view(site.path))
-    return int(view.length)
+    return int(site.run(site.client.lookup.view(site.path)).length)
 
 
-def load(site: Site) -> Loaded:
-    loaded: Loaded = site.run(site.client.headers.load(site.path))
-    return loaded
+def load(site: Site) -> None:
+    site.run(site.client.headers.load(site.path))
 
 
 @pytest.mark.parametrize("at", range(4))
@@ -71,7 +64,7 @@ def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look:
     before = headers.seen(site.path)
     assert before is not None
     if look == "changed load":
-        drive(site.other().segments.append(site.path, b"!"))
+        site.by_another("append", b"!")
     lock, was_there = headers._lock, site.content()
 
     def append() -> None:
@@ -95,14 +88,14 @@ def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(s
         drive(other.segments.append(site.path, b" two"))
         site.client.headers.forget()
 
-    meanwhile(site, change_and_forget)
+    site.backend.plan(READS, "$header", after=change_and_forget)  # before the answer is there
     load(site)
     assert seen_length(site) == 7
 
 
 def test_what_others_made_of_an_own_commit_before_its_answer_came_stays(site: Site) -> None:
     def others_append_and_another_thread_looks() -> None:
-        drive(site.other().segments.append(site.path, b" three"))
+        site.by_another("append", b" three")
         load(site)
 
     site.backend.plan("replace", "clicks$header", after=others_append_and_another_thread_looks)

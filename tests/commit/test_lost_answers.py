@@ -15,15 +15,8 @@ from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
-from tests.support.site import Site
+from tests.support.site import Site, by_other
 from tests.support.small import client
-
-
-@pytest.fixture
-def site() -> Site:
-    site = Site(Scripted(private_memory()), "")
-    site.create()
-    return site
 
 
 def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace") -> None:
@@ -66,21 +59,16 @@ def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: S
 # -- so many writers that no trace is left ---------------------------------------------------------------------
 
 
-def others_append(site: Site, count: int = COMMITS_MAX + 6) -> None:
+def others_append(site: Site) -> None:
     """As many others commit once each."""
-    for _ in range(count):
-        drive(site.other().segments.append(site.path, b"."))
+    for _ in range(COMMITS_MAX + 6):
+        site.by_another("append", b".")
 
 
 def meet_others(site: Site) -> None:
-    """As many others commit once each, and this client sees it."""
+    """They do, and this client sees it."""
     others_append(site)
     site.run(site.client.headers.load(site.path))
-
-
-def lose_race(site: Site) -> None:
-    """Let another commit before the next attempt of this client arrives."""
-    site.backend.plan("replace", "clicks$header", before=lambda: others_append(site, 1))
 
 
 def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +80,7 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
         others_append(site)
 
     monkeypatch.setattr(site.client.runtime, "sleep", sleep)
-    lose_race(site)
+    site.backend.plan("replace", "clicks$header", before=by_other(site, "append", b"."))
     offset = site.append(b"mine")
     assert len(pauses) == 1
     assert (site.content()[offset:], site.content().count(b"mine")) == (b"mine", 1)

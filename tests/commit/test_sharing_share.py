@@ -281,26 +281,7 @@ def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None
     assert (world.asking.count("put"), world.header.length) == (0, 3 + len(large))
 
 
-# -- a listing of asks beside a commit ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(Others, "must_list", True)
-    world.carrying.clear()
-    return world
-
-
-# -- asks that are read ahead, beside a commit -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The carrier reads asks beside each commit, and does not find that of its first look."""
-    monkeypatch.setattr(world.carrier.commits.store.runtime, "is_async", True, raising=False)
-    world.carrying.plan("read", is_askers(world), before=fail)
-    world.carrying.clear()
-    return world
+# -- a commit beside a listing or a reading of asks --------------------------------------------------------------------
 
 
 def is_askers(world: World) -> Callable[[str], bool]:
@@ -308,32 +289,37 @@ def is_askers(world: World) -> Callable[[str], bool]:
     return lambda read: read == path
 
 
-# -- a commit beside a listing or a reading of asks --------------------------------------------------------------------
-
-
-@pytest.fixture(params=["listing", "ahead"])
-def beside(request: pytest.FixtureRequest) -> World:
-    world: World = request.getfixturevalue(request.param)
+@pytest.fixture(params=["listing", "reading"])
+def beside(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
+    """The carrier lists or reads asks beside each commit; it does not find the asker's by its first look."""
+    if request.param == "listing":
+        monkeypatch.setattr(Others, "must_list", True)
+    else:
+        monkeypatch.setattr(world.carrier.commits.store.runtime, "is_async", True, raising=False)
+        world.carrying.plan("read", is_askers(world), before=fail)
+    world.carrying.clear()
     return world
 
 
-def _fails(world: World) -> None:
-    world.carrying.plan(("list_prefix", "read"), lambda path: "$chunks" in path, before=fail, times=None)
+OUTCOMES: dict[str, tuple[Callable[[World], object], bytes]] = {
+    "it fails": (
+        lambda world: world.carrying.plan(
+            ("list_prefix", "read"), lambda path: "$chunks" in path, before=fail, times=None
+        ),
+        b"...carrier's",
+    ),
+    "the commit loses": (
+        lambda world: world.carrying.plan(
+            "replace", HEADER, before=lambda: drive(world.other.segments.append(PATH, b"other's"))
+        ),
+        b"...other'scarrier's",
+    ),
+    "the answer is lost": (lambda world: world.carrying.plan("replace", HEADER, after=fail), b"...carrier's"),
+}
 
 
-def _loses(world: World) -> None:
-    world.carrying.plan("replace", HEADER, before=lambda: drive(world.other.segments.append(PATH, b"other's")))
-
-
-def _answer_is_lost(world: World) -> None:
-    world.carrying.plan("replace", HEADER, after=fail)
-
-
-OUTCOMES = {_fails: b"...carrier's", _loses: b"...other'scarrier's", _answer_is_lost: b"...carrier's"}
-
-
-@pytest.mark.parametrize(("plan", "content"), OUTCOMES.items())
-def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], None], content: bytes) -> None:
+@pytest.mark.parametrize(("plan", "content"), OUTCOMES.values(), ids=OUTCOMES)
+def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], object], content: bytes) -> None:
     plan(beside)
     assert beside.carry() == len(content.removesuffix(b"carrier's"))
     assert beside.content == content
@@ -341,9 +327,8 @@ def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], Non
 
 def test_ctrl_c_within_it_tells_that_the_commit_took_place(beside: World) -> None:
     beside.carrying.plans.clear()
-    is_ahead = is_askers(beside)
     beside.carrying.plan("list_prefix", before=interrupt)
-    beside.carrying.plan("read", is_ahead, before=interrupt, skips=1)
+    beside.carrying.plan("read", is_askers(beside), before=interrupt, skips=1)
     with pytest.raises(AppendInterrupted) as caught:
         beside.carry()
     assert caught.value.outcome == "committed"

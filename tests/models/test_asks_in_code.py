@@ -14,7 +14,20 @@ from rollingfs.format import commit_lines, transitions
 from rollingfs.format.header import Commit, Merge, Phase
 from rollingfs.format.header import Header as CodeHeader
 from rollingfs.format.verdict import Verdict, judge
-from tests.models.asks import Ask, Client, Ghost, Header, Line, Rules, World, appended, is_admitted, is_void, token_of
+from tests.models.asks import (
+    Ask,
+    Attempt,
+    Client,
+    Ghost,
+    Header,
+    Line,
+    Rules,
+    World,
+    appended,
+    is_admitted,
+    is_void,
+    token_of,
+)
 from tests.models.asks_steps import Append
 from tests.models.asks_world import Bounds, Model, Op
 
@@ -111,21 +124,28 @@ def _shown(header: CodeHeader) -> tuple[Any, ...]:
 
 
 def compare_judges(rules: Rules) -> None:
+    """After an ask, or after an own attempt alone, which may be one to create the header."""
     verdicts = set()
-    worlds = itertools.product(lines_of(ME), lines_of(ME), range(6), range(2, 7), "IJ")
-    for before, lines, evicted, version, incarnation in worlds:
-        if any(line.number >= 3 for line in before):
-            continue  # then the operation would have taken place, or be void, in the base
-        base = Header("I", VERSION, lines=before)
-        now = Header(incarnation, version, "open", None, (), lines, evicted)
-        expected = _judged(rules, base, now)
+    headers = [
+        Header(*of, "open", None, (), *more) for of in itertools.product("IJ", range(2, 7)) for more in lines_left()
+    ]
+    for asked, before, now in itertools.product((True, False), [None, *lines_of(ME)], [None, *headers]):
+        if (before is None and asked) or any(line.number >= 3 for line in before or ()):
+            continue  # nobody asks without a header; else the operation would have taken place, or be void, in the base
+        base = None if before is None else Header("I", VERSION, lines=before)
         is_same = token_of(now) == token_of(base)
-        found = judge(in_code(base), is_same, in_code(now), str(ME), 3, asked=True)
-        if is_same and (lines or before or evicted):
+        if is_same and (before or now is None or now.lines or now.evicted):
             continue  # one token stands for one header
-        assert (Verdict.NOT_MINE if found is Verdict.SAME else found) is expected, (base, now)
+        expected = _judged(rules, base, now, asked=asked)
+        found = judge(base and in_code(base), is_same, now and in_code(now), str(ME), 3, asked=asked)
+        assert (Verdict.NOT_MINE if found is Verdict.SAME else found) is expected, (base, now, asked)
         verdicts.add(expected)
     assert len(verdicts) == 3
+
+
+def lines_left() -> Iterator[tuple[frozenset[Line], int]]:
+    """The lines of a header, and the newest version of which one was evicted."""
+    yield from itertools.product(lines_of(ME), range(6))
 
 
 def test_the_code_judges_as_the_model_does() -> None:
@@ -142,12 +162,15 @@ def test_a_rule_of_the_judge_that_one_of_them_leaves_out_is_found(left_out: dict
         compare_judges(Rules(**left_out))
 
 
-def _judged(rules: Rules, base: Header, now: Header) -> Verdict:
-    """What the model's writer concludes, whose second operation has number 3, and has asked."""
+def _judged(rules: Rules, base: Header | None, now: Header | None, *, asked: bool) -> Verdict:
+    """What the model's writer concludes, whose second operation has number 3."""
     model = Model([[], [Op("append", ("z",)), Op("append", ("a",))]], rules, Bounds())
-    ask = Ask(ME, 3, base.version, "I", ("a",))
-    client = Client(nth=1, at="clean", base=base, seen=base.version, ask=ask, asked=1, known=base, bound="I")
-    world = World(now, frozenset({ask}), frozenset(), (Client(), client), Ghost(ever=("a",)), 0)
+    ask = Ask(ME, 3, base.version, "I", ("a",)) if asked and base else None
+    attempt = None if asked else Attempt(token_of(base), Header(), 0, ())
+    seen = base.version if base else 0
+    client = Client(1, "clean", base, seen, ask, attempt, asked=int(asked), known=base, bound="I")
+    asks = frozenset() if ask is None else frozenset({ask})
+    world = World(now, asks, frozenset(), (Client(), client), Ghost(ever=("a",)), 0)
     label, _ = Append(model, ME, model.scripts[ME][1])._look(world, now)
     if "mine" in label:
         return Verdict.MINE
