@@ -78,12 +78,12 @@ class Adoption:
             False if there is no plain file.
         """
         for _ in range(ADOPTIONS_MAX):
-            loaded = await self.store.headers.load(path)
-            if loaded.live:
+            try:
+                plain = (await self.lookup.view(path, fresh=True)).plain
+            except FileNotFoundError:
+                return False
+            if plain is None:
                 return True
-            plain = await self.lookup.plain(path, loaded)
-            if plain is None:  # unless another has adopted it, and deleted it, between the two looks
-                return (await self.store.headers.load(path)).live
             if not _is_meant(path, plain, incarnation):
                 return False
             claim = await self._claimed(path)
