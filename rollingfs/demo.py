@@ -191,21 +191,16 @@ def append_months(
     demo: Demo, folder: str, months: dict[int, bytes], policy: RollingPolicy, count: int, *, at_lines: bool
 ) -> None:
     """Write a segment for each month by many appends, and seal it."""
-    from rich.progress import Progress
-
     appends = chunks = rewritten = 0
     before = demo.wrote()
-    with Progress(console=demo.console, transient=True, disable=not demo.console.is_terminal) as progress:
-        task = progress.add_task("   appending", total=sum(map(len, months.values())))
-        for month, data in months.items():
-            path = demo.path(f"{folder}/2013-{month:02}")
-            demo.fs.create(path, policy)
-            for piece in pieces(data, count, at_lines=at_lines):
-                rewritten += demo.fs.append(path, piece) + len(piece)
-                appends += 1
-                progress.advance(task, len(piece))
-            demo.fs.seal(path)
-            chunks += demo.fs.info(path)["chunks"]
+    for month, data in months.items():
+        path = demo.path(f"{folder}/2013-{month:02}")
+        demo.fs.create(path, policy)
+        for piece in pieces(data, count, at_lines=at_lines):
+            rewritten += demo.fs.append(path, piece) + len(piece)
+            appends += 1
+        demo.fs.seal(path)
+        chunks += demo.fs.info(path)["chunks"]
     demo.say(f"   {appends:,} appends, each atomic and durable, made {chunks:,} chunks in {len(months)} segments")
     demo.say(
         f"   {volume(demo.wrote(before))} written instead of {volume(rewritten)}, if each append wrote its object anew"
@@ -267,23 +262,18 @@ def read_json(demo: Demo, name: str, expected: str, frame: Any) -> None:
 
     with fsspec.open(demo.url(name)) as file:
         demo.compare("SHA-256 of the bytes, fsspec.open", expected, hashlib.file_digest(file, "sha256").hexdigest())
-    rows = digest_of_rows(frame)
+    rows, types = digest_of_rows(frame), frame.dtypes.to_dict()
     schema = pa.Schema.from_pandas(frame, preserve_index=False)
     options = pyarrow.json.ParseOptions(explicit_schema=schema.remove_metadata())
     with fsspec.open(demo.url(name)) as file:
         table = pyarrow.json.read_json(file, parse_options=options)
-    demo.compare(f"{len(table):,} rows, pyarrow.json.read_json", rows, digest_of_rows(as_frame(table, frame)))
+    demo.compare(f"{len(table):,} rows, pyarrow.json.read_json", rows, digest_of_rows(table.to_pandas().astype(types)))
     if not demo.is_long:
         return
     # pandas 2 takes every column whose name ends in "_time" for dates, pandas 3 warns of the option against it
     keep_numbers = {"convert_dates": False} if pd.__version__.startswith("2.") else {}
-    found = pd.read_json(demo.url(name), lines=True, dtype=False, **keep_numbers).astype(frame.dtypes.to_dict())
+    found = pd.read_json(demo.url(name), lines=True, dtype=False, **keep_numbers).astype(types)
     demo.compare(f"{len(found):,} rows, pandas.read_json", rows, digest_of_rows(found))
-
-
-def as_frame(table: Any, like: Any) -> Any:
-    """An Arrow table as a data frame with the column types of another."""
-    return table.to_pandas().astype(like.dtypes.to_dict())
 
 
 # -- Parquet in a segment ------------------------------------------------------------------------------------
@@ -330,7 +320,7 @@ def read_parquet(demo: Demo, name: str, frame: Any) -> None:
     demo.compare(
         f"two columns of {len(table):,} rows, pyarrow.dataset",
         digest_of_rows(frame[columns]),
-        digest_of_rows(as_frame(table, frame[columns])),
+        digest_of_rows(table.to_pandas().astype(frame[columns].dtypes.to_dict())),
     )
 
 
@@ -344,7 +334,8 @@ def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> Non
     starts = [end - size for end, size in zip(ends, sizes, strict=True)]
     ranges = demo.fs.cat_ranges([demo.path(name)] * len(sizes), starts, ends, on_error="raise")
     table = pa.concat_tables(pyarrow.parquet.read_table(pa.BufferReader(data)) for data in ranges)
-    demo.compare(f"{len(table):,} rows, pyarrow.parquet", digest_of_rows(frame), digest_of_rows(as_frame(table, frame)))
+    found = table.to_pandas().astype(frame.dtypes.to_dict())
+    demo.compare(f"{len(table):,} rows, pyarrow.parquet", digest_of_rows(frame), digest_of_rows(found))
 
 
 # -- the command ---------------------------------------------------------------------------------------------

@@ -175,10 +175,7 @@ class GenericBackend(Backend):
         self._put(path, bytes(data), in_one_step=True)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        if over is None:
-            self.make_parents(path)
-            return _GenericUpload(self.fs, path)
-        return _MovedUpload(self, path, over)
+        return _GenericUpload(self, path) if over is None else _MovedUpload(self, path, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -340,10 +337,11 @@ def _modified_s(info: dict[str, Any]) -> float:
 
 
 class _GenericUpload(Upload):
-    def __init__(self, fs: AbstractFileSystem, path: str) -> None:
-        self._fs = fs
+    def __init__(self, backend: GenericBackend, path: str) -> None:
+        backend.make_parents(path)
+        self._backend = backend
         self._path = path
-        self._file = fs.open(path, "wb")
+        self._file = backend.fs.open(path, "wb")
         self._is_over = False
 
     async def write(self, data: Buffer) -> None:
@@ -365,17 +363,14 @@ class _GenericUpload(Upload):
             self._file.close()  # not `discard`, which does something else in each filesystem
         finally:
             with contextlib.suppress(FileNotFoundError):
-                self._fs.rm_file(self._path)
+                self._backend.fs.rm_file(self._path)
 
 
 class _MovedUpload(_GenericUpload):
     """A file under a name that others use as well. It grows under a temporary name, and is moved once it is whole."""
 
     def __init__(self, backend: GenericBackend, path: str, over: Over) -> None:
-        temporary = names.export_path(path)
-        backend.make_parents(temporary)
-        super().__init__(backend.fs, temporary)
-        self._backend = backend
+        super().__init__(backend, names.export_path(path))
         self._target = path
         self._over = over
 
@@ -400,4 +395,4 @@ class _MovedUpload(_GenericUpload):
     def _clean(self) -> None:
         if self._backend.has_folders:
             with contextlib.suppress(OSError):  # the folder is not empty, or gone
-                self._fs.rmdir(names.parent(self._path))
+                self._backend.fs.rmdir(names.parent(self._path))

@@ -29,6 +29,15 @@ def is_deletable(file: str) -> bool:
     return is_own(file) and not names.is_staged(file)
 
 
+def pages_to_truncate(header: Header, offset: int) -> list[Page]:
+    """The pages that a truncation must see: those with chunks that this segment may not delete itself."""
+    return [
+        entry
+        for entry in header.entries
+        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or not is_own(entry.file))
+    ]
+
+
 def is_due(drop: Drop, now_ms: int) -> bool:
     """Whether a drop line has done its service once the segment has deleted now what it may delete itself.
 

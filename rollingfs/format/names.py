@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import posixpath
-import re
 import uuid
 
 from rollingfs.errors import CorruptHeaderError
@@ -38,8 +37,6 @@ OFFSET_DIGITS = 20
 NAMES_KEPT_MAX = 1024
 """The names that were checked last are known to be good: programs append to a few segments again and again."""
 _ODD_PARTS = frozenset(("", ".", ".."))
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
-"""Names that no rule refuses: all that is reserved has a ``$``."""
 _CONTROLS = frozenset("\n\r\0")
 
 
@@ -221,21 +218,6 @@ def check_segment_name(path: str) -> str:
 def has_control(path: str) -> bool:
     """Whether a path has a character that stands in no name: a line break or NUL."""
     return not _CONTROLS.isdisjoint(path)
-
-
-def check_member_name(name: str) -> str:
-    """Return the name of a segment within the folder of a stream, unless it leads out of the folder or is reserved.
-
-    Raises
-    ------
-    ValueError
-        The message says why.
-    """
-    if _PLAIN.fullmatch(name):
-        return name
-    if "/" in name or name in (".", "..") or is_hidden_segment(name):
-        raise ValueError(f"{name!r} is not the name of a segment within a folder")
-    return check_segment_name(name)
 
 
 def check_relative_name(path: str) -> str:

@@ -18,7 +18,7 @@ from rollingfs.errors import (
 )
 from rollingfs.format import codec, commit_lines
 from rollingfs.format.asks import Carry
-from rollingfs.format.drops import Pages, drop_all, drops_of, is_own, merge_drops
+from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
@@ -26,7 +26,6 @@ from rollingfs.format.header import (
     Commit,
     Entry,
     Header,
-    Page,
     Phase,
     changed,
 )
@@ -374,15 +373,6 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
         created_ms=header.created_ms,
         unknown=header.unknown,
     )
-
-
-def pages_to_truncate(header: Header, offset: int) -> list[Page]:
-    """The pages that `truncate` must see: those with chunks that this segment may not delete itself."""
-    return [
-        entry
-        for entry in header.entries
-        if isinstance(entry, Page) and entry.start < offset and (entry.foreign or not is_own(entry.file))
-    ]
 
 
 def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) -> Header:

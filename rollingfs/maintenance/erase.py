@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
@@ -34,7 +33,7 @@ from rollingfs.errors import (
     if_interrupted,
 )
 from rollingfs.format import erasing, names, transitions
-from rollingfs.format.drops import hinted, with_hints
+from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.maintenance.collect import Collector
@@ -48,6 +47,7 @@ from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
+from rollingfs.write.grow import behead
 from rollingfs.write.segment_operations import Segments
 
 logger = logging.getLogger("rollingfs")
@@ -132,7 +132,7 @@ class Eraser:
                 found = await self.commits.merges.settled(run.path)
             seen = transitions.check(found.header, run.guard, run.path)
             try:
-                header = await self._cut(run, seen)
+                header = await behead(self.store, run.path, seen, run.offset)
                 parts = erasing.to_rewrite(await self._parts(run, header))
                 for part in parts:
                     if part not in run.written:
@@ -150,7 +150,7 @@ class Eraser:
     async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, run.guard, run.path)
-            cut = await self._cut(run, found)
+            cut = await behead(self.store, run.path, found, run.offset)
             new = {part: await self._new(run, part, attempt) for part in await self._needed(run, cut)}
             pages = await self._holding(run, cut, new)
             header, swapped = erasing.rewritten(cut, pages, new, self.store.now_ms())
@@ -163,16 +163,9 @@ class Eraser:
         assert committed.header is not None
         return committed.base, committed.header
 
-    async def _cut(self, run: _Run, found: Header) -> Header:
-        """The header after a plain truncation."""
-        check_aliases(self.backend, found.tiers, run.path)
-        wanted = transitions.pages_to_truncate(found, run.offset)
-        pages = {page: await self.store.pages.chunks(run.path, page) for page in wanted}
-        return transitions.truncate(found, run.offset, self.store.now_ms(), pages, run.path)
-
     async def _dropped(self, run: _Run, found: Header) -> list[Chunk]:
         """The chunks that a truncation drops, but those of pages that have none which others delete."""
-        foreign = transitions.pages_to_truncate(found, run.offset)
+        foreign = pages_to_truncate(found, run.offset)
         entries = [entry for entry in found.entries if isinstance(entry, Chunk) or entry in foreign]
         return [c for c in await self.store.pages.unfold(run.path, entries) if c.end <= run.offset]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
@@ -29,6 +30,8 @@ LEDGER_BYTES_MAX = 64 * 1024 * 1024
 REASON_CHARACTERS_MAX = 200
 GONE = -1
 """Stands for an offset: the cut does not name this segment."""
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
+"""Names that no rule refuses: all that is reserved has a ``$``."""
 
 
 Column = tuple[str, str | None]
@@ -222,7 +225,7 @@ def _reason(error: Exception) -> str:
 
 def _ledger(found: Mapping[str, Any]) -> Ledger:
     for column, incarnation in found["segments"]:
-        names.check_member_name(column)
+        check_member_name(column)
         if incarnation is not None:
             _check_incarnation(incarnation)
     _check_offsets(found["cuts"], len(found["segments"]))
@@ -233,6 +236,21 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         trim=_trim(found["trim"]["goals"], found["trim"]["done"]),
         offload=None if found["offload"] is None else OffloadPolicy.of(found["offload"]),
     )
+
+
+def check_member_name(name: str) -> str:
+    """Return the name of a segment within the folder of a stream, unless it leads out of the folder or is reserved.
+
+    Raises
+    ------
+    ValueError
+        The message says why.
+    """
+    if _PLAIN.fullmatch(name):
+        return name
+    if "/" in name or name in (".", "..") or names.is_hidden_segment(name):
+        raise ValueError(f"{name!r} is not the name of a segment within a folder")
+    return names.check_segment_name(name)
 
 
 def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
@@ -257,7 +275,7 @@ def _trim(goals: Mapping[str, Sequence[Any]], done: object) -> Trim:
 
 
 def _goal(name: str, offset: object, segment: Any) -> Goal:
-    names.check_member_name(name)
+    check_member_name(name)
     _check_incarnation(segment)
     if not isinstance(offset, int) or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"the goal of {name!r} is not an offset")
@@ -270,7 +288,7 @@ def _published(who: str, at: object, text: str) -> Published:
     for incarnation in cut.incarnations.values():
         _check_incarnation(incarnation)
     for name in cut:
-        names.check_member_name(name)
+        check_member_name(name)
     if not isinstance(at, int | float) or not math.isfinite(at):
         raise ValueError(f"the publication of {who!r} has no time")
     return Published(cut, at)

@@ -18,6 +18,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import check_member_name
 
 logger = logging.getLogger("rollingfs")
 
@@ -181,7 +182,7 @@ class Members:
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
         for name in list(views):
             try:
-                names.check_member_name(name)
+                check_member_name(name)
             except ValueError as error:  # a file of another tool: no ledger could name it
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")

@@ -9,14 +9,13 @@ from dataclasses import field, replace
 from functools import partial
 
 from rollingfs.errors import BadOffsetError, FencedError
-from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.ledger_codec import Goal, Ledger, Trim
+from rollingfs.stream.ledger_codec import Goal, Ledger, Trim, check_member_name
 from rollingfs.stream.members import LOOKS_MAX, Members, View
 
 logger = logging.getLogger("rollingfs")
@@ -119,7 +118,7 @@ class Trimmer:
         if ledger.trim.done:
             return Trimmed()
         calls = [
-            partial(self._trim_or_report, self.members.path_of(names.check_member_name(name)), goal)
+            partial(self._trim_or_report, self.members.path_of(check_member_name(name)), goal)
             for name, goal in ledger.trim.goals.items()
         ]
         result = Trimmed.of(await self.members.listings.gather(calls))

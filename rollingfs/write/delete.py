@@ -63,6 +63,25 @@ class Deletes:
         self.lookup = lookup
         self.adoption = adoption
 
+    async def delete(self, path: str, guard: Guard = NO_GUARD) -> Header | None:
+        """Delete a segment or a plain file; finish an interrupted delete.
+
+        Returns
+        -------
+        Header or None
+            What the segment was when it was deleted; None if there was none.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        FencedError
+            An exclusive owner holds it.
+        """
+        buried = await self.bury(path, guard)
+        await self.clear([] if buried is None else [buried])
+        return None if buried is None else buried.before
+
     async def bury(self, path: str, guard: Guard = NO_GUARD, seen: Loaded | None = None) -> Buried | None:
         """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
 

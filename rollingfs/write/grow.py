@@ -1,4 +1,4 @@
-"""Growing a header: it adds bytes and chunk files at the end, as entries and an inline tail."""
+"""What a header retains: bytes and chunk files come at its end, as entries and an inline tail, and its head may go."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.chunk_files import Stored
+from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import NewFiles
 from rollingfs.format import placement, transitions
+from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.format.labels import Last
 from rollingfs.format.placement import Item, Spill
@@ -53,6 +56,13 @@ async def grow(
         written = iter(await _each(header, placed, files))
     entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
     return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+
+
+async def behead(store: Store, path: str, header: Header, offset: int) -> Header:
+    """A header without the bytes before an offset."""
+    check_aliases(store.backend, header.tiers, path)
+    pages = {page: await store.pages.chunks(path, page) for page in pages_to_truncate(header, offset)}
+    return transitions.truncate(header, offset, store.now_ms(), pages, path)
 
 
 def is_aged(header: Header, now_ms: int) -> bool:

@@ -33,7 +33,7 @@ from rollingfs.write.budget import Budget
 from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.gather import Appender
 from rollingfs.write.group import Append, Written
-from rollingfs.write.grow import as_items, grow
+from rollingfs.write.grow import as_items, behead, grow
 from rollingfs.write.ingest import Data, Intake, Items
 from rollingfs.write.inherited import Inherited
 
@@ -155,23 +155,8 @@ class Segments:
         return header
 
     async def delete(self, path: str, guard: Guard = NO_GUARD) -> Header | None:
-        """Delete a segment or a plain file; finish an interrupted delete.
-
-        Returns
-        -------
-        Header or None
-            What the segment was when it was deleted; None if there was none.
-
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        FencedError
-            An exclusive owner holds it.
-        """
-        buried = await self.deletes.bury(path, guard)
-        await self.deletes.clear([] if buried is None else [buried])
-        return None if buried is None else buried.before
+        """`Deletes.delete`."""
+        return await self.deletes.delete(path, guard)
 
     def addition(self, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
         """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
@@ -210,9 +195,8 @@ class Segments:
             try:
                 check(header, None if loaded.live else await self.contents.room(path, loaded))
             except FileNotFoundError:  # unless another has adopted a plain file, and deleted it, between the two looks
-                loaded = await self.store.headers.load(path)
-                header = loaded.header if loaded.live else None
-                if header is None or header.phase is not Phase.MERGING:
+                header = transitions.live((await self.store.headers.load(path)).header, path)
+                if header.phase is not Phase.MERGING:
                     check(header, None)
         policy = await self.inherited.policy(path) if header is None else header.policy
         more = partial(ChunkWriter, self.store.backend, path, policy.max_bytes, staged=staged, clock=self.store.clock)
@@ -339,7 +323,7 @@ class Segments:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
-            changed = await self._beheaded(path, found, offset)
+            changed = await behead(self.store, path, found, offset)
             return None if changed is found else changed
 
         committed = await self._commit(path, step, guard)
@@ -360,7 +344,7 @@ class Segments:
             async def step(base: Loaded, attempt: Attempt) -> Header | None:
                 found = transitions.check(base.header, guard, path)
                 transitions.check_open(found, path)
-                beheaded = await self._beheaded(path, found, found.length)
+                beheaded = await behead(self.store, path, found, found.length)
                 return await grow(beheaded, await as_items(items, attempt.files), attempt.files)
 
             return _header(await self._commit(path, step, guard, [uploads]))
@@ -368,14 +352,6 @@ class Segments:
         header = await self.addition(path, guard).commit(OVERWRITE, data, commit)
         await try_drops(self.commits, path, header)
         return header
-
-    async def _beheaded(self, path: str, found: Header, offset: int) -> Header:
-        """A header without the bytes before an offset."""
-        check_aliases(self.store.backend, found.tiers, path)
-        pages = {
-            page: await self.store.pages.chunks(path, page) for page in transitions.pages_to_truncate(found, offset)
-        }
-        return transitions.truncate(found, offset, self.store.now_ms(), pages, path)
 
     async def acquire(self, path: str, owner: str, guard: Guard = NO_GUARD) -> Header:
         """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""

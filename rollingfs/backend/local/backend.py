@@ -20,14 +20,13 @@ from rollingfs.backend.local.record_lock import (
     Close,
     end_turn_of_thread,
     gives_locks_back,
+    lock_of,
     record_lock,
-    turn_of_thread,
 )
 from rollingfs.backend.local.removing import CarriedLock, Closer, remove_folder, rename_to_free, take_away, taken_alone
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
-from rollingfs.runtime.concurrency import until_s
 
 logger = logging.getLogger("rollingfs")
 
@@ -154,7 +153,7 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def take_turn(self, path: str) -> None:
         with contextlib.suppress(ConflictError):
-            lock = self._lock(path)
+            lock = lock_of(path, self.sync)
             self._remove_lock_of_nothing(path, lock)
             lock.is_turn = os.path.lexists(path)
 
@@ -353,7 +352,7 @@ class LocalBackend(Backend):
         ConflictError
             The header is gone.
         """
-        lock = self._lock(header, close)
+        lock = lock_of(header, self.sync, close)
         try:
             yield
         except (ConflictError, FileNotFoundError):
@@ -361,29 +360,6 @@ class LocalBackend(Backend):
             raise
         finally:
             lock.release()
-
-    def _lock(self, header: str, close: Close | None = None) -> record_lock:
-        """The lock of a header, which this thread keeps as a turn, or takes; `ConflictError` if the header is gone."""
-        path = names.lock_path(header)
-        if (turn := turn_of_thread(path)) is not None:
-            return turn
-        lock = record_lock(path, until_s(), close)
-        with contextlib.suppress(FileNotFoundError):
-            lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
-            return lock
-        while True:
-            try:
-                mode = os.lstat(header).st_mode
-            except FileNotFoundError:
-                raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
-            if stat.S_ISLNK(mode):
-                raise refusals.linked(header)
-            try:
-                lock.acquire()
-                return lock
-            except FileNotFoundError:  # the folder was never made, or another process is removing it
-                if os.path.lexists(header):
-                    disk.make_folders(os.path.dirname(lock.path), self.sync)
 
     def _remove_lock_of_nothing(self, header: str, lock: record_lock) -> None:
         """Remove the file of a held lock if the header went while this process waited: the file is its own."""

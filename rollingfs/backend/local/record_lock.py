@@ -10,19 +10,24 @@ request that waits in the kernel, and the process that holds the lock may be sto
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
 import random
+import stat
 import struct
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar
 
-from rollingfs.backend.local import nofollow
+from rollingfs.backend import refusals
+from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.bell import Bell, take_bell
-from rollingfs.errors import LockedError
+from rollingfs.errors import ConflictError, LockedError
+from rollingfs.format import names
+from rollingfs.runtime.concurrency import until_s
 
 try:
     import fcntl
@@ -90,6 +95,30 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
                 lock.release()
 
     return guarded
+
+
+def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
+    """The lock of a header, which this thread keeps as a turn, or takes; `ConflictError` if the header is gone."""
+    path = names.lock_path(header)
+    if (turn := turn_of_thread(path)) is not None:
+        return turn
+    lock = record_lock(path, until_s(), close)
+    with contextlib.suppress(FileNotFoundError):
+        lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
+        return lock
+    while True:
+        try:
+            mode = os.lstat(header).st_mode
+        except FileNotFoundError:
+            raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
+        if stat.S_ISLNK(mode):
+            raise refusals.linked(header)
+        try:
+            lock.acquire()
+            return lock
+        except FileNotFoundError:  # the folder was never made, or another process is removing it
+            if os.path.lexists(header):
+                disk.make_folders(os.path.dirname(lock.path), sync)
 
 
 def turn_of_thread(path: str) -> record_lock | None:

@@ -22,7 +22,7 @@ from rollingfs.backend.contract import (
     PendingUpload,
     Upload,
 )
-from rollingfs.backend.objects.bucket import Answer, Bucket, Listed
+from rollingfs.backend.objects.bucket import Bucket, Listed
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, finished, put
 from rollingfs.format import names
@@ -94,13 +94,13 @@ class ObjectBackend(Backend):
         bucket, key = self._place(path)
         answer = await answer_of("reading", path, bucket.get, key)
         assert answer is not None, "no condition was given"
-        return _blob(answer)
+        return answer.blob()
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """One GET with a condition."""
         bucket, key = self._place(path)
         answer = await answer_of("reading", path, bucket.get, key, unless_token=token)
-        return None if answer is None or answer.token == token else _blob(answer)
+        return None if answer is None or answer.token == token else answer.blob()
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """One GET of a range, on the condition of a token."""
@@ -153,7 +153,7 @@ class ObjectBackend(Backend):
         is_there, place = not self._folder(folder)[1], None
         while True:
             listed = await self._page(folder, place)
-            is_there = is_there or _has_any(listed)
+            is_there = is_there or listed.has_any
             entries += self._entries(folder, listed)
             place = listed.next_place
             if place is None:
@@ -170,7 +170,7 @@ class ObjectBackend(Backend):
         if not folder:
             return ListingPage((await self._buckets()).entries, None)
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
-        if place is None and self._folder(folder)[1] and not _has_any(listed):
+        if place is None and self._folder(folder)[1] and not listed.has_any:
             raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
         return ListingPage(_sorted(self._entries(folder, listed)), listed.next_place)
 
@@ -390,14 +390,6 @@ class ObjectBackend(Backend):
             raise refusals.no_folder(path)
         # the path of a folder of another tool may end in "/", because the folder's name is empty
         return self.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
-
-
-def _blob(answer: Answer) -> Blob:
-    return Blob(bytes(answer.data), answer.token, answer.modified)
-
-
-def _has_any(listed: Listed) -> bool:
-    return bool(listed.files or listed.folders)
 
 
 def _sorted(entries: Sequence[FileInfo]) -> tuple[FileInfo, ...]:

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract import Blob, Buffer, FileInfo, Metadata, Over, Part, PendingUpload
 from rollingfs.runtime.values import value_class
 
 BUCKETS_MAX = 64
@@ -27,6 +27,10 @@ class Answer:
     modified: float
     """Seconds since 1970 by the store's clock; nobody asks for that of a range."""
 
+    def blob(self) -> Blob:
+        """The same as callers of the contract take it."""
+        return Blob(bytes(self.data), self.token, self.modified)
+
 
 @value_class
 class Listed:
@@ -40,6 +44,11 @@ class Listed:
     """Where the next page begins; None after the last."""
     now: float | None = None
     """The store's clock when it answered, where the answer has it."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything lies there."""
+        return bool(self.files or self.folders)
 
 
 class Parts(abc.ABC):
