@@ -1,6 +1,5 @@
 """From URLs and options to a filesystem, and the errors about wrong ones."""
 
-import importlib.util
 import json
 import pickle
 import re
@@ -23,12 +22,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.target import options_of_url
 from tests.support.cli import failed
-from tests.support.servers import new_bucket, require
-
-
-def _needs_s3fs():
-    if importlib.util.find_spec("s3fs") is None:
-        require("s3fs is not installed")
+from tests.support.servers import new_bucket, require_module
 
 
 S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", "rolling+s3a://b/x/y"]
@@ -36,7 +30,7 @@ S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", 
 
 @pytest.mark.parametrize("url", S3_URLS)
 def test_every_form_of_an_s3_url_names_bucket_and_key(url):
-    _needs_s3fs()
+    require_module("s3fs")
     fs, path = fsspec.url_to_fs(url)
     assert (fs._strip_protocol(path), fs._strip_protocol(url)) == ("b/x/y", "b/x/y")
     assert fs._parent(url) == "b/x"
@@ -103,7 +97,7 @@ ANOM = {"anom": True}
     "options", [{"target_options": ANOM}, {"s3": ANOM}, ANOM, {"s3": {"client_kwargs": {"verfy": 1}}}], ids=str
 )
 def test_an_option_that_the_store_does_not_have_is_an_error_before_any_request(options):
-    _needs_s3fs()
+    require_module("s3fs")
     with pytest.raises(TypeError, match=r"s3 has no option|has an option 'anom'") as caught:
         RollingFileSystem("s3", skip_instance_cache=True, **options)
     assert re.search(r"did you mean '(anon|verify)'", str(caught.value))
@@ -129,13 +123,13 @@ def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
 
 
 def test_an_option_under_the_name_of_the_store_replaces_one_by_itself():
-    _needs_s3fs()
+    require_module("s3fs")
     fs = RollingFileSystem("s3", key="flat", secret="flat", s3={"key": "nested"}, skip_instance_cache=True)
     assert (fs._backend.fs.key, fs._backend.fs.secret) == ("nested", "flat")
 
 
 def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
-    _needs_s3fs()
+    require_module("s3fs")
     with pytest.raises(TypeError, match=r"'max_concurrency' is an option of rolling and of s3: .*s3=\{'key': ...\}"):
         RollingFileSystem("s3", key="k", max_concurrency=4, skip_instance_cache=True)
     fs = RollingFileSystem("s3", s3={"key": "k", "max_concurrency": 5}, max_concurrency=4, skip_instance_cache=True)

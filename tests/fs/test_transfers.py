@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsspec.callbacks import Callback
 
 from rollingfs import RollingFileSystem
+from tests.fs.test_faces import Kept
 from tests.support.backends import Scripted, private_memory
 
 
@@ -21,16 +21,6 @@ def fs(request: pytest.FixtureRequest) -> Any:
     for name in ("a", "b", "c"):
         found.pipe_file(f"/from/{name}", name.encode())
     return found
-
-
-class Counting(Callback):
-    """Counts the files that a transfer begins."""
-
-    begun = 0
-
-    def branched(self, path_1: str, path_2: str, **kwargs: Any) -> Callback:
-        self.begun += 1
-        return Callback()
 
 
 def names(fs: RollingFileSystem, folder: str) -> list[str]:
@@ -49,7 +39,7 @@ def test_copy_raises_the_error_of_a_missing_file_or_ignores_it(fs: RollingFileSy
 def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFileSystem, tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / name).write_bytes(b"")
-    callback = Counting()
+    callback = Kept()
 
     async def transfer() -> None:
         await fs._copy("/from", "/copy", True, "raise", 1)
@@ -57,15 +47,15 @@ def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFile
 
     asyncio.run(transfer())
     assert (names(fs, "/copy"), names(fs, "/put")) == (["a", "b", "c"], ["x", "y"])
-    assert callback.begun == 2
+    assert len(callback.children) == 2
 
 
 def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     for verb, args in ((fs.get, ("/from/*", f"{tmp_path}/deep/")), (fs.put, (f"{tmp_path}/deep", "/put"))):
-        callback = Counting()
+        callback = Kept()
         verb(*args, recursive=True, callback=callback)
-        assert (callback.size, callback.value, callback.begun) == (3, 3, 3)
+        assert (callback.size, callback.value, len(callback.children)) == (3, 3, 3)
     assert names(fs, "/put") == ["a", "b", "c"]
 
 

@@ -138,8 +138,13 @@ def content(path):
 # -- what is done, and what is true once it is acknowledged -----------------------------------------------------
 
 
-def append(world, top):
-    world.append(f"{top}/a/log", NEW)
+def of(verb, *args):
+    """Calls a verb of the segment."""
+    return lambda world, top: drive(getattr(world.client.segments, verb)(f"{top}/a/log", *args))
+
+
+append, append_chunks, overwrite = of("append", [NEW]), of("append", [NEW * 9]), of("overwrite", [NEW])
+seal, truncate, delete = of("seal"), of("truncate", 5), of("delete")
 
 
 def append_thrice(world, top):
@@ -153,32 +158,12 @@ def append_with_attributes(world, top):
     drive(world.client.segments.append(f"{top}/a/log", [NEW[3:]], attrs={"key": "value"}))
 
 
-def append_chunks(world, top):
-    world.append(f"{top}/a/log", NEW * 9)
-
-
-def overwrite(world, top):
-    drive(world.client.segments.overwrite(f"{top}/a/log", [NEW]))
-
-
 def create(world, top):
     world.create(f"{top}/b/c/d/log")
 
 
 def make_folder(world, top):
     drive(Folders(world.client, Listings(world.client)).make_all(f"{top}/b/c/d", exist_ok=True))
-
-
-def seal(world, top):
-    world.seal(f"{top}/a/log")
-
-
-def truncate(world, top):
-    world.truncate(f"{top}/a/log", 5)
-
-
-def delete(world, top):
-    drive(world.client.segments.delete(f"{top}/a/log"))
 
 
 def move(world, top):

@@ -53,10 +53,6 @@ def delete(world: World) -> None:
     drive(world.client.segments.delete(LOG))
 
 
-def overwrite(world: World) -> None:
-    drive(world.client.segments.overwrite(LOG, b"another"))
-
-
 def collect(world: World) -> None:
     drive(world.client.collector.collect(LOG, grace_s=0))
 
