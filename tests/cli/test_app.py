@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import fsspec
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from rollingfs import cli
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.stores import nest, parse_options, split
-from tests.support.cli import COMMAND, Run, done, environment, failed
+from tests.support.cli import COMMAND, Run, done, environment, failed, python
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,7 @@ def test_the_shell_completes_commands():
 
 def test_the_library_imports_nothing_of_the_command_line():
     script = "import sys, rollingfs.fs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", script], env=environment(), capture_output=True, check=True)
-    assert found.stdout == b"[]\n"
+    assert python(script) == "[]\n"
 
 
 def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):

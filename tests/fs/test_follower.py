@@ -15,6 +15,7 @@ from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierErr
 from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
 from tests.support.cli import done
+from tests.support.schedules import eventually
 
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
@@ -40,36 +41,24 @@ def sealed(fs: RollingFileSystem, *paths: str) -> list[str]:
     return list(paths)
 
 
-class Told:
-    """Collects what a follower tells, and waits for it."""
-
-    def __init__(self) -> None:
-        self.all: list[tuple[str, OffloadStatus]] = []
-        self._changed = threading.Condition()
-
-    def __call__(self, path: str, status: OffloadStatus) -> None:
-        with self._changed:
-            self.all.append((path, status))
-            self._changed.notify_all()
-
-    def wait(self, wanted: Callable[[str, OffloadStatus], bool]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: any(wanted(*one) for one in self.all), WAIT_S), self.all
+def waited_for(told: list[Any], wanted: Callable[[str, OffloadStatus], bool]) -> None:
+    """Wait until a follower has told what is wanted."""
+    eventually(lambda: any(wanted(*one) for one in [*told]))
 
 
 def test_one_segment_that_fails_does_not_stop_the_others(name):
-    fs, told = filesystem(name), Told()
+    fs, told = filesystem(name), list[Any]()
     good, missing = f"/{name}/good", f"/{name}/missing"
     sealed(fs, good)
-    with Follower([missing, good], fs=fs, on_change=told) as follower:
-        told.wait(lambda path, status: path == good and status.cold_end == 304)
-        told.wait(lambda path, status: path == missing and status.last_error is not None)
+    with Follower([missing, good], fs=fs, on_change=lambda *one: told.append(one)) as follower:
+        waited_for(told, lambda path, status: path == good and status.cold_end == 304)
+        waited_for(told, lambda path, status: path == missing and status.last_error is not None)
         assert "No such segment" in str(follower.status()[missing].last_error)
         assert follower.status()[good].last_error is None
 
 
 def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(name, monkeypatch):
-    fs, path, told = filesystem(name), f"/{name}/s", Told()
+    fs, path, told = filesystem(name), f"/{name}/s", list[Any]()
     fs.pipe_file(path, DATA)
     glanced = threading.Event()
     glance = follow.Followed.glance
@@ -86,22 +75,22 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
     monkeypatch.setattr(follow.Followed, "_move", failing)
     monkeypatch.setattr(follow.Followed, "glance", noted)
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
-    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=told) as follower:
-        told.wait(lambda _, status: status.last_error is not None)
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda *one: told.append(one)) as follower:
+        waited_for(told, lambda _, status: status.last_error is not None)
         fs.append(path, b"tail")
         assert glanced.wait(WAIT_S)
         assert follower.status()[path].last_error == "the tier is away"
 
 
 def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(name, monkeypatch):
-    fs, path, told = filesystem(name), f"/{name}/plain", Told()
+    fs, path, told = filesystem(name), f"/{name}/plain", list[Any]()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
     monkeypatch.setattr(follow.blocks, "POLL_S_MAX", 0.1)
-    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=told):
-        told.wait(lambda _, status: "plain file" in str(status.last_error))
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda *one: told.append(one)):
+        waited_for(told, lambda _, status: "plain file" in str(status.last_error))
         fs.append(path, b" no more")
-        told.wait(lambda _, status: status.cold_end == len(b"a plain file no more") and status.last_error is None)
+        waited_for(told, lambda _, status: status.cold_end == len(b"a plain file no more") and not status.last_error)
 
 
 def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):

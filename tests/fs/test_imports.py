@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.support.cli import environment
+from tests.support.cli import python
 
 LOADED_MAX = 115
 """Modules of the library that a filesystem on memory loads. A module that most users need may raise it; first ask
@@ -26,8 +24,7 @@ def _loaded(action: str = "") -> list[str]:
         "import sys; from rollingfs import RollingFileSystem; fs = RollingFileSystem('memory', probe_cache=False)\n"
         f"{action}\nprint(*(name for name in sys.modules if name.startswith('rollingfs')))"
     )
-    command = [sys.executable, "-c", script]
-    return subprocess.run(command, env=environment(), capture_output=True, check=True, text=True).stdout.split()
+    return python(script).split()
 
 
 def _below(loaded: list[str], *packages: str) -> list[str]:

@@ -24,7 +24,6 @@ from rollingfs.fs.target import options_of_url
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require_module
 
-
 S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", "rolling+s3a://b/x/y"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import uuid
 
@@ -11,7 +10,7 @@ import pytest
 from rollingfs import RollingFileSystem, observe
 from rollingfs.runtime.meters import STEP_BITS, Tally
 from rollingfs.show import telemetry
-from tests.support.cli import environment
+from tests.support.cli import python
 from tests.support.servers import require_module
 
 require_module("opentelemetry.sdk")
@@ -140,5 +139,4 @@ def test_a_filesystem_that_nobody_observes_imports_nothing_of_it():
         "assert rollingfs.observe\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, check=True)
-    assert done.stdout == b"[]\n", done.stdout
+    assert python(program) == "[]\n"

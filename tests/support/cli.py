@@ -81,6 +81,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
 
 
+def python(program: str) -> str:
+    """What a program has printed, which must end well."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, env=environment(), capture_output=True, check=True, text=True).stdout
+
+
 def started(*words: object, **variables: str) -> subprocess.Popen[bytes]:
     """A command in a process of its own."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
