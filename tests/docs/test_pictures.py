@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
-
-
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("draw", PICTURES / "draw.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-draw = load()
+draw = SimpleNamespace(**runpy.run_path(str(PICTURES / "draw.py")))
 
 
 @pytest.mark.parametrize("name", draw.PICTURES)

@@ -35,11 +35,6 @@ def rows() -> dict[str, list[str]]:
     }
 
 
-def row(name: str) -> list[str]:
-    [found] = [cells for store, cells in rows().items() if store.startswith(name)]
-    return found
-
-
 def says(cell: str) -> str:
     return YES if cell.startswith("measured: yes") else NO
 
@@ -47,7 +42,7 @@ def says(cell: str) -> str:
 def check(name: str, backend: Backend, folder: str) -> None:
     runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
     found = {one.what: one.answer for one in run(backend, examine(backend, runtime, folder)).findings}
-    cells = row(name)
+    [cells] = [cells for store, cells in rows().items() if store.startswith(name)]
     assert [says(cell) for cell in cells[:3]] == [found[what] for what in COLUMNS], (name, found)
     on_the_server = [found["copy on the server"], found["join on the server"]]
     assert says(cells[3]) == (YES if on_the_server == [YES, YES] else NO), (name, found)

@@ -6,9 +6,7 @@ between two lines, or one binary file behind another.
 
 from __future__ import annotations
 
-import contextlib
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -167,17 +165,11 @@ def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation
 # -- DuckDB, polars, dask ------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def duck(place: Place) -> Iterator[Any]:
+def test_duckdb_writes_and_reads_by_url_before_and_after_a_truncation(place: Place) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
         connection.register_filesystem(place.fs)
-        yield connection
-
-
-def test_duckdb_writes_and_reads_by_url_before_and_after_a_truncation(place: Place) -> None:
-    with duck(place) as connection:
         connection.register("frame", FRAME)
         for name in ("table.parquet", "table.csv"):
             url = f"rolling://{place.path(name)}"

@@ -50,9 +50,9 @@ def test_the_list_of_internal_names_is_not_empty():
         check_text("/x$chunks/probe-12 failed; nothing was written", "/x")
 
 
-def opened(fs, path, mode, **options):
-    with fs.open(path, mode, **options) as file:
-        file.write(b"more")
+def opened(fs, path, mode, data=b"more"):
+    with fs.open(path, mode) as file:
+        file.write(data)
 
 
 CHANGES = {
@@ -189,12 +189,12 @@ def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full)
         lambda: fs.segment(path).append([much, much]),
         lambda: fs.stage(path, much),
         lambda: fs.pipe_file(path, much),
-        lambda: opened_with(fs, path, much * 3),
+        lambda: opened(fs, path, "ab", much * 3),
         fill,
         lambda: fs.append(path, b"x" * 8192),  # one byte may find room in the last block of the header
         lambda: fs.seal(path),
         lambda: fs.truncate(path, 1),
-        lambda: opened_with(fs, path, b"x" * 8192),
+        lambda: opened(fs, path, "ab", b"x" * 8192),
         lambda: fs.segment(path).acquire("me"),
     ]
     for change in changes:
@@ -209,11 +209,6 @@ def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         fs.create(f"{root}/new")
     check_message(caught.value, f"{root}/new")
-
-
-def opened_with(fs, path, data):
-    with fs.open(path, "ab") as file:
-        file.write(data)
 
 
 S3_CHANGES = {

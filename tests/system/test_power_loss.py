@@ -272,15 +272,6 @@ DONE_BEFORE = (FileExistsError, FileNotFoundError, RollingError)
 """Errors of a repeated operation that was already done; it then counts as acknowledged."""
 
 
-def attempt(verb, top):
-    """Whether the operation is acknowledged; if not, it may have taken place."""
-    try:
-        verb(client(), top)
-    except OSError:
-        return False
-    return True
-
-
 def failing(new_disk, case, for_ever):
     """A disk after an operation of which a flush failed, each in turn; which one, and whether it is acknowledged."""
     begin, verb, *_ = CASES[case]
@@ -290,7 +281,11 @@ def failing(new_disk, case, for_ever):
         store.keep_all()
         store.count = 0
         store.fails = range(first, FLUSHES_MAX**2 if for_ever else first + 1)
-        acknowledged = attempt(verb, store.top)
+        try:
+            verb(client(), store.top)
+            acknowledged = True
+        except OSError:
+            acknowledged = False  # it may have taken place
         was_reached = store.count > first
         store.fails = range(0)
         yield store, first, acknowledged

@@ -9,14 +9,12 @@ import hashlib
 import itertools
 import multiprocessing
 import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from rollingfs import RollingFileSystem
@@ -43,8 +41,8 @@ class Arena:
         )
 
 
-Acks = dict[tuple[str, int], int]
-"""The offset of each append that was acknowledged, by its writer and number."""
+APPENDS = 5
+"""Of each child."""
 
 
 def append_all(fs: Any, path: str, writer: str, log: Path, is_done: Callable[[int], bool]) -> None:
@@ -60,13 +58,6 @@ def append_all(fs: Any, path: str, writer: str, log: Path, is_done: Callable[[in
 def append_some(fs: Any, path: str, writer: str, count: int, log: Path) -> None:
     """The main function of a child."""
     append_all(fs, path, writer, log, lambda number: number == count - 1)
-
-
-def read_acks(logs: Path) -> Acks:
-    lines = [
-        (log.name, line.split()) for log in logs.iterdir() if log.is_file() for line in log.read_text().splitlines()
-    ]
-    return {(writer, int(number)): int(offset) for writer, (number, offset) in lines}
 
 
 def spawn(context: BaseContext, work: Callable[..., None], *args: Any) -> Any:
@@ -87,21 +78,16 @@ def methods(method: str) -> BaseContext:
     return multiprocessing.get_context(method)
 
 
-def commit_lines(arena: Arena) -> set[str]:
-    """The writers that the header names: one line for each."""
-    below = fsspec.filesystem(arena.protocol, **arena.options)
-    text = below.cat_file(arena.path + "$header").split(b"\n\n")[0].decode()
-    return {line.split()[1] for line in text.splitlines() if line.startswith("commit ")}
-
-
-def share(arena: Arena, method: str, logs: Path, count: int = 5) -> None:
+@pytest.mark.filterwarnings(FORK_WARNING)
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_path: Path, method: str) -> None:
     """Children get a filesystem that was used before, and append beside the parent's threads."""
-    context = methods(method)
-    fs = arena.open()
-    fs.create(arena.path)
-    done = threading.Event()
+    arena, context = Arena("file", {}, str(tmp_path / "data" / "segment")), methods(method)
+    fs, path, logs, done = arena.open(), arena.path, tmp_path / "logs", threading.Event()
+    logs.mkdir()
+    fs.create(path)
     threads = [
-        threading.Thread(target=append_all, args=(fs, arena.path, name, logs / name, lambda _: done.is_set()))
+        threading.Thread(target=append_all, args=(fs, path, name, logs / name, lambda _: done.is_set()))
         for name in ("thread-0", "thread-1")
     ]
     for thread in threads:
@@ -109,24 +95,20 @@ def share(arena: Arena, method: str, logs: Path, count: int = 5) -> None:
     names = [f"child-{index}" for index in range(3)]
     try:
         # forked while the threads hold locks and have requests on their way
-        join([spawn(context, append_some, fs, arena.path, name, count, logs / name) for name in names])
+        join([spawn(context, append_some, fs, path, name, APPENDS, logs / name) for name in names])
     finally:
         done.set()
         for thread in threads:
             thread.join(JOIN_S_MAX)
-    append_some(fs, arena.path, "parent", 1, logs / "parent")
-    acks = read_acks(logs)
-    found = [((writer, number), offset) for offset, writer, number in records(arena.open().cat_file(arena.path))]
+    append_some(fs, path, "parent", 1, logs / "parent")
+    lines = [(log.name, *line.split()) for log in logs.iterdir() for line in log.read_text().splitlines()]
+    acks = {(writer, int(number)): int(offset) for writer, number, offset in lines}
+    found = [((writer, number), offset) for offset, writer, number in records(arena.open().cat_file(path))]
     assert sorted(found) == sorted(acks.items()), "each is there once, where its writer was told"
-    writers = Counter(writer for writer, _ in acks)
-    assert [writers[name] for name in names] == [count] * len(names)
-    assert len(commit_lines(arena)) == len(names) + 1, "each process must be a writer of its own"
-
-
-@pytest.mark.filterwarnings(FORK_WARNING)
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_path: Path, method: str) -> None:
-    share(Arena("file", {}, str(tmp_path / "data" / "segment")), method, tmp_path)
+    assert [sum(writer == name for writer, _ in acks) for name in names] == [APPENDS] * len(names)
+    header = Path(f"{path}$header").read_bytes().split(b"\n\n")[0].decode()
+    writers = {line.split()[1] for line in header.splitlines() if line.startswith("commit ")}
+    assert len(writers) == len(names) + 1, "each process must be a writer of its own"
 
 
 def read_sum(fs: Any, path: str, log: Path) -> None:
