@@ -23,9 +23,9 @@ CHECKS = 3
 LINES_MAX = 40
 
 
-def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the_picture_is_and_what_to_try(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_fits_a_screen_and_says_what_each_step_saved_where_the_picture_is_and_what_to_try(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert demo.main(["--rows", "1200"]) == 0
     printed = capsys.readouterr().out
@@ -44,9 +44,7 @@ def test_the_demonstration_fits_a_screen_and_says_what_each_step_saved_where_the
     assert lines[lines.index("Try next") + 1 :]
 
 
-def test_the_demonstration_fails_if_a_byte_that_is_read_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_fails_if_a_byte_that_is_read_differs(tmp_path, monkeypatch, capsys):
     read_many = Fetcher.read_many
 
     async def flip(self: Fetcher, *args: Any, **kwargs: Any) -> list[Any]:
@@ -62,9 +60,7 @@ def test_the_demonstration_fails_if_a_byte_that_is_read_differs(
     assert "0 of 1 check sums agree" in printed
 
 
-def test_the_demonstration_keeps_out_of_a_folder_that_is_in_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_keeps_out_of_a_folder_that_is_in_use(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     for arguments, why in ((["--folder", str(tmp_path)], "not empty"), (["--rows", "5"], "at least 120")):
         with pytest.raises(SystemExit) as exit_:
@@ -74,16 +70,14 @@ def test_the_demonstration_keeps_out_of_a_folder_that_is_in_use(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_the_demonstration_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_it_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "NEEDED", ("rich", "not_there_at_all"))
     # the README's first command leaves a folder of the default name in the checkout
     assert demo.main(["--folder", str(tmp_path / "flights")]) == 2
     assert "not_there_at_all: pip install 'rollingfs[demo]'" in capsys.readouterr().err
 
 
-def test_importing_the_demonstration_needs_none_of_its_packages() -> None:
+def test_importing_it_needs_none_of_its_packages() -> None:
     assert set(demo.NEEDED).isdisjoint(vars(sys.modules["rollingfs.demo"]))
 
 

@@ -6,7 +6,6 @@ such a page is ``my-bucket``.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,22 +42,22 @@ def forget_clients() -> None:
         cls.clear_instance_cache()
 
 
-@contextlib.contextmanager
-def credentials(options: dict[str, Any], patch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture
+def bucket(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A bucket of the store that the environment names, with its credentials."""
     names = {"endpoint_url": "AWS_ENDPOINT_URL", "key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY"}
     for option, name in names.items():
-        patch.setenv(name, options[option])
-    patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv(name, seaweed[option])
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     forget_clients()
-    yield
+    yield new_bucket(seaweed)
     forget_clients()
 
 
 @pytest.mark.parametrize("page", WHOLE)
 def test_a_page_runs_on_s3_and_prints_what_it_promises(
-    page: str, seaweed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, bucket: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    bucket = new_bucket(seaweed)
     blocks = [
         replace(block, info=RUNS, code=block.code.replace(BUCKET, bucket))
         for block in page_blocks(page)
@@ -67,8 +66,7 @@ def test_a_page_runs_on_s3_and_prints_what_it_promises(
     if absent := missing(blocks):
         require(f"{', '.join(absent)}: not installed")
     monkeypatch.chdir(tmp_path)
-    with credentials(seaweed, monkeypatch):
-        run(blocks)
+    run(blocks)
 
 
 def test_pages_with_a_bucket_are_found() -> None:

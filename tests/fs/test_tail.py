@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,8 +34,7 @@ def naps(monkeypatch):
         todo.pop(0)()
 
     monkeypatch.setattr("rollingfs.fs.tail.time.sleep", sleep)
-    todo_and_lengths = type("Naps", (), {"todo": todo, "lengths": lengths})
-    return todo_and_lengths
+    return SimpleNamespace(todo=todo, lengths=lengths)
 
 
 def tail(world, *args, **options):

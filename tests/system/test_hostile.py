@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -290,9 +291,7 @@ def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path
     assert len(blob.data) == HEADER_BYTES_MAX + 1
 
 
-def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(
-    store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(store: Store, caplog: Any) -> None:
     store.put(f"{store.mallory}/\x1b[2J$header", b"nonsense")
     store.fs.collect(store.mallory, recursive=True)
     assert "\\x1b[2J" in caplog.text

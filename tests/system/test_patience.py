@@ -1,17 +1,16 @@
 """One patience for reads and writes, and what ends at once: refusals for good, and answers that never end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from rollingfs import AppendOutcomeUnknown, RollingFileSystem
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.proxy import DROP_BEFORE, Handler, Proxy, Seen, proxy_to, serving
 from tests.support.servers import new_bucket, share_verdict
 
@@ -20,24 +19,35 @@ OUTAGE = 12
 DRIP_S = 0.02
 
 
-@pytest.fixture
-def bucket(seaweed: dict[str, Any]) -> str:
-    return new_bucket(seaweed)
+@dataclass
+class Way:
+    """A segment of five bytes on SeaweedFS, and a proxy on the way to it."""
+
+    options: dict[str, Any]
+    proxy: Proxy
+    path: str
+
+    @property
+    def plain(self) -> RollingFileSystem:
+        """A filesystem that does not go through the proxy."""
+        return RollingFileSystem("s3", self.options)
+
+    def through(self, **options: Any) -> RollingFileSystem:
+        target = {**self.options, "endpoint_url": self.proxy.url}
+        return RollingFileSystem("s3", target, skip_instance_cache=True, **options)
 
 
 @pytest.fixture
-def proxy(seaweed: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def way(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_S_MAX", 0.01)
     monkeypatch.setattr("rollingfs.runtime.concurrency.BACKOFF_S_MAX", 0.01)
-    with proxy_to(seaweed["endpoint_url"]) as found:
-        share_verdict(seaweed["endpoint_url"], bucket, found.url)
+    bucket = new_bucket(seaweed)
+    with proxy_to(seaweed["endpoint_url"]) as proxy:
+        share_verdict(seaweed["endpoint_url"], bucket, proxy.url)
+        found = Way(seaweed, proxy, f"{bucket}/log")
+        found.plain.pipe_file(found.path, b"bytes")
         yield found
-
-
-def through(proxy: Proxy, seaweed: dict[str, Any], **options: Any) -> RollingFileSystem:
-    target = {**seaweed, "endpoint_url": proxy.url, **options.pop("target", {})}
-    return RollingFileSystem("s3", target, skip_instance_cache=True, **options)
 
 
 def failing(count: int, kind: Callable[[Seen], bool]) -> Callable[[Seen], Any]:
@@ -54,34 +64,25 @@ READS: dict[str, Callable[[RollingFileSystem, str], Any]] = {
 
 
 @pytest.mark.parametrize("verb", READS)
-def test_a_read_rides_out_what_an_append_rides_out(
-    seaweed: dict[str, Any], bucket: str, proxy: Proxy, verb: str
-) -> None:
-    fs, path = through(proxy, seaweed), f"{bucket}/log"
-    RollingFileSystem("s3", seaweed).pipe_file(path, b"bytes")
-    proxy.fault = failing(OUTAGE, lambda seen: True)
-    assert READS[verb](fs, path) == 5
-    proxy.fault = failing(OUTAGE, lambda seen: seen.method == "PUT")
-    assert fs.append(path, b"more") == 5
+def test_a_read_rides_out_what_an_append_rides_out(way: Way, verb: str) -> None:
+    fs = way.through()
+    way.proxy.fault = failing(OUTAGE, lambda seen: True)
+    assert READS[verb](fs, way.path) == 5
+    way.proxy.fault = failing(OUTAGE, lambda seen: seen.method == "PUT")
+    assert fs.append(way.path, b"more") == 5
 
 
-def test_the_option_ends_the_patience_of_reads_and_appends(seaweed: dict[str, Any], bucket: str, proxy: Proxy) -> None:
-    fs, path = through(proxy, seaweed, commit_timeout_s=0.2), f"{bucket}/log"
-    RollingFileSystem("s3", seaweed).pipe_file(path, b"bytes")
-    proxy.fault = lambda _: DROP_BEFORE
+def test_the_option_ends_the_patience_of_reads_and_appends(way: Way) -> None:
+    fs = way.through(commit_timeout_s=0.2)
+    way.proxy.fault = lambda _: DROP_BEFORE
     for look in (*READS.values(), lambda fs, path: fs.append(path, b"more")):
         with pytest.raises(OSError, match=r"log|rollingfs-"):
-            look(fs, path)
+            look(fs, way.path)
 
 
-def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(
-    seaweed: dict[str, Any], bucket: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    plain, path = RollingFileSystem("s3", seaweed), f"{bucket}/log"
-    plain.pipe_file(path, b"one ")
-    fs = through(proxy, seaweed, commit_timeout_s=0.01)
-    tail = fs.segment(path).tail(poll_s_min=0.01, poll_s_max=0.02)
-    assert next(tail) == b"one "
+def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(way: Way, caplog: Any) -> None:
+    tail = way.through(commit_timeout_s=0.01).segment(way.path).tail(poll_s_min=0.01, poll_s_max=0.02)
+    assert next(tail) == b"bytes"
     refused = threading.Event()
     seen: list[Seen] = []
 
@@ -91,15 +92,15 @@ def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(
             refused.set()
         return DROP_BEFORE
 
-    proxy.fault = drop
+    way.proxy.fault = drop
     found: list[bytes] = []
     reader = threading.Thread(target=lambda: found.extend(tail))
     reader.start()
     assert refused.wait(60)
     assert reader.is_alive()
-    plain.append(path, b"two")
-    plain.seal(path)
-    proxy.fault = lambda _: None
+    way.plain.append(way.path, b"two")
+    way.plain.seal(way.path)
+    way.proxy.fault = lambda _: None
     reader.join(60)
     assert not reader.is_alive()
     assert b"".join(found) == b"two"
@@ -123,12 +124,12 @@ class Dripping(Handler):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_an_answer_that_drips_ends(seaweed: dict[str, Any], bucket: str, use_obstore: bool) -> None:
+def test_an_answer_that_drips_ends(seaweed: dict[str, Any], use_obstore: bool) -> None:
     from s3fs import S3FileSystem
 
     from rollingfs.backend.objects import open_s3
 
-    path = f"{bucket}/log"
+    path = f"{new_bucket(seaweed)}/log"
     RollingFileSystem("s3", seaweed).pipe_file(path, os.urandom(20_000))
     with serving(seaweed["endpoint_url"], Dripping) as proxy:
         target = {**seaweed, "endpoint_url": proxy.url, "config_kwargs": {"read_timeout": 0.1}}
@@ -141,17 +142,12 @@ def test_an_answer_that_drips_ends(seaweed: dict[str, Any], bucket: str, use_obs
 # -- refusals for good ---------------------------------------------------------------------------------------
 
 
-def test_what_a_store_has_not_implemented_is_final_and_nothing_was_written(
-    seaweed: dict[str, Any], bucket: str, proxy: Proxy
-) -> None:
-    fs, path = through(proxy, seaweed), f"{bucket}/log"
-    fs.pipe_file(path, b"bytes")
-    proxy.fault = lambda seen: (501, "NotImplemented") if seen.method == "PUT" else None
+def test_what_a_store_has_not_implemented_is_final_and_nothing_was_written(way: Way) -> None:
+    way.proxy.fault = lambda seen: (501, "NotImplemented") if seen.method == "PUT" else None
     with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
-        fs.append(path, b"more")
+        way.through().append(way.path, b"more")
     assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (errno.ENOTSUP, False)
-    proxy.fault = lambda _: None
-    assert fs.cat_file(path) == b"bytes"
+    assert way.plain.cat_file(way.path) == b"bytes"
 
 
 @pytest.mark.parametrize("number", [errno.EFBIG, errno.EOPNOTSUPP, errno.ENOSYS])
@@ -159,11 +155,8 @@ def test_an_error_that_no_repetition_mends_is_final_and_nothing_was_written(numb
     backend = Scripted(private_memory())
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
     fs.pipe_file("/log", b"bytes")
-
-    def refuse() -> None:
-        raise OSError(number, os.strerror(number))
-
-    backend.plan("replace", before=refuse, times=100)
+    error = OSError(number, os.strerror(number))
+    backend.plan("replace", before=raises(error), times=100)
     with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
         fs.append("/log", b"more")
     assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (number, False)
