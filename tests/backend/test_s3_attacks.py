@@ -123,9 +123,11 @@ FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
         (UPLOADS, "<NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>u</NextUploadIdMarker>", "at no other place"),
         *((FILES, part, "without '") for part in ("<Contents/>", "<CommonPrefixes/>")),
         (FILES, "<Contents><Key>a</Key><Size>1</Size></Contents>", "without '"),
+        (FILES, "<Contents><Key>a</Key><Size>1k</Size></Contents>", "bucket/folder': a date or a number .*'1k'"),
+        (FILES, "<Contents><LastModified>noon</LastModified></Contents>", "bucket/folder': a date or a number .*noon"),
     ],
 )
-def test_a_listing_that_would_never_end_or_lacks_something_is_an_error(moto, moto_proxy, name, token, message):
+def test_a_listing_that_never_ends_or_lacks_or_garbles_something_is_an_error(moto, moto_proxy, name, token, message):
     """It says of each page that there is another one, and little else."""
     moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
     with pytest.raises(OSError, match=message):

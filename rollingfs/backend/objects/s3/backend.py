@@ -42,7 +42,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
-from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.errors import LastingError, Refusal
 from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
@@ -215,8 +215,11 @@ class S3Backend(ObjectBackend):
                 f"botocore {botocore.__version__} does not know {', '.join(unknown)} of {verb}, which rollingfs needs; "
                 "the request was not sent: install a newer s3fs"
             )
-        with errors_of_botocore():
-            answer: dict[str, Any] = await method(**merged)
+        try:
+            with errors_of_botocore():
+                answer: dict[str, Any] = await method(**merged)
+        except ValueError as error:  # of botocore's parser
+            raise LastingError(f"a date or a number of the store's answer cannot be read: {error}") from error
         return answer
 
     async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
