@@ -311,7 +311,10 @@ class Folders:
             await self.unmark(self.above(source))
             return
         if source != target:
-            await self._move_tree(source, target)
+            try:
+                await self._move_tree(source, target)
+            finally:  # what the folders say went with them; a plain file that became a segment has asked before
+                self.client.segments.inherited.forget()
 
     async def _is_folder_only(self, path: str) -> bool:
         return await self.listings.is_folder(path) and (await self.listings.info(path))["type"] == "directory"

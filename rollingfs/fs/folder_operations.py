@@ -136,8 +136,6 @@ async def mv(
     """
     if maxdepth is not None:
         raise NotImplementedError(f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved")
-    if recursive:  # what the folders say goes with them
-        core.client.segments.inherited.forget()
     sources = await patterns.chosen(core, path1)
     if not is_one(path2):
         for source, target in zip(sources, as_list(path2), strict=True):

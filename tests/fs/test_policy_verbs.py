@@ -112,10 +112,17 @@ def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_th
         fs.set_policy(path, inherit="after_age")
 
 
-def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs):
+def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs, monkeypatch):
     fs.mkdirs("/one/low")
     fs.set_policy("/one", max_bytes=77)
     fs.create("/one/low/old")
+    listed = fs._core.folders.listings.tree
+
+    async def beside_a_create(*args: object, **more: object) -> object:
+        await fs._client.segments.create("/one/low/meanwhile")
+        return await listed(*args, **more)
+
+    monkeypatch.setattr(fs._core.folders.listings, "tree", beside_a_create)
     fs.mv("/one", "/two", recursive=True)
     fs.create("/one/low/new")
     fs.create("/two/low/new")
