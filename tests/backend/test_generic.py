@@ -33,6 +33,7 @@ from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract
 from tests.support.backends import private_memory, raises
 from tests.support.driven import Driven
+from tests.support.proxy import in_background
 
 
 class GenericContract(BackendContract):
@@ -407,17 +408,10 @@ def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path):
         def log_message(self, *_: object) -> None:
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    fs = RollingFileSystem("http", single_writer=True, skip_instance_cache=True)
+    with in_background(http.server.ThreadingHTTPServer, functools.partial(Handler, directory=str(tmp_path))) as server:
         url = f"http://127.0.0.1:{server.server_port}"
-        fs = RollingFileSystem("http", single_writer=True, skip_instance_cache=True)
         _reads_and_refuses(fs, f"{url}/log", f"{url}/new", whole)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def test_the_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path):

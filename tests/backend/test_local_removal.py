@@ -13,6 +13,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local import removing
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS
 from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
+from tests.support.forks import is_so_in_child
 from tests.support.schedules import beside
 
 needs_locks = pytest.mark.skipif(not HAS_RECORD_LOCKS, reason="files are closed late only where Linux has its locks")
@@ -57,10 +58,7 @@ def test_a_child_keeps_none_of_the_files_that_are_closed_late():
     with Closer() as closer:
         for file in (files := opened(3)):
             closer.take(file)
-        child = os.fork()
-        if not child:
-            os._exit(any(map(is_open, files)))
-        assert os.waitpid(child, 0)[1] == 0
+        assert is_so_in_child(lambda: not any(map(is_open, files)))
 
 
 @needs_locks

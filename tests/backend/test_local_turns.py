@@ -37,6 +37,7 @@ from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group
 from tests.support.backends import raises
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import beside, in_threads
 
 RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
@@ -330,15 +331,12 @@ def test_a_claim_that_finds_a_merge_keeps_no_turn(log, racing):
     assert is_free(log)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_child_has_no_turn_of_its_parent(backend, log):
     header = header_path(log)
     backend.take_turn(header)
-    child = os.fork()
-    if not child:
-        os._exit(record_lock.turn_of_thread(lock_path(header)) is not None or is_free(log))
-    assert os.waitpid(child, 0)[1] == 0
+    assert is_so_in_child(lambda: record_lock.turn_of_thread(lock_path(header)) is None and not is_free(log))
     assert not is_free(log)
     backend.end_turn(header)
     assert is_free(log)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import uuid
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract
 from tests.support.backends import private_memory
 from tests.support.driven import Driven
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
 
 
@@ -119,13 +119,9 @@ def test_a_file_is_not_a_parent(backend, folder):
         backend.make_folder(f"{folder}/file")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend, folder):
     token = backend.create(f"{folder}/x$header", b"a")
     with held_elsewhere(memory._lock):
-        child = os.fork()
-        if child == 0:
-            new = backend.replace(f"{folder}/x$header", b"b", token)
-            os._exit(0 if new != token else 1)
-    assert os.waitpid(child, 0)[1] == 0
+        assert is_so_in_child(lambda: backend.replace(f"{folder}/x$header", b"b", token) != token)
     assert backend.read(f"{folder}/x$header").token == token

@@ -21,6 +21,7 @@ from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.descriptors import opened_below
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import in_threads
 
 WAIT_S = 60
@@ -118,7 +119,7 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
     os.close(copy)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path):
     lock = f"{tmp_path}/lock"
     reading, writing = os.pipe()
@@ -238,15 +239,16 @@ def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path, waiting):
     assert threading.active_count() == threads
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_child_takes_no_notes_of_its_parents_bells(waiter):
     lock, acquired = waiter
-    child = os.fork()
-    if child == 0:
+
+    def has_none() -> bool:
         files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
         bells = [file for file in files if os.path.islink(file) and "inotify" in os.readlink(file)]
-        os._exit(len(bell._open) + len(bell._free) + len(bells))
-    assert os.waitpid(child, 0)[1] == 0
+        return not (bell._open or bell._free or bells)
+
+    assert is_so_in_child(has_none)
     lock.release()
     assert acquired.wait(WAIT_S)
 

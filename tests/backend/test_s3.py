@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import multiprocessing
 import os
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -35,6 +34,7 @@ from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
 from tests.support.driven import Driven
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
 from tests.support.s3 import driven_s3
 from tests.support.schedules import count_at_once
@@ -42,7 +42,6 @@ from tests.support.servers import count_requests, shared_backend
 
 T = TypeVar("T")
 MIB = 2**20
-REQUEST_S_MAX = 60
 STALE = '"00000000000000000000000000000000"'
 
 
@@ -244,22 +243,19 @@ def test_a_botocore_without_conditions_is_refused(seaweed, proxy, monkeypatch, v
     assert proxy.seen == []
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(s3_options, path):
     backends = [driven_s3(s3_options, config_kwargs={"read_timeout": 5})]
     backends[0].create(path, b"before")  # leaves an open connection behind
 
-    def child() -> None:
+    def closes_nothing() -> bool:
         clone = weakref.ref(backends[0].fs)
         backends.clear()
         gc.collect()
-        assert clone() is not None, "the child closed what belongs to the parent"
+        return clone() is not None
 
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(REQUEST_S_MAX)
-    assert process.exitcode == 0
+    assert is_so_in_child(closes_nothing), "the child closed what belongs to the parent"
     backends[0].create(path + "2", b"after")  # sent once: a dead connection would time out
 
 

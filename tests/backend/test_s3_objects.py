@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import gc
 import logging
-import multiprocessing
 import os
 import socket
 import time
@@ -36,6 +35,7 @@ from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.proxy import CUT, HOLD, Proxy
 
 SESSION = AioSession()
@@ -351,32 +351,22 @@ def test_what_obstore_says_is_understood(text, kind, said):
 # -- forks ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("of", ["the parent", "the child"])
 def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(store, seaweed, of):
     token = store.create(store.path, b"parent")
-    context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
 
-    def child() -> None:
+    def goes_through_s3fs() -> bool:
         backend = driven_s3(seaweed) if of == "the child" else store
         if of == "the parent":
             backend.after_fork()
-        answers.put(backend.read(store.path).data)
-        answers.put(*ways_of(backend))
+        return backend.read(store.path).data == b"parent" and ways_of(backend) == {"BotocoreObjects"}
 
-    process = context.Process(target=child)
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0
-    assert (answers.get(), answers.get()) == (b"parent", "BotocoreObjects")
+    assert is_so_in_child(goes_through_s3fs)
     assert store.replace(store.path, b"again", token)
     assert store.way == "ObstoreObjects"
 
-
-pytest.importorskip("s3fs")
-pytest.importorskip("obstore")
 
 TRIES = 200
 PAUSE_S = 0.05

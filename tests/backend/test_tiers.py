@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from rollingfs.backend.contract import Backend, Part
@@ -132,7 +130,6 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
     assert aborted == ["/archive/logs/s$chunks/tier-x"]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_drops_the_connections_of_the_tiers_too():
     forks = []
 

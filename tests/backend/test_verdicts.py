@@ -176,49 +176,34 @@ def write(cache: Path, content: str | bytes) -> None:
     cache.chmod(0o644)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        stored(at=int(time.time()) - CACHE_S_MAX - 60),
-        stored(at=int(time.time()) + 3600),
-        stored(at="today"),
-        stored(delete_if="yes"),
-        json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": True}}),
-        stored(at=10**400),
-    ],
-    ids=["old", "of the future", "without a date", "without an answer", "no row", "absurd"],
-)
-def test_a_row_that_cannot_be_believed_is_replaced(tmp_path, content):
-    write(tmp_path / "cache", content)
-    backend = Named(private_memory())
-    assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
-    assert probes_of(backend) == 1
-    assert json.loads((tmp_path / "cache").read_text())["stores"][f"Named {NAME}"]["delete_if"] is True
+NOT_BELIEVED: dict[str, tuple[str | bytes, str]] = {
+    "old": (stored(at=int(time.time()) - CACHE_S_MAX - 60), ""),
+    "of the future": (stored(at=int(time.time()) + 3600), ""),
+    "without a date": (stored(at="today"), ""),
+    "without an answer": (stored(delete_if="yes"), ""),
+    "no row": (json.dumps({"rollingfs_probe": PROBE_VERSION, "stores": {f"Named {NAME}": True}}), ""),
+    "absurd": (stored(at=10**400), ""),
+    "no text": (b"\xff\xfe", "cannot be read"),
+    "torn": (b'{"rollingfs_probe"', "cannot be read"),
+    "deep": (b"[" * 100_000, "cannot be read"),
+    "no mapping": (b"[]", "version None"),
+    "of version 1": (stored().replace(f": {PROBE_VERSION},", ": 1,"), "version 1"),
+    "of version 2": (b'{"rollingfs_probe": 2}', "version 2"),
+}
+"""Rows and whole files, and what is said of the latter."""
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        (b"\xff\xfe", "cannot be read"),
-        (b'{"rollingfs_probe"', "cannot be read"),
-        (b"[" * 100_000, "cannot be read"),
-        (b"[]", "version None"),
-        (b'{"rollingfs_probe": 1, "stores": {"Named http://store/bucket": {"delete_if": true}}}', "version 1"),
-        (b'{"rollingfs_probe": 2}', "version 2"),
-    ],
-)
-def test_a_file_that_cannot_be_believed_is_ignored_and_says_so(tmp_path, content, match, caplog):
+@pytest.mark.parametrize(("content", "said"), NOT_BELIEVED.values(), ids=NOT_BELIEVED)
+def test_what_cannot_be_believed_is_written_anew_and_told_of_a_whole_file(tmp_path, content, said, caplog):
     write(tmp_path / "cache", content)
     backend = Named(private_memory())
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(backend, tmp_path / "cache") == Abilities(delete_if=True)
-    assert probes_of(backend) == 1
-    (said,) = caplog.messages
-    assert str(tmp_path / "cache") in said
-    assert match in said
+    assert [f"{tmp_path}/cache" in text and said in text for text in caplog.messages] == [True] * bool(said)
+    assert json.loads((tmp_path / "cache").read_text())["stores"][f"Named {NAME}"]["delete_if"] is True
     forget_verdicts()
     ask(backend, tmp_path / "cache")
-    assert probes_of(backend) == 1, "the file is written anew"
+    assert probes_of(backend) == 1, "the file is believed now"
 
 
 needs_owners = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no owner and mode of POSIX")

@@ -23,7 +23,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from tests.support.schedules import at_line
+from tests.support.schedules import at_line, in_threads
 from tests.support.site import Site, by_other
 
 
@@ -143,19 +143,11 @@ def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_b
 def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(tmp_path: Path) -> None:
     site = Site(LocalBackend(sync=False), str(tmp_path), commit_timeout_s=0.5)
     site.create()
-    errors: list[BaseException] = []
 
     def acquire() -> None:
-        try:
-            drive(site.client.segments.acquire(site.path, "owner"))
-        except CommitTimeoutError as error:
-            errors.append(error)
+        drive(site.client.segments.acquire(site.path, "owner"))
 
-    waiting = [threading.Thread(target=acquire, daemon=True) for _ in range(8)]
     with record_lock(names.lock_path(names.header_path(site.path))):
-        for thread in waiting:
-            thread.start()
-        for thread in waiting:
-            thread.join(20)
-    assert len(errors) == len(waiting)
+        errors = in_threads(*[acquire] * 8)
+    assert {type(error) for error in errors} == {CommitTimeoutError}
     assert any("other commits of this client" in str(error) for error in errors)

@@ -351,18 +351,13 @@ def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
 
 
 def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read():
-    chunk = Chunk(0, 5, "tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", 1, 0, tier="cold")
-    drop = Drop("tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", 0, tier="cold")
-    tiers = (Tier("cold", "5f3a9c21e0b4", 0),)
-    good = Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1, entries=(chunk,), drops=(drop,), tiers=tiers)
+    name, cold = "tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15", Tier("cold", "5f3a9c21e0b4", 0)
+    chunk, drop = Chunk(0, 5, name, 1, 0, tier="cold"), Drop(name, 0, tier="cold")
+    good = dataclasses.replace(EMPTY, entries=(chunk,), drops=(drop,), tiers=(cold,))
     assert parse_header(format_header(good), "x") == good
     other = (Tier("warm", "5f3a9c21e0b4", 0),)
-    for flawed in (
-        dataclasses.replace(good, tiers=(), drops=()),
-        dataclasses.replace(good, tiers=(), entries=()),
-        dataclasses.replace(good, tiers=other),
-        dataclasses.replace(good, tiers=tiers * 2),
-    ):
+    for flaw in ({"tiers": (), "drops": ()}, {"tiers": (), "entries": ()}, {"tiers": other}, {"tiers": (cold, cold)}):
+        flawed = dataclasses.replace(good, **flaw)
         with pytest.raises(ValueError, match=r"no line of its own|two lines"):
             format_header(flawed)
         with pytest.raises(CorruptHeaderError, match=r"no line of its own|two lines"):

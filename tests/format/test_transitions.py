@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollingfs.errors import (
-    FencedError,
-)
+from rollingfs.errors import FencedError
 from rollingfs.format import invariants, merging, transitions
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import COMMITS_MAX, Commit, Header, MergeOutcome, Phase

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import pytest
 
 from rollingfs.runtime.garbage import collected_later
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
 
 
@@ -41,14 +41,12 @@ def test_the_last_of_several_threads_turns_it_on():
     assert gc.isenabled()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 def test_a_child_of_a_fork_collects_though_another_thread_was_inside():
+    def is_on_outside_alone() -> bool:
+        is_on = gc.isenabled()
+        with collected_later():
+            return is_on and not gc.isenabled()
+
     with held_elsewhere(collected_later()):
-        child = os.fork()
-        if not child:
-            is_on = gc.isenabled()
-            with collected_later():
-                is_off = not gc.isenabled()
-            os._exit(0 if is_on and is_off and gc.isenabled() else 1)
-        _, status = os.waitpid(child, 0)
-    assert not status
+        assert is_so_in_child(lambda: is_on_outside_alone() and gc.isenabled())

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 DROP_BEFORE = "drop before"
@@ -70,16 +71,25 @@ def proxy_to(endpoint_url: str) -> contextlib.AbstractContextManager[Proxy]:
 @contextlib.contextmanager
 def serving(endpoint_url: str, handler: type[Handler]) -> Iterator[Proxy]:
     """A proxy whose requests a handler of its own forwards."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with in_background(ThreadingHTTPServer, handler) as server:
+        server.proxy = Proxy(f"http://127.0.0.1:{server.server_port}")
+        server.upstream = urlsplit(endpoint_url).netloc
+        try:
+            yield server.proxy
+        finally:
+            server.proxy.ended.set()
+
+
+@contextlib.contextmanager
+def in_background(make: Callable[..., Any], handler: Callable[..., Any]) -> Iterator[Any]:
+    """A server on loopback, in a thread of its own."""
+    server = make(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    server.proxy = Proxy(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]
-    server.upstream = urlsplit(endpoint_url).netloc  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield server.proxy  # type: ignore[attr-defined]
+        yield server
     finally:
-        server.proxy.ended.set()  # type: ignore[attr-defined]
         server.shutdown()
         server.server_close()
         thread.join()

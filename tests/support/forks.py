@@ -1,0 +1,21 @@
+"""Questions to a forked child."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def is_so_in_child(question: Callable[[], object]) -> bool:
+    """Whether a forked child answers a question with something true."""
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if question() else 1)
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
