@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -42,30 +43,31 @@ ON_TOP = frozenset({"cli", "server", "spark", "testing", "logging.py", "demo.py"
 """Programs on top of the faces: what they need beyond public verbs is `rollingfs.core`."""
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """What a module imports of this project, below the top: `format` for ``rollingfs.format.header``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "rollingfs":
-            yield from (alias.name for alias in node.names if alias.name in LAYERS)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rollingfs."):
-            yield node.module.split(".")[1]
-        elif isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("rollingfs."))
+@cache
+def _graph() -> dict[str, set[str]]:
+    """What each module imports of this project: at its top, lazily, or for types alone."""
+    files = {path.relative_to(ROLLINGFS.parent).with_suffix("").as_posix(): path for path in ROLLINGFS.rglob("*.py")}
+    modules = {name.removesuffix("/__init__").replace("/", "."): path for name, path in files.items()}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                below = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys()
+                found |= below or {node.module}
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        graph[module] = (found & modules.keys()) - {module, "rollingfs"}
+    return graph
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_package_imports_only_what_stands_above_it_in_the_picture(layer: str) -> None:
-    path = ROLLINGFS / layer
-    modules = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
-    allowed = set(LAYERS[: LAYERS.index(layer) + 1])
-    found = {
-        f"{module.relative_to(ROLLINGFS)} imports {name}"
-        for module in modules
-        for name in _imported(ast.parse(module.read_text()))
-        if name not in allowed
-    }
+    modules = {module: names for module, names in _graph().items() if module.split(".")[1:2] == [layer]}
     assert modules
-    assert not found
+    allowed = LAYERS[: LAYERS.index(layer) + 1]
+    wrong = {module: [name for name in names if name.split(".")[1] not in allowed] for module, names in modules.items()}
+    assert {module: names for module, names in wrong.items() if names} == {}
 
 
 FACES = frozenset({"fs", "filesystem", "_fs"})
@@ -116,23 +118,6 @@ def test_a_package_opens_with_its_contract(layer: str) -> None:
 
 
 # -- circles -----------------------------------------------------------------------------------------------------
-
-
-def _graph() -> dict[str, set[str]]:
-    """What each module imports of this project: at its top, lazily, or for types alone."""
-    files = {path.relative_to(ROLLINGFS.parent).with_suffix("").as_posix(): path for path in ROLLINGFS.rglob("*.py")}
-    modules = {name.removesuffix("/__init__").replace("/", "."): path for name, path in files.items()}
-    graph: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        found = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                below = {f"{node.module}.{alias.name}" for alias in node.names} & modules.keys()
-                found |= below or {node.module}
-            elif isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-        graph[module] = (found & modules.keys()) - {module, "rollingfs"}
-    return graph
 
 
 def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:

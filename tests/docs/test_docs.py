@@ -42,19 +42,18 @@ class Block:
     code: str
 
 
+FENCED = re.compile(
+    r"^ *(?P<fence>`{3,}|~{3,})(?P<info>.*)\n(?P<code>(?:.*\n)*?) *(?P=fence) *$|^ *(?:`{3,}|~{3,})", re.MULTILINE
+)
+"""A block from its first fence to the next that is the same, or a fence without one."""
+
+
 def blocks(page: str, text: str) -> Iterator[Block]:
     """The fenced blocks of a page; fails if the last one is not closed."""
-    fence, begun, info, code = "", 0, "", list[str]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        opening = re.match(r" *(`{3,}|~{3,})(.*)$", line)
-        if not fence and opening:
-            fence, info, begun, code = opening[1], opening[2].strip(), number + 1, []
-        elif fence and line.strip() == fence:
-            yield Block(page, begun, info, "\n".join(code) + "\n")
-            fence = ""
-        elif fence:
-            code.append(line)
-    assert not fence, f"{page}:{begun}: the block is not closed"
+    for found in FENCED.finditer(text):
+        line = text.count("\n", 0, found.start()) + 2
+        assert found["fence"], f"{page}:{line}: the block is not closed"
+        yield Block(page, line, found["info"].strip(), found["code"])
 
 
 def problem(block: Block) -> str | None:
