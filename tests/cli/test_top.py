@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -138,28 +139,19 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
 
 
 def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
-    written = io.StringIO()
-    looks = iter([[SegmentState("/r/a", "open")], OSError("the store is away"), [SegmentState("/r/b", "open")]])
-
-    class Look:
-        root = "/r"
-
-        def states(self):
-            found = next(looks)
-            if isinstance(found, OSError):
-                raise found
-            return found
-
-        def picture(self, states):
-            return [f"{len(states)} seen"]
-
+    looks = Mock(root="/r", picture=lambda states: [f"{len(states)} seen"])
+    looks.states.side_effect = [
+        [SegmentState("/r/a", "open")],
+        OSError("the store is away"),
+        [SegmentState("/r/b", "open")],
+    ]
     waits = iter([b"", b"x", b"q"])
-
+    written = io.StringIO()
     monkeypatch.setattr(output, "screen", lambda: Console(file=written, width=200))
     monkeypatch.setattr(output, "wait_for_keys", lambda seconds, keys: next(waits))
     shown = []
     monkeypatch.setattr(top.Live, "update", lambda self, table, refresh: shown.append(table))
-    top._watch(Look(), 1.0)
+    top._watch(looks, 1.0)
     away = "the store is away; trying again; as of the last look:"
     assert [str(table.title) for table in shown] == ["1 seen", away, "1 seen"]
     assert [str(next(iter(table.columns[0].cells))) for table in shown] == ["a", "a", "b"]

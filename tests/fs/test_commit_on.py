@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.schedules import held_elsewhere
 
 PATH = "logs/app"
@@ -207,12 +207,9 @@ def test_writers_and_the_timer_lose_and_double_nothing(fs):
 
 
 def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_twice(fs, monkeypatch):
-    def refuse(thread):
-        raise RuntimeError("can't start new thread")
-
     file = fs.open(PATH, "ab", commit_on="1h")
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", raises(RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError, match="start new thread"):
             file.write(b"once")
     with pytest.raises(OSError, match="earlier write"):

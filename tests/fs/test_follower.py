@@ -14,6 +14,7 @@ import pytest
 from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierError
 from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
+from tests.support.backends import raises
 from tests.support.cli import done
 from tests.support.schedules import eventually
 
@@ -63,16 +64,13 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
     glanced = threading.Event()
     glance = follow.Followed.glance
 
-    async def failing(self: Any, block: Any) -> Any:
-        raise ConnectionError("the tier is away")
-
     async def noted(self: Any) -> bool:
         is_over = await glance(self)
         if self.status.lag_bytes == 304:
             glanced.set()
         return is_over
 
-    monkeypatch.setattr(follow.Followed, "_move", failing)
+    monkeypatch.setattr(follow.Followed, "_move", raises(ConnectionError("the tier is away")))
     monkeypatch.setattr(follow.Followed, "glance", noted)
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
     with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda *one: told.append(one)) as follower:

@@ -21,6 +21,7 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.target import options_of_url
+from tests.support.backends import raises
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require_module
 
@@ -158,11 +159,8 @@ def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, t
         with pytest.raises(PermissionError, match=r"private\.csv"):
             pd.read_csv(f"rolling::s3://{bucket}/private.csv", storage_options=options)
 
-    async def refuse(self, path):
-        raise PermissionError(13, "this is refused", path)
-
     for backend, path in ((LocalBackend, f"rolling::file://{tmp_path}/x"), (MemoryBackend, "rolling::memory://x")):
-        monkeypatch.setattr(backend, "read", refuse)
+        monkeypatch.setattr(backend, "read", raises(PermissionError(13, "this is refused", path)))
         with pytest.raises(PermissionError, match="this is refused"):
             pd.read_csv(path)
 

@@ -12,7 +12,7 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
 from rollingfs.write import budget, ingest
-from tests.support.backends import Scripted, fail, private_memory
+from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.schedules import held_elsewhere
 
 PART = 4096
@@ -139,12 +139,9 @@ async def _nothing():
 def test_ctrl_c_in_a_write_that_waits_gives_back_the_share_and_breaks_only_that_file(fs, monkeypatch):
     files = fill(fs)
 
-    async def interrupt(self, share, size, spill):
-        raise KeyboardInterrupt
-
     new = fs.open(f"{fs.top}/new", "ab")
     with monkeypatch.context() as patched:
-        patched.setattr(budget.Budget, "wait", interrupt)
+        patched.setattr(budget.Budget, "wait", raises(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             _write_until_it_fails(new)
     with pytest.raises(OSError, match="earlier write"):

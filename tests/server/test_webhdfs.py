@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import struct
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -46,23 +47,19 @@ def test_the_steps_of_the_protocol(client: Client) -> None:
 
 def test_what_a_client_leaves_unread_is_hardly_read(client: Client, fs: RollingFileSystem, root: str) -> None:
     fs.pipe_file(f"{root}/a", bytes(64 * SEND_BYTES))
-    store, sizes = Store(fs, root), []
-    read = store.client.fetcher.read
-
-    def counted(view: Any, start: int, end: int) -> Any:
-        sizes.append(end - start)
-        return read(view, start, end)
+    store = Store(fs, root)
+    read = Mock(wraps=store.client.fetcher.read)
 
     async def main(count: int) -> int:
-        sizes.clear()
+        read.reset_mock()
         pieces = store.pieces(await store.look(f"{root}/a"), 0, 64 * SEND_BYTES)
         for _ in range(count):
             await anext(pieces)
         await pieces.aclose()
-        return sum(sizes) // SEND_BYTES
+        return sum(end - start for _, start, end in (call.args for call in read.call_args_list)) // SEND_BYTES
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.client.fetcher, "read", counted)
+        patch.setattr(store.client.fetcher, "read", read)
         assert asyncio.run(main(1)) <= 4
         assert asyncio.run(main(8)) <= 40
         assert asyncio.run(main(64)) == 64

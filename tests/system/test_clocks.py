@@ -16,7 +16,7 @@ from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.backends import Scripted, Shifted, private_memory
+from tests.support.backends import Scripted, Shifted, private_memory, raises
 from tests.support.life import CHUNKS, NOON_S, Turned, World
 
 HOUR_S = 3_600.0
@@ -85,11 +85,8 @@ def test_the_disks_time_is_that_of_its_files_and_leaves_nothing(on_machine, tmp_
 def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_path, monkeypatch):
     backend = on_machine(25 * HOUR_S).backend
 
-    def refuse(*_args, **_options):
-        raise OSError(errno.EROFS, "Read-only file system")
-
     (tmp_path / "log$chunks").mkdir()
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", raises(OSError(errno.EROFS, "Read-only file system")))
     assert abs(drive(backend.now(f"{tmp_path}/log")) - real_time.time() - 25 * HOUR_S) < HOUR_S
 
 

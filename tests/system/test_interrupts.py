@@ -13,7 +13,7 @@ from rollingfs.client import Client
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.examples import some
 from tests.support.schedules import COMMIT, Caller, at_line, eventually, interrupt
 from tests.support.site import Site
@@ -129,11 +129,8 @@ def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed
     file.write(b"there")
     site.backend.plan("replace", HEADER)
 
-    def refuse():
-        raise PermissionError(13, "so says the store")
-
     for _ in range(2):
-        site.backend.plan("replace", HEADER, before=refuse)
+        site.backend.plan("replace", HEADER, before=raises(PermissionError(13, "so says the store")))
     with pytest.raises(PermissionError) as caught:
         file.close()
     assert any("are committed" in note for note in caught.value.__notes__)
