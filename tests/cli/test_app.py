@@ -81,7 +81,7 @@ def test_the_shell_completes_commands():
 
 def test_the_library_imports_nothing_of_the_command_line():
     script = "import sys, rollingfs.fs.filesystem, rollingfs.cli; print(sorted({'typer', 'rich'} & set(sys.modules)))"
-    assert python(script) == "[]\n"
+    assert python(script).stdout == "[]\n"
 
 
 def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):

@@ -15,6 +15,7 @@ from rollingfs.write import concat as concats
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed
 from tests.support.servers import require_module
+from tests.support.spark import parquet_file
 
 require_module("pyarrow")
 
@@ -23,15 +24,7 @@ import pyarrow.parquet as pq
 
 from rollingfs.parquet import append
 
-
-def packed(table: pa.Table, **options: Any) -> bytes:
-    """The bytes of a Parquet file."""
-    file = io.BytesIO()
-    pq.write_table(table, file, **options)
-    return file.getvalue()
-
-
-PARQUET = packed(pa.table({"a": [1, 2, 3]}))
+PARQUET = parquet_file(pa.table({"a": [1, 2, 3]}))
 TEXT = b"line\n"
 
 
@@ -81,7 +74,7 @@ def table(numbers: list[int]) -> pa.Table:
 
 
 def sealed(fs: RollingFileSystem, path: str, content: pa.Table, **options: Any) -> str:
-    fs.pipe_file(path, packed(content, **options))
+    fs.pipe_file(path, parquet_file(content, **options))
     fs.seal(path)
     return path
 
@@ -122,7 +115,7 @@ def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder:
 def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, name: str, data: Any, message: str):
     fs, root = folder
     if data is not None:
-        fs.pipe_file(f"{root}/{name}", packed(data) if isinstance(data, pa.Table) else data)
+        fs.pipe_file(f"{root}/{name}", parquet_file(data) if isinstance(data, pa.Table) else data)
         fs.seal(f"{root}/{name}")
     if name == "cut":
         fs.truncate(f"{root}/cut", 1000)
@@ -137,7 +130,7 @@ def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, n
 
 def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder: Any, monkeypatch: Any) -> None:
     fs, root = folder
-    fs.append(f"{root}/all", packed(table([0])))
+    fs.append(f"{root}/all", parquet_file(table([0])))
     sources = [sealed(fs, f"{root}/p{nth}", table([nth])) for nth in (1, 2)]
     real, late = concats.one_footer, []
 
@@ -157,11 +150,11 @@ def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder
 def test_a_target_that_is_replaced_before_its_footer_is_read_is_read_again() -> None:
     store = Scripted(private_memory())
     fs, other = (RollingFileSystem(backend=one, inline_bytes=0) for one in (store, store.inner))
-    other.pipe_file("/all", packed(table([0])))
+    other.pipe_file("/all", parquet_file(table([0])))
     sealed(other, "/p", table([1]))
     for act in (
         lambda: append(other, "/all", {"a": [5], "s": ["5"]}),
-        lambda: other.pipe_file("/all", packed(table([10]))),
+        lambda: other.pipe_file("/all", parquet_file(table([10]))),
     ):
         store.plan("read_range", lambda path: path.startswith("/all$chunks"), before=act)
     fs.concat("/all", ["/p"], as_format="parquet")

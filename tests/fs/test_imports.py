@@ -24,7 +24,7 @@ def _loaded(action: str = "") -> list[str]:
         "import sys; from rollingfs import RollingFileSystem; fs = RollingFileSystem('memory', probe_cache=False)\n"
         f"{action}\nprint(*(name for name in sys.modules if name.startswith('rollingfs')))"
     )
-    return python(script).split()
+    return python(script).stdout.split()
 
 
 def _below(loaded: list[str], *packages: str) -> list[str]:

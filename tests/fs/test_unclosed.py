@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import os
-import subprocess
-import sys
 import textwrap
 import warnings
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from rollingfs.fs import write_buffer
 from rollingfs.write import ingest
+from tests.support.cli import python
 from tests.support.examples import slowly
 
 LARGE = b"0123456789" * 300_001
@@ -114,22 +113,11 @@ def test_a_compressed_stream_is_not_committed_in_its_middle(fs, tmp_path):
 # -- the end of the program ----------------------------------------------------------------------------------
 
 
-def end_of(tmp_path: Path, body: str, *options: str) -> str:
+def end_of(tmp_path: Path, body: str) -> str:
     """The standard error of a program that ends well."""
-    lines = [
-        "import atexit, logging, os, sys, fsspec, rollingfs",
-        f"path = {str(tmp_path / 'app.log')!r}",
-        "fs = fsspec.filesystem('rolling', target_protocol='file', sync=False)",
-        textwrap.dedent(body),
-    ]
-    done = subprocess.run(
-        [sys.executable, *options, "-c", "\n".join(lines)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    return done.stderr
+    begin = f"import atexit, logging, os, sys, fsspec, rollingfs; path = {str(tmp_path / 'app.log')!r}"
+    opened = "fs = fsspec.filesystem('rolling', target_protocol='file', sync=False)"
+    return python("\n".join([begin, opened, textwrap.dedent(body)]), PYTHONWARNINGS="").stderr
 
 
 LOGGING = """

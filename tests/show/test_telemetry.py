@@ -139,4 +139,4 @@ def test_a_filesystem_that_nobody_observes_imports_nothing_of_it():
         "assert rollingfs.observe\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
-    assert python(program) == "[]\n"
+    assert python(program).stdout == "[]\n"

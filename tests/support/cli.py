@@ -81,10 +81,10 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **more}
 
 
-def python(program: str) -> str:
-    """What a program has printed, which must end well."""
+def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program, which must end well."""
     command = [sys.executable, "-c", program]
-    return subprocess.run(command, env=environment(), capture_output=True, check=True, text=True).stdout
+    return subprocess.run(command, env=environment(**variables), capture_output=True, check=True, text=True)
 
 
 def started(*words: object, **variables: str) -> subprocess.Popen[bytes]:

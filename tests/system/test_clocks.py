@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import time as real_time
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,19 +23,11 @@ from tests.support.life import CHUNKS, NOON_S, Turned, World
 HOUR_S = 3_600.0
 
 
-class Ahead:
+def ahead(by_s):
     """Stands in for the module `time` on a machine whose clock is wrong."""
-
-    def __init__(self, by_s):
-        self.by_s = by_s
-
-    def time(self):
-        return real_time.time() + self.by_s
-
-    def time_ns(self):
-        return real_time.time_ns() + int(self.by_s * 1e9)
-
-    sleep = staticmethod(real_time.sleep)
+    return SimpleNamespace(
+        time=lambda: time.time() + by_s, time_ns=lambda: time.time_ns() + int(by_s * 1e9), sleep=time.sleep
+    )
 
 
 @pytest.fixture
@@ -42,7 +35,7 @@ def on_machine(monkeypatch):
     """Makes a client on a machine whose clock is this many seconds ahead."""
 
     def make(by_s=0.0):
-        clock = Ahead(by_s)
+        clock = ahead(by_s)
         monkeypatch.setattr(local, "time", clock)
         return World(LocalBackend(sync=False), CHUNKS, clock.time)
 
@@ -87,7 +80,7 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
 
     (tmp_path / "log$chunks").mkdir()
     monkeypatch.setattr(os, "open", raises(OSError(errno.EROFS, "Read-only file system")))
-    assert abs(drive(backend.now(f"{tmp_path}/log")) - real_time.time() - 25 * HOUR_S) < HOUR_S
+    assert abs(drive(backend.now(f"{tmp_path}/log")) - time.time() - 25 * HOUR_S) < HOUR_S
 
 
 # -- dates from the future --------------------------------------------------------------------------------------
