@@ -1,5 +1,6 @@
 package rollingfs.hadoop.format;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -9,16 +10,23 @@ import java.util.Map;
 import java.util.Set;
 import rollingfs.hadoop.RollingException;
 import rollingfs.hadoop.format.Header.Adopted;
-import rollingfs.hadoop.format.Header.Commit;
+import rollingfs.hadoop.format.Header.Chunk;
 import rollingfs.hadoop.format.Header.Entry;
-import rollingfs.hadoop.format.Header.Mark;
 import rollingfs.hadoop.format.Header.Page;
 
 /** Reads header files, and refuses one that is damaged, too new or over a limit. Pure. */
 public final class Codec {
     private static final String FORMAT = "rollingfs 1";
-    static final int BYTES_MAX =
-            Header.TEXT_BYTES_MAX + Header.TAIL_BYTES_MAX + Records.RECORDS_MAX * Records.LINE_BYTES_MAX;
+    static final int TAIL_BYTES_MAX = 1024 * 1024;
+    private static final int TEXT_BYTES_MAX = 64 * 1024;
+    private static final int LOOSE_CHUNKS_MAX = 128;
+    private static final int DROPS_MAX = 128;
+    private static final int TIERS_MAX = 8;
+    private static final int ATTRS_MAX = 64;
+    private static final int ATTRS_BYTES_MAX = 4096;
+    private static final int COMMITS_MAX = 64 + 256;
+    private static final int MARKS_MAX = 128;
+    static final int BYTES_MAX = TEXT_BYTES_MAX + TAIL_BYTES_MAX + Records.RECORDS_MAX * Records.LINE_BYTES_MAX;
 
     private Codec() {}
 
@@ -27,19 +35,20 @@ public final class Codec {
         return data.length == 0 ? null : new Parser(name).parse(data);
     }
 
-    /** Collects the fields of a header, line by line. */
+    /** Collects the fields of a header, line by line, and those that only the checks of a header need. */
     private static final class Parser {
         private final String name;
         private final Header header = new Header();
         private final Set<String> seen = new HashSet<>();
         private final List<Entry> entries = new ArrayList<>();
         private final Map<String, String> attrs = new LinkedHashMap<>();
-        private final List<Commit> commits = new ArrayList<>();
-        private final List<Header.Drop> drops = new ArrayList<>();
-        private final List<Header.Tier> tiers = new ArrayList<>();
-        private final List<Mark> merges = new ArrayList<>();
-        private final List<Mark> aborts = new ArrayList<>();
-        private final List<String> unknown = new ArrayList<>();
+        private final List<String> writers = new ArrayList<>();
+        private final List<String> dropTiers = new ArrayList<>();
+        private final List<String> tiers = new ArrayList<>();
+        private int marks;
+        private boolean isOwned;
+        /** The newest version of a commit line, or of one that had to go. */
+        private long newest;
         private long[] inline;
 
         Parser(String name) {
@@ -52,10 +61,7 @@ public final class Codec {
             try {
                 Tokens.checkSize(data, BYTES_MAX);
                 Tokens.Text text = Tokens.splitText(data, FORMAT);
-                if (text.bytes() > Header.TEXT_BYTES_MAX) {
-                    throw new Malformed("its text has " + text.bytes() + " bytes, but at most "
-                            + Header.TEXT_BYTES_MAX + " are allowed");
-                }
+                limit("bytes of text", text.bytes(), TEXT_BYTES_MAX);
                 position = 1;
                 for (String found : text.lines()) {
                     position++;
@@ -64,7 +70,7 @@ public final class Codec {
                 }
                 position = 0;
                 long wanted = inline == null ? 0 : inline[1];
-                int end = (int) Math.min(data.length, text.bytes() + Math.min(wanted, Header.TAIL_BYTES_MAX + 1L));
+                int end = (int) Math.min(data.length, text.bytes() + Math.min(wanted, TAIL_BYTES_MAX + 1L));
                 finish(Arrays.copyOfRange(data, text.bytes(), end));
                 Records.fold(header, data, end);
                 return header;
@@ -85,7 +91,7 @@ public final class Codec {
                 if (kind.isEmpty() || !Character.isLowerCase(kind.codePointAt(0))) {
                     throw new Malformed("begins with no word");
                 }
-                unknown.add(line);
+                header.hasOrigin |= line.startsWith("origin ");
             }
         }
 
@@ -99,10 +105,13 @@ public final class Codec {
                     LineCodec.parseState(parts, header);
                 }
                 case "epoch" -> {
-                    header.epoch = Tokens.number(Tokens.word(parts, 0));
-                    header.owner = parts.size() > 1 ? Tokens.unquote(Tokens.exactly(parts, 2).get(1)) : null;
+                    Tokens.number(Tokens.word(parts, 0));
+                    isOwned = parts.size() > 1;
+                    if (isOwned) {
+                        Tokens.unquote(Tokens.exactly(parts, 2).get(1));
+                    }
                 }
-                case "policy" -> header.policy = LineCodec.parsePolicy(parts);
+                case "policy" -> LineCodec.checkPolicy(parts);
                 case "time" -> {
                     Map<String, String> fields = Tokens.fields(parts, 0, Set.of("created", "modified"), false);
                     header.createdMs = fields.containsKey("created") ? Tokens.parseTime(fields.get("created")) : 0;
@@ -114,7 +123,7 @@ public final class Codec {
                     header.adopted = new Adopted(Tokens.unquote(parts.get(0)), Tokens.parseTime(parts.get(1)));
                 }
                 case "Inline" -> inline(parts);
-                case "evicted" -> header.evicted = Tokens.number(Tokens.exactly(parts, 1).get(0));
+                case "evicted" -> newest = Math.max(newest, Tokens.number(Tokens.exactly(parts, 1).get(0)));
                 default -> {
                     return false;
                 }
@@ -138,11 +147,15 @@ public final class Codec {
                 }
                 case "Drop" -> {
                     Tokens.word(parts, 0);
-                    drops.add(LineCodec.parseDrop(parts));
+                    dropTiers.add(LineCodec.tierOfDrop(parts));
                 }
                 case "Tier" -> tiers.add(LineCodec.parseTier(parts));
-                case "Merged" -> merges.add(mark(parts));
-                case "Aborted" -> aborts.add(mark(parts));
+                case "Merged", "Aborted" -> {
+                    Tokens.exactly(parts, 2);
+                    Tokens.uuid(parts.get(0));
+                    Tokens.segmentPath(parts.get(1));
+                    marks++;
+                }
                 case "attr" -> {
                     Tokens.exactly(parts, 2);
                     if (attrs.put(Tokens.unquote(parts.get(0)), Tokens.unquote(parts.get(1))) != null) {
@@ -151,8 +164,9 @@ public final class Codec {
                 }
                 case "commit" -> {
                     Tokens.exactly(parts, parts.size() > 3 ? 4 : 3);
-                    commits.add(new Commit(Tokens.unquote(parts.get(0)), Tokens.number(parts.get(1)),
-                            Tokens.number(parts.get(2)), parts.size() > 3 ? Tokens.number(parts.get(3)) : null));
+                    writers.add(Tokens.unquote(parts.get(0)));
+                    parts.subList(1, parts.size()).forEach(Tokens::number);
+                    newest = Math.max(newest, Tokens.number(parts.get(2)));
                 }
                 default -> {
                     return false;
@@ -161,17 +175,12 @@ public final class Codec {
             return true;
         }
 
-        private static Mark mark(List<String> parts) {
-            Tokens.exactly(parts, 2);
-            return new Mark(Tokens.uuid(parts.get(0)), Tokens.segmentPath(parts.get(1)));
-        }
-
         private void inline(List<String> parts) {
             Map<String, String> fields = Tokens.fields(parts, 2, Set.of("crc32c", "at", "until"), true);
             int crc = Tokens.crc(Tokens.need(fields, "crc32c"));
-            header.tailAtMs = Tokens.parseTime(Tokens.need(fields, "at"));
+            header.tailMs = Tokens.parseTime(Tokens.need(fields, "at"));
             if (fields.containsKey("until")) {
-                header.tailUntilMs = Tokens.parseTime(fields.get("until"));
+                header.tailMs = Tokens.parseTime(fields.get("until"));
             }
             inline = new long[] {Tokens.number(Tokens.word(parts, 0)), Tokens.number(Tokens.word(parts, 1)), crc};
         }
@@ -184,13 +193,6 @@ public final class Codec {
             }
             header.entries = List.copyOf(entries);
             header.tail = tail;
-            header.attrs = attrs;
-            header.commits = List.copyOf(commits);
-            header.drops = List.copyOf(drops);
-            header.tiers = List.copyOf(tiers);
-            header.merges = List.copyOf(merges);
-            header.aborts = List.copyOf(aborts);
-            header.unknown = List.copyOf(unknown);
             if ((inline != null) != (tail.length > 0)) {
                 throw new Malformed("the inline tail and its line do not go together");
             }
@@ -199,8 +201,63 @@ public final class Codec {
                 throw new Malformed(
                         "the inline tail has not the offset, the length or the checksum that its line says");
             }
-            header.check();
+            require(header.version >= 1, "a number is below its least value");
+            require(!header.deleted() || (entries.isEmpty() && tail.length == 0 && attrs.isEmpty() && !isOwned),
+                    "a tombstone has no content");
+            checkMap();
+            checkTiers();
+            checkLimits();
             checkPages();
+        }
+
+        private void checkMap() {
+            require(entries.isEmpty()
+                            || (entries.get(0).start() <= header.start && header.start < entries.get(0).end()),
+                    "the start offset lies outside the first entry");
+            for (int index = 1; index < entries.size(); index++) {
+                long before = entries.get(index - 1).end();
+                long after = entries.get(index).start();
+                require(before == after, "entries " + (before > after ? "overlap" : "leave a gap") + " at offset "
+                        + Math.min(before, after));
+            }
+            header.length(); // throws if it is longer than the largest number
+            require(newest <= header.version, "a commit line is newer than the header");
+            require(new HashSet<>(writers).size() == writers.size(), "a writer has two commit lines");
+        }
+
+        private void checkTiers() {
+            Set<String> known = new HashSet<>(Set.of(""));
+            tiers.forEach(tier -> require(known.add(tier), "a tier has two lines"));
+            boolean isKnown = known.containsAll(dropTiers)
+                    && entries.stream().allMatch(one -> !(one instanceof Chunk chunk) || known.contains(chunk.tier()));
+            require(isKnown, "a line names a tier which has no line of its own");
+        }
+
+        private void checkLimits() {
+            long attrsBytes =
+                    attrs.entrySet().stream().mapToLong(attr -> utf8(attr.getKey()) + utf8(attr.getValue())).sum();
+            limit("loose chunks", entries.stream().filter(Chunk.class::isInstance).count(), LOOSE_CHUNKS_MAX);
+            limit("bytes of inline tail", header.tail.length, TAIL_BYTES_MAX);
+            limit("drop lines", dropTiers.size(), DROPS_MAX);
+            limit("tiers", tiers.size(), TIERS_MAX);
+            limit("attributes", attrs.size(), ATTRS_MAX);
+            limit("bytes of attributes", attrsBytes, ATTRS_BYTES_MAX);
+            limit("commit lines", writers.size(), COMMITS_MAX);
+            limit("merge marks", marks, MARKS_MAX);
+        }
+
+        private static long utf8(String text) {
+            return text.getBytes(StandardCharsets.UTF_8).length;
+        }
+
+        private static void limit(String what, long count, long most) {
+            require(count <= most, "it has " + count + " " + what + ", but at most " + most + " are allowed");
+        }
+
+        private static void require(boolean holds, String problem) {
+            if (!holds) {
+                throw new Malformed(problem);
+            }
         }
 
         /** Refuse an index page that is named twice, by two spellings of the reference too. */

@@ -4,17 +4,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import rollingfs.hadoop.format.Header.Chunk;
-import rollingfs.hadoop.format.Header.Drop;
-import rollingfs.hadoop.format.Header.Merge;
-import rollingfs.hadoop.format.Header.Moved;
 import rollingfs.hadoop.format.Header.Page;
 import rollingfs.hadoop.format.Header.Phase;
-import rollingfs.hadoop.format.Header.Policy;
-import rollingfs.hadoop.format.Header.Tier;
 
 /** Header lines with structure: chunk, page, drop, state, policy. Pure. */
 final class LineCodec {
     private static final int PIECES_MAX = 16;
+    private static final int INLINE_BYTES_MAX = 1024 * 1024;
+    private static final long MAX_AGE_MS_MAX = 100L * 366 * 86400 * 1000;
 
     private LineCodec() {}
 
@@ -30,11 +27,11 @@ final class LineCodec {
         }
         long length = Tokens.number(Tokens.word(words, 1));
         checkMoved(fields, number(fields, "size", length));
-        String crc = fields.get("crc32c");
+        if (fields.containsKey("crc32c")) {
+            Tokens.crc(fields.get("crc32c"));
+        }
         return new Chunk(Tokens.number(words.get(0)), length, Tokens.reference(Tokens.word(words, 2)),
-                crc == null ? null : Integer.valueOf(Tokens.crc(crc)), Tokens.parseTime(at),
-                number(fields, "from", 0), number(fields, "size", length), tier(fields),
-                new Moved(fields.get("moved"), fields.get("pieces")));
+                Tokens.parseTime(at), number(fields, "from", 0), number(fields, "size", length), tier(fields));
     }
 
     /** Refuses what no writer writes; this reader uses neither. */
@@ -70,53 +67,70 @@ final class LineCodec {
                 count(fields.getOrDefault("foreign", "0")));
     }
 
-    static Drop parseDrop(List<String> words) {
+    /** The tier of a drop line; "" for the hot store. */
+    static String tierOfDrop(List<String> words) {
         Map<String, String> fields =
                 Tokens.fields(words, 1, Set.of("from", "to", "whole", "bytes", "at", "after", "tier"), true);
-        String after = fields.get("after");
-        Drop drop = new Drop(Tokens.dropTarget(words.get(0)), Tokens.parseTime(Tokens.need(fields, "at")),
-                number(fields, "from", -1), number(fields, "to", -1), number(fields, "whole", 0) != 0,
-                number(fields, "bytes", 0), after == null ? 0 : Tokens.parseTime(after), tier(fields));
-        boolean isMixed = (drop.isHint() && drop.isPage()) || (drop.whole() && !drop.isPage())
-                || (drop.size() != 0 && !drop.isHint())
-                || (!drop.tier().isEmpty() && (drop.isHint() || drop.isPage()));
-        if ((drop.start() >= 0) != (drop.end() >= 0) || isMixed || drop.end() < drop.start()) {
+        Tokens.parseTime(Tokens.need(fields, "at"));
+        if (fields.containsKey("after")) {
+            Tokens.parseTime(fields.get("after"));
+        }
+        String tier = tier(fields);
+        long start = number(fields, "from", -1);
+        long end = number(fields, "to", -1);
+        boolean isHint = Tokens.dropTarget(words.get(0)).endsWith("/");
+        boolean isPage = end >= 0;
+        boolean isMixed = (isHint && isPage) || (number(fields, "whole", 0) != 0 && !isPage)
+                || (number(fields, "bytes", 0) != 0 && !isHint) || (!tier.isEmpty() && (isHint || isPage));
+        if ((start >= 0) != isPage || isMixed || end < start) {
             throw new Malformed("is neither a file, nor part of a page, nor a folder");
         }
-        return drop;
+        return tier;
     }
 
     static void parseState(List<String> words, Header header) {
         header.phase = Tokens.phase(words.get(0));
         if (header.phase == Phase.MERGING) {
             Tokens.exactly(words, 6);
-            header.merge = new Merge(Tokens.uuid(words.get(1)), Tokens.segmentPath(words.get(2)), Tokens.uuid(words.get(3)),
-                    Tokens.phase(words.get(4)), Tokens.parseTime(words.get(5)));
+            Tokens.uuid(words.get(1));
+            Tokens.segmentPath(words.get(2));
+            Tokens.uuid(words.get(3));
+            if (!Set.of(Phase.OPEN, Phase.SEALED).contains(Tokens.phase(words.get(4)))) {
+                throw new Malformed("the state before a merge must be open or sealed");
+            }
+            Tokens.parseTime(words.get(5));
         } else if (header.phase == Phase.DELETED && words.size() > 1) {
             Tokens.exactly(words, 3);
             if (!words.get(1).equals("merged")) {
                 throw new Malformed("'" + words.get(1) + "' is not 'merged'");
             }
-            header.merged = Tokens.uuid(words.get(2));
+            Tokens.uuid(words.get(2));
         } else {
             Tokens.exactly(words, 1);
         }
     }
 
-    static Policy parsePolicy(List<String> words) {
+    /** Refuses what no writer writes; this reader uses no policy. */
+    static void checkPolicy(List<String> words) {
         Set<String> known = Set.of("max_bytes", "inline_bytes", "max_age_ms", "consolidate");
         Map<String, String> fields = Tokens.fields(words, 0, known, false);
-        if ("0".equals(fields.get("max_age_ms"))) {
+        number(fields, "consolidate", 1);
+        long maxAgeMs = number(fields, "max_age_ms", 1);
+        if (maxAgeMs < 1 || maxAgeMs > MAX_AGE_MS_MAX) {
             throw new Malformed("a policy's max_age is out of range");
         }
-        return new Policy(Tokens.number(Tokens.need(fields, "max_bytes")),
-                Tokens.number(Tokens.need(fields, "inline_bytes")), number(fields, "max_age_ms", 0),
-                number(fields, "consolidate", 1) != 0);
+        if (Tokens.number(Tokens.need(fields, "max_bytes")) < 1
+                || Tokens.number(Tokens.need(fields, "inline_bytes")) > INLINE_BYTES_MAX) {
+            throw new Malformed("a policy's max_bytes or inline_bytes is out of range");
+        }
     }
 
-    static Tier parseTier(List<String> words) {
+    /** The alias of a tier line. */
+    static String parseTier(List<String> words) {
         Tokens.exactly(words, 3);
-        return new Tier(Tokens.alias(words.get(0)), Tokens.key(words.get(1)), Tokens.parseTime(words.get(2)));
+        Tokens.key(words.get(1));
+        Tokens.parseTime(words.get(2));
+        return Tokens.alias(words.get(0));
     }
 
     private static String tier(Map<String, String> fields) {

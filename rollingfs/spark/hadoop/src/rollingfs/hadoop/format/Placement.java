@@ -34,8 +34,8 @@ public final class Placement {
             Chunk chunk = chunks.get(index);
             long start = Math.max(first, chunk.start());
             long length = Math.min(last, chunk.end()) - start;
-            found.add(new Chunk(start - first + page.start(), length, chunk.file(), chunk.crc32c(), chunk.atMs(),
-                    chunk.offset() + start - chunk.start(), chunk.size(), chunk.tier(), chunk.moved()));
+            found.add(new Chunk(start - first + page.start(), length, chunk.file(), chunk.atMs(),
+                    chunk.offset() + start - chunk.start(), chunk.size(), chunk.tier()));
         }
         return found;
     }

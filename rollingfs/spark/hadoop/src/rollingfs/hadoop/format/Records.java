@@ -6,7 +6,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import rollingfs.hadoop.format.Header.Commit;
 import rollingfs.hadoop.format.Header.Phase;
 
 /**
@@ -27,7 +26,6 @@ final class Records {
         int count = 0;
         int at = start;
         List<byte[]> tails = new ArrayList<>(List.of(header.tail));
-        List<Commit> commits = new ArrayList<>(header.commits);
         long lastMs = writtenMs(header);
         while (at < data.length) {
             Matcher line = LINE.matcher(
@@ -41,17 +39,12 @@ final class Records {
             require(header.phase == Phase.OPEN, "a record follows on a header that is not open");
             require(Tokens.number(line.group(1)) == header.version + 1, "a record follows on another version");
             header.version++;
-            String writer = Tokens.unquote(Tokens.decode(line.group(2).getBytes(StandardCharsets.ISO_8859_1)));
-            commits.removeIf(one -> one.writer().equals(writer));
-            commits.add(new Commit(writer, Tokens.number(line.group(3)), header.version, null));
+            Tokens.unquote(Tokens.decode(line.group(2).getBytes(StandardCharsets.ISO_8859_1)));
+            Tokens.number(line.group(3));
             lastMs = Math.max(Tokens.parseTime(line.group(5)), lastMs);
             tails.add(Arrays.copyOfRange(data, first, at));
-            if (count == 1 && header.tail.length == 0) {
-                header.tailAtMs = lastMs;
-            }
         }
         if (count > 0) {
-            header.commits = List.copyOf(commits);
             finish(header, tails, lastMs);
         }
     }
@@ -59,7 +52,7 @@ final class Records {
     /** When the newest byte was written, as far as the header says it. */
     private static long writtenMs(Header header) {
         if (header.tail.length > 0) {
-            return header.tailUntilMs == null ? header.tailAtMs : header.tailUntilMs;
+            return header.tailMs;
         }
         boolean isKnown = !header.entries.isEmpty()
                 && header.entries.get(header.entries.size() - 1) instanceof Header.Chunk;
@@ -78,7 +71,7 @@ final class Records {
 
     private static void finish(Header header, List<byte[]> tails, long lastMs) {
         int size = tails.stream().mapToInt(one -> one.length).sum();
-        require(size <= Header.TAIL_BYTES_MAX, "with its records it has " + size + " bytes of inline tail");
+        require(size <= Codec.TAIL_BYTES_MAX, "with its records it has " + size + " bytes of inline tail");
         byte[] tail = new byte[size];
         int at = 0;
         for (byte[] one : tails) {
@@ -86,7 +79,6 @@ final class Records {
             at += one.length;
         }
         header.tail = tail;
-        header.tailUntilMs = lastMs > header.tailAtMs ? Long.valueOf(lastMs) : null;
         header.modifiedMs = Math.max(header.modifiedMs, lastMs);
         header.length(); // throws if it is longer than the largest number
     }
