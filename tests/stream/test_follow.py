@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -24,13 +23,12 @@ from rollingfs.stream.states import States
 from tests.support import small
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World
-from tests.support.small import client, filled, is_whole, settle, shrink_pages, step
+from tests.support.small import Failing, client, filled, is_whole, settle, shrink_pages, step
 
 pytestmark = pytest.mark.usefixtures("hurried")
 RULE = BlockRule(block_bytes=40, max_delay_s=100)
 A = "/stream/a"
 WHOLE = b"0" * 20 + b"1" * 20 + b"2" * 20 + b"tail"
-COLD = names.in_tier("cold", "")
 
 
 def followed(world: World, rule: BlockRule = RULE, lag_s: float = 0.0) -> Followed:
@@ -50,6 +48,11 @@ def store():
 @pytest.fixture
 def world(store):
     return fill(store)
+
+
+def follow(one: Followed, steps: int = 20) -> None:
+    for _ in range(steps):
+        CLOCK.sleep(step(one).pause_s)
 
 
 def chunks_of(world: World) -> list[tuple[str, int]]:
@@ -90,8 +93,7 @@ def damaged() -> tuple[World, str, bytes]:
 def test_what_lies_behind_a_damaged_block_moves_and_the_block_does_once_it_is_mended(damaged):
     world, file, whole = damaged
     one, expected = followed(world), [chunk for _, chunk in chunks_of(world)]
-    for _ in range(20):
-        CLOCK.sleep(step(one).pause_s)
+    follow(one)
     assert chunks_of(world)[:2] == [("", 20), ("", 20)], "the damaged block stays"
     assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
     assert sum(size for _, size in chunks_of(world)) == world.header(A).length == sum(expected) + 4
@@ -99,8 +101,7 @@ def test_what_lies_behind_a_damaged_block_moves_and_the_block_does_once_it_is_me
     assert (one.status.cold_end, one.status.lag_bytes) == (0, world.header(A).length)
     assert one.status.lag_s > 200, "it grows, as the damaged bytes stay"
     world.append(A, b"later")
-    for _ in range(20):
-        CLOCK.sleep(step(one).pause_s)
+    follow(one)
     assert [tier for tier, _ in chunks_of(world)].count("") == 2
     assert file in str(one.status.last_error), "it is said as long as it lasts"
     world.backend.inner._put(file, whole)
@@ -130,7 +131,7 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
     looks = client(store).client
     [state] = drive(States(looks, Listings(looks)).below("/other", None, Chosen(upto=1)))
     assert page in str(state.error)
-    verbs: list[Callable[[World], object]] = [
+    verbs = [
         lambda world: world.offload(moved),
         lambda world: world.consolidate(moved),
         lambda world: world.collect(A),  # the folder where its chunks lie
@@ -190,26 +191,6 @@ def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_hold
 
 
 # -- a tier that fails ---------------------------------------------------------------------------------------
-
-
-class Failing(TieredStore):
-    """A store whose tier takes nothing, loses what it takes, or takes long, while it is told so."""
-
-    how: str = ""
-    slow_s: float = 0.0
-    seen: Callable[[], None] | None = None
-
-    def _put(self, path: str, content: bytes) -> str:
-        if path.startswith(COLD) and self.how == "fails":
-            raise ConnectionError("the cold store is away")
-        token = super()._put(path, content)
-        if path.startswith(COLD) and self.how == "loses":
-            del self.fs.store[path]
-        if path.startswith(COLD) and self.how == "slow":
-            CLOCK.sleep(self.slow_s)
-            assert self.seen is not None
-            self.seen()
-        return token
 
 
 @pytest.mark.parametrize(("how", "said"), [("fails", "the cold store is away"), ("loses", "nothing is lost")])

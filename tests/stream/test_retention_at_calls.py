@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -35,19 +36,22 @@ def due(store: Store) -> World:
     return world
 
 
+def calls() -> list[tuple[str, object]]:
+    """The calls of that run."""
+    world = due(Store())
+    assert world.stream().retain().bytes == 80
+    return world.backend.trace
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", [None, RetentionPolicy.by_size(1000), RetentionPolicy.by_time("1d")])
 def test_a_policy_that_changes_before_the_commit_of_a_run_counts(policy: RetentionPolicy | None) -> None:
-    world = due(Store())
-    assert world.stream().retain().bytes == 80
-    calls = [verb for verb, path in world.backend.trace if verb == "replace" and names.LEDGER_NAME in str(path)]
-    trace = [(verb, str(what)) for verb, what in world.backend.trace]
+    trace = [(verb, str(what)) for verb, what in calls()]
     commit = next(i for i, (verb, what) in enumerate(trace) if verb == "replace" and names.LEDGER_NAME in what)
-    assert calls
     for index in some(range(commit + 1)):
         store = Store()
         world, other = due(store), World(Faulty(store), SMALL, CLOCK.time)
-        world.backend.prepare(between={index: lambda other=other: setattr(other.stream(), "retention", policy)})  # type: ignore[misc]
+        world.backend.prepare(between={index: partial(setattr, other.stream(), "retention", policy)})
         with contextlib.suppress(ValueError):  # there is none any more
             assert world.stream().retain().bytes == 0, index
         assert other.stream().size() == 100
@@ -85,16 +89,14 @@ def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, cra
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("joins", ["subscribe", "publish"])
 def test_what_a_run_had_decided_when_it_died_is_not_dropped_after_a_subscriber_has_joined(joins: str) -> None:
-    world = due(Store())
-    world.stream().retain()
-    for index in some(range(len(world.backend.trace))):
+    for index in some(range(len(calls()))):
         store = Store()
         world, other = due(store), World(Faulty(store), SMALL, CLOCK.time)
         cut = StreamCut({}, CLOCK.time(), 0)
         world.backend.prepare({index: CRASHES[0]})
         with contextlib.suppress(Crashed):
             world.stream().retain()
-        getattr(other.stream(), joins)(*["new", cut][: 1 if joins == "subscribe" else 2])
+        other.stream().subscribe("new") if joins == "subscribe" else other.stream().publish("new", cut)
         size = other.stream().size()
         assert other.stream().retain().bytes == 0, index
         assert other.stream().size() == size
@@ -103,7 +105,7 @@ def test_what_a_run_had_decided_when_it_died_is_not_dropped_after_a_subscriber_h
 def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
     store = Store()
     world = due(store)
-    world.backend.prepare({1 + [verb for verb, _ in _calls()].index("replace"): CRASHES[0]})
+    world.backend.prepare({1 + [verb for verb, _ in calls()].index("replace"): CRASHES[0]})
     with contextlib.suppress(Crashed):
         world.stream().retain()
     for name in NAMES[:2]:
@@ -112,9 +114,3 @@ def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
     other.stream().subscribe("new")
     assert [*other.stream().subscribers()] == ["new"]
     assert not drive(Ledgers(other.client).load(FOLDER)).trim.done
-
-
-def _calls() -> list[tuple[str, object]]:
-    world = due(Store())
-    world.stream().retain()
-    return world.backend.trace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from rollingfs import RollingPolicy, Stream
@@ -93,6 +95,12 @@ def due(world: World) -> None:
     world.stream().unsubscribe("reader")
 
 
+def record_a_trim(stream: Stream, offsets: dict[str, int]) -> None:
+    """A trim that dies before it drops anything."""
+    with mock.patch("rollingfs.stream.trim.Trimmer._trim", side_effect=RuntimeError), pytest.raises(RuntimeError):
+        stream.trim(cut_of(stream, offsets))
+
+
 def ledger_header() -> str:
     return names.header_path(names.ledger_path("/stream"))
 
@@ -103,13 +111,7 @@ def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> 
 
     def meanwhile() -> None:
         world.create("/stream/new", [b"n" * 10])
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
-            with pytest.raises(RuntimeError):
-                world.stream().trim(cut_of(world.stream(), {"/stream/new": 10}))
-
-    async def failing(self: object, path: str, goal: object) -> None:
-        raise RuntimeError
+        record_a_trim(world.stream(), {"/stream/new": 10})
 
     store.plan("replace", ledger_header(), before=meanwhile)
     slow.stream().retain()
@@ -127,14 +129,7 @@ def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world
 
 
 def test_a_dry_run_counts_a_recorded_trim(stream: Stream) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-
-        async def failing(self: object, path: str, goal: object) -> None:
-            raise RuntimeError
-
-        patch.setattr("rollingfs.stream.trim.Trimmer._trim", failing)
-        with pytest.raises(RuntimeError):
-            stream.trim(cut_of(stream, {A: 60}))
+    record_a_trim(stream, {A: 60})
     assert stream.trim(cut_of(stream, {B: 10}), dry_run=True).bytes == 70
     stream.retention = RetentionPolicy.by_size(1000)
     dry = stream.retain(dry_run=True)
@@ -181,12 +176,11 @@ def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(stream: Stream, 
         world.clock.now_s += DAY_S
         stream.retain()
     path = names.header_path(A)
-    file = world.backend.fs.store[path]  # type: ignore[attr-defined]
-    content = file.getvalue()
-    world.backend._put(path, b"rollingfs 9\n\n")  # type: ignore[attr-defined]
+    content = world.backend.fs.store[path].getvalue()
+    world.backend._put(path, b"rollingfs 9\n\n")
     world.clock.now_s += DAY_S
     assert list(stream.retain().failed) == [A]
-    world.backend._put(path, content)  # type: ignore[attr-defined]
+    world.backend._put(path, content)
     for _ in range(21):
         world.clock.now_s += DAY_S
         stream.retain()

@@ -184,18 +184,27 @@ def path_of(args: tuple[Any, ...]) -> str:
 
 @dataclass(eq=False)
 class Plan:
-    """What happens around certain calls; see `Scripted.plan`."""
+    """What happens around certain calls. An action may be a coroutine function; the call then waits for it."""
 
     verbs: tuple[str, ...]
     path: Where
-    when: Callable[..., bool] | None
-    before: Callable[[], object] | None
-    after: Callable[[], object] | None
-    instead: Callable[..., object] | None
-    answers: Callable[[Any], object] | None
-    skips: int
-    times: int | None
-    probes: bool
+    """How the path ends, or a function that accepts paths."""
+    when: Callable[..., bool] | None = None
+    """Called with the arguments of the verb; tells whether the plan is for this call."""
+    before: Action | None = None
+    """Called before the verb. An error that it raises is the outcome of the call."""
+    after: Action | None = None
+    """Called after the verb, likewise."""
+    instead: Callable[..., object] | None = None
+    """Called with the arguments of the verb, in place of the verb."""
+    answers: Callable[[Any], object] | None = None
+    """Called with the answer; returns the one that the caller gets."""
+    skips: int = 0
+    """Number of such calls that pass first."""
+    times: int | None = 1
+    """Number of calls that then meet the plan, None for all."""
+    probes: bool = False
+    """Whether the plan is also for files of the probe."""
 
     def is_met(self, verb: str, args: tuple[Any, ...]) -> bool:
         path = path_of(args)
@@ -214,45 +223,9 @@ class Scripted(Counting):
         super().__init__(inner, conflicts_are_final=conflicts_are_final, **options)
         self.plans: list[Plan] = []
 
-    def plan(
-        self,
-        verb: str | tuple[str, ...] = (),
-        path: Where = "",
-        *,
-        when: Callable[..., bool] | None = None,
-        before: Action | None = None,
-        after: Action | None = None,
-        instead: Callable[..., object] | None = None,
-        answers: Callable[[Any], object] | None = None,
-        skips: int = 0,
-        times: int | None = 1,
-        probes: bool = False,
-    ) -> Plan:
-        """Let something happen around certain calls.
-
-        Parameters
-        ----------
-        verb
-            A verb, or several; none stands for all.
-        path
-            How the path ends, or a function that accepts paths.
-        when
-            Called with the arguments of the verb; tells whether the plan is for this call.
-        before, after
-            Called before and after the verb. An error that it raises is the outcome of the call.
-        instead
-            Called with the arguments of the verb, in place of the verb.
-        answers
-            Called with the answer; returns the one that the caller gets.
-        skips, times
-            Number of such calls that pass first; number of calls that then meet the plan, None for all.
-        probes
-            Whether the plan is also for files of the probe.
-
-        An action may be a coroutine function; the call then waits for it.
-        """
-        verbs = (verb,) if isinstance(verb, str) else verb
-        plan = Plan(verbs, path, when, before, after, instead, answers, skips, times, probes)
+    def plan(self, verb: str | tuple[str, ...] = (), path: Where = "", **how: Any) -> Plan:
+        """Let something happen around calls of a verb, or of several, or of all (none); see `Plan`."""
+        plan = Plan((verb,) if isinstance(verb, str) else verb, path, **how)
         self.plans.append(plan)
         return plan
 

@@ -53,6 +53,7 @@ def _policy(allowed: dict[str, Any]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow"} | allowed]}
 
 
+TRUST = _policy({"Action": ["sts:AssumeRole"], "Principal": "*"})
 ROLES = {
     "sts": {
         "issuer": "rollingfs",
@@ -61,17 +62,8 @@ ROLES = {
         "maxSessionLength": "1h",
     },
     "policy": {"defaultEffect": "Deny", "storeType": "memory"},
-    "policies": [
-        {"name": "all", "document": _policy({"Action": ["s3:*"], "Resource": ["*"]})},
-    ],
-    "roles": [
-        {
-            "roleName": "any",
-            "roleArn": ROLE,
-            "attachedPolicies": ["all"],
-            "trustPolicy": _policy({"Action": ["sts:AssumeRole"], "Principal": "*"}),
-        }
-    ],
+    "policies": [{"name": "all", "document": _policy({"Action": ["s3:*"], "Resource": ["*"]})}],
+    "roles": [{"roleName": "any", "roleArn": ROLE, "attachedPolicies": ["all"], "trustPolicy": TRUST}],
 }
 
 

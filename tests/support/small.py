@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.format import placement
+from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
@@ -57,6 +57,26 @@ class Careless(TieredStore):
 
     def _put(self, path: str, content: bytes) -> str:
         return super()._put(path, b"?" + content[1:] if self.part in path else content)
+
+
+class Failing(TieredStore):
+    """A store whose tier takes nothing, loses or damages what it takes, or takes long, while it is told so."""
+
+    how = ""
+    slow_s = 0.0
+    seen: Callable[[], object] | None = None
+
+    def _put(self, path: str, content: bytes) -> str:
+        how = self.how if path.startswith(names.in_tier("cold", "")) else ""
+        if how == "fails":
+            raise ConnectionError("the cold store is away")
+        token = super()._put(path, b"?" + content[1:] if how == "damages" else content)
+        if how == "loses":
+            del self.fs.store[path]
+        if how == "slow":
+            CLOCK.sleep(self.slow_s)
+            self.seen()
+        return token
 
 
 def holding(store: Store, secret: bytes) -> set[str]:

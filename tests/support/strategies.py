@@ -29,6 +29,7 @@ from rollingfs.format.plain_file import Adopted
 from rollingfs.policy import INLINE_BYTES_MAX, OffloadPolicy, RollingPolicy
 
 TIMES_MS = st.integers(-(10**12), 10**14)
+FAR = st.just(0) | st.integers(0, 2**40)
 CRCS = st.integers(0, 2**32 - 1)
 UUIDS = st.uuids().map(str)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -40,14 +41,10 @@ def _is_part(text: str) -> bool:
     return text not in ("", ".", "..") and "$" not in text and "/" not in text and not names.has_control(text)
 
 
-PARTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/$"), min_size=1, max_size=8).filter(
-    _is_part
-)
-
-
-RELATIVE = st.tuples(st.integers(0, 3), st.lists(PARTS, min_size=1, max_size=3)).map(
-    lambda found: "../" * found[0] + "/".join(found[1])
-)
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="/$")
+PARTS = st.text(LETTERS, min_size=1, max_size=8).filter(_is_part)
+FOLDERS = st.lists(PARTS, min_size=1, max_size=3)
+RELATIVE = st.builds(lambda up, parts: "../" * up + "/".join(parts), st.integers(0, 3), FOLDERS)
 
 
 @st.composite
@@ -64,13 +61,9 @@ def references(draw: st.DrawFn) -> str:
 
 @st.composite
 def policies(draw: st.DrawFn) -> RollingPolicy:
-    age_ms = draw(st.none() | st.integers(1, 10**12))
-    return RollingPolicy(
-        draw(st.integers(1, OFFSET_MAX)),
-        None if age_ms is None else age_ms / 1000,
-        draw(st.integers(0, INLINE_BYTES_MAX)),
-        draw(st.booleans()),
-    )
+    age_s = draw(st.none() | st.integers(1, 10**12).map(lambda age_ms: age_ms / 1000))
+    inline_bytes = draw(st.integers(0, INLINE_BYTES_MAX))
+    return RollingPolicy(draw(st.integers(1, OFFSET_MAX)), age_s, inline_bytes, draw(st.booleans()))
 
 
 @st.composite
@@ -90,24 +83,16 @@ def offload_policies(draw: st.DrawFn) -> OffloadPolicy:
 
 @st.composite
 def chunks(draw: st.DrawFn, start: int, length: int) -> Chunk:
-    offset = draw(st.just(0) | st.integers(0, 2**40))
-    size = offset + length + draw(st.just(0) | st.integers(0, 2**40))
+    offset = draw(FAR)
+    size = offset + length + draw(FAR)
     return Chunk(start, length, draw(references()), draw(st.none() | CRCS), draw(TIMES_MS), offset, size)
 
 
 @st.composite
 def pages(draw: st.DrawFn, start: int, length: int) -> Page:
     count = draw(st.integers(1, 4096))
-    return Page(
-        start,
-        length,
-        draw(references()),
-        count,
-        draw(CRCS),
-        draw(st.integers(1, 10**7)),
-        draw(st.just(0) | st.integers(0, 2**40)),
-        draw(st.just(0) | st.integers(0, count)),
-    )
+    size, skipped = draw(st.integers(1, 10**7)), draw(st.just(0) | st.integers(0, count))
+    return Page(start, length, draw(references()), count, draw(CRCS), size, draw(FAR), skipped)
 
 
 ALIASES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True)

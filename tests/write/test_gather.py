@@ -143,3 +143,34 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
     content = site.content()
     assert sorted(offset for offsets in outcomes for offset in offsets) == list(range(160))
     assert all(content[offset : offset + 1] == b"%d" % name for name in range(4) for offset in outcomes[name])
+
+
+# -- a segment that an append makes, a plain file that it adopts ---------------------------------------------------
+
+
+def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
+    site.path += "-new"
+    site.backend.plan("create", HEADER, before=by_other(site, "overwrite", [b"first"]))
+    written = site.run(site.client.segments.extend(site.path, data, create=True))
+    assert written.offset == 5
+    assert site.content() == b"first" + data
+    assert len(site.chunk_files()) == len(site.segment().chunks)
+
+
+@pytest.fixture
+def plain(site):
+    site.path += "-plain"
+    drive(site.backend.inner.write(site.path, [b"plain"]))
+    return site
+
+
+def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_then(plain):
+    def write_again():
+        drive(plain.backend.inner.delete([plain.path]))
+        drive(plain.backend.inner.write(plain.path, [b"another, longer"]))
+
+    plain.backend.plan("delete_if", plain.path, before=write_again)
+    plain.run(plain.client.segments.delete(plain.path))
+    assert plain.backend.count("delete_if") >= 2
+    with pytest.raises(FileNotFoundError):
+        plain.content()
