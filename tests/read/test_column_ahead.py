@@ -64,15 +64,7 @@ def spans(group: int, first: int, last: int | None = None) -> tuple[int, int]:
 class File:
     """`DATA`, what was fetched of it ahead and what by its reader itself."""
 
-    def __init__(
-        self,
-        memory_bytes: int = 1 << 30,
-        ranges_max: int = 100,
-        *,
-        is_known: bool = True,
-        footers: Any = None,
-        key: int | None = 0,
-    ):
+    def __init__(self, memory_bytes=1 << 30, ranges_max=100, *, is_known=True, footers=None, key=0):
         self.began: list[tuple[int, int]] = []
         self.own: list[tuple[int, int]] = []
         self.futures: dict[tuple[int, int], Future[bytes]] = {}

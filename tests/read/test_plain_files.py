@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import fsspec
@@ -96,23 +96,23 @@ def test_a_file_that_is_replaced_all_the_time_is_given_up(place):
         place.fs.cat_file(place.path)
 
 
-@pytest.mark.parametrize("how", ["read", "steps", "lines", "read_at"])
+READS: dict[str, Callable[[Any], Iterable[bytes]]] = {
+    "read": lambda file: [file.read()],
+    "steps": lambda file: iter(lambda: file.read(90), b""),
+    "lines": iter,
+    "read_at": lambda file: [file.read_at(SIZE, 100)],
+}
+
+
+@pytest.mark.parametrize("how", READS)
 def test_an_open_file_gives_no_bytes_of_another(place, how):
     with place.fs.open(place.path) as file:
         first = file.read(100)
         place.put(NEW)
         found, error = b"", None
         try:
-            if how == "read":
-                found = file.read()
-            elif how == "steps":
-                for piece in iter(lambda: file.read(90), b""):
-                    found += piece
-            elif how == "lines":
-                for line in file:
-                    found += line
-            else:
-                found = file.read_at(SIZE, 100)
+            for piece in READS[how](file):
+                found += piece
         except FileNotFoundError as raised:
             error = raised
     assert first == OLD[:100]

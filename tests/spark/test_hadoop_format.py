@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 import zipfile
 from collections.abc import Mapping
 
@@ -12,18 +13,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.tokens import seal_text
-from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime.concurrency import drive
 from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED, recorded
 from tests.support import spark as world
 from tests.support import strategies
 from tests.support.examples import MANY
+from tests.support.life import World
 from tests.support.mutants import KINDS, mutant
 
 HEADERS_TRIED = 300
@@ -93,7 +92,7 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
     for folder in (segments, plain, classes):
         folder.mkdir()
     hot, cold = LocalBackend(sync=False), tmp_path / "cold"
-    client = Client(TieredBackend(hot, {"cold": TierStore(hot, str(cold))}))
+    files = World(TieredBackend(hot, {"cold": TierStore(hot, str(cold))}), clock=time.time)
     data = bytes(index * 7 % 251 for index in range(40_000))
     made = {
         "empty": (b"", 0, RollingPolicy()),
@@ -105,31 +104,23 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
     made |= {f"{name} in a tier": made[name] for name in ("chunks and tail", "pages")}
 
     def make(path: str, content: bytes, start: int, policy: RollingPolicy) -> None:
-        drive(client.segments.create(path, policy))
         step = 45 if policy.max_bytes == 50 else 3000
-        for at in range(0, len(content), step):
-            drive(client.segments.append(path, content[at : at + step]))
-        drive(client.segments.truncate(path, start))
+        files.create(path, [content[at : at + step] for at in range(0, len(content), step)], policy)
+        files.truncate(path, start)
 
     for name, (content, start, policy) in made.items():
         path = f"{segments}/{name}"
         make(path, content, start, policy)
         if name.endswith("in a tier"):
-            moved = Offloader(client.commits, client.fetcher).offload(
-                path, "cold", Chosen(upto=len(content) // 2), lag_s=0
-            )
-            assert drive(moved).chunks > 3
+            assert files.offload(path, upto=len(content) // 2).chunks > 3
         (plain / name).write_bytes(content[start:])
     # parts of chunks and of pages, in folders whose names a header quotes
     sources = {f"{segments}/in \u00e9 %41/{name}": made[name] for name in ("chunks and tail", "pages")}
     for path, (content, start, policy) in sources.items():
         make(path, content, start, policy)
-        drive(client.segments.seal(path))
-    drive(client.segments.create(f"{segments}/joined"))
-    drive(client.concats.concat(f"{segments}/joined", [*sources]))
+    files.concat(files.create(f"{segments}/joined"), [*sources])
     (plain / "joined").write_bytes(b"".join(content[start:] for content, start, _ in sources.values()))
-    header = drive(client.headers.load(f"{segments}/pages")).header
-    assert header is not None
+    header = files.header(f"{segments}/pages")
     assert header.chunk_count > len(header.entries)
     assert world.run_java("Compare", str(segments), str(plain), f"file://{cold}", classes=classes) == "equal\n"
     with pytest.raises(AssertionError, match=r"tier 'cold' is not configured.*set fs.rolling.tier.cold.root"):

@@ -116,9 +116,8 @@ def test_a_query_fails_if_a_segment_is_replaced_or_loses_its_head_while_it_is_re
     try:
         frame = spark.read.text(url)
         assert frame.rdd.getNumPartitions() >= 8
-        with pytest.raises(
-            Exception, match="truncated away since" if is_truncated else "another segment has this name"
-        ):
+        reason = "truncated away since" if is_truncated else "another segment has this name"
+        with pytest.raises(Exception, match=reason):
             frame.mapInArrow(work, "value string").collect()
         assert len({row.value for row in spark.read.text(url).collect()}) == 1 + is_truncated
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from rollingfs.spark import jar, read_json
 from rollingfs.spark.maintain import maintain
 from tests.support.cli import done
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, new_container, new_google_bucket
+from tests.support.proxy import Proxy, proxy_to
 from tests.support.schedules import eventually
-from tests.support.servers import free_port, free_ports, require
+from tests.support.servers import free_port, free_ports, new_bucket, require
 from tests.support.spark import LOOPBACK, fetched, require_java, run_python
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -167,3 +169,41 @@ def found(azurite: dict[str, Any], fake_google: dict[str, Any]) -> dict[str, Any
 @pytest.mark.parametrize("scheme", ["abfs", "gs"])
 def test_segments_on_a_cloud_are_read_by_the_path(found, scheme):
     assert found[scheme] == [[row["n"] for row in ROWS], [ROWS[7]["text"]]]
+
+
+# -- S3: the requests of jobs, counted on the wire, beside those of S3A itself ---------------------------------------
+
+FILES = 8
+LOOKS_MAX = 300
+"""Maximum number of HEAD and LIST requests of a job that writes so many small files."""
+
+
+@pytest.fixture
+def wire(spark: Any, spark_s3: dict[str, Any]) -> Iterator[tuple[Proxy, str]]:
+    """A bucket behind a proxy that counts."""
+    bucket = new_bucket(spark_s3)
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    key = f"fs.s3a.bucket.{bucket}.endpoint"
+    with proxy_to(spark_s3["endpoint_url"]) as proxy:
+        conf.set(key, proxy.url)
+        yield proxy, bucket
+        conf.unset(key)
+
+
+def asked(proxy: Proxy) -> Counter[str]:
+    """The requests since the last call, by kind."""
+    kinds = Counter("LIST" if seen.method == "GET" and "list-type" in seen.path else seen.method for seen in proxy.seen)
+    proxy.seen.clear()
+    return kinds
+
+
+@pytest.mark.s3
+def test_a_job_that_writes_small_files_asks_little_more_than_with_s3a(spark: Any, wire: tuple[Proxy, str]) -> None:
+    proxy, bucket = wire
+    rows = spark.range(80).repartition(FILES)
+    rows.write.json(f"s3a://{bucket}/plain")
+    plain = asked(proxy)
+    rows.write.json(f"rolling+s3://{bucket}/ours")
+    ours = asked(proxy)
+    print(plain, ours)
+    assert ours["HEAD"] + ours["LIST"] <= LOOKS_MAX, (plain, ours)

@@ -114,9 +114,7 @@ def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_erro
     path = tmp_path / "s"
     put(fs, path, content("json"), CHUNKS)
     damage(path, 3)
-    with pytest.raises(
-        CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: some of their rows were given out before"
-    ):
+    with pytest.raises(CorruptChunkError, match=r"/s: bytes 0 to \d+ cannot be skipped: .* were given out before"):
         read(path, onCorrupt="skip")
 
 
@@ -159,9 +157,7 @@ def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on
     assert step(source, at)[0] == ["b two"]
 
 
-def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_those_that_a_task_meets(
-    fs, tmp_path, caplog
-):
+def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_those_of_a_task(fs, tmp_path, caplog):
     for name in ("a", "b"):
         put(fs, f"{tmp_path}/f/{name}", content("json"), CHUNKS)
     damage(tmp_path / "f" / "a", -1)

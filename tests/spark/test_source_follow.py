@@ -247,9 +247,7 @@ def test_a_subscriber_reads_whole_folders(fs, tmp_path):
     assert fs.stream(f"{tmp_path}/f").subscribers() == {}
 
 
-def test_a_publication_whose_outcome_is_unknown_is_made_again_and_a_refused_one_ends_the_query(
-    fs, tmp_path, monkeypatch, caplog
-):
+def test_a_publication_of_unknown_outcome_is_made_again_and_a_refused_one_raises(fs, tmp_path, monkeypatch, caplog):
     fs.overwrite(f"{tmp_path}/f/a", b"one\n")
     query = Query(tmp_path / "f", subscriber="me")
 

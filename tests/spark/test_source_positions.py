@@ -296,9 +296,7 @@ def test_each_row_says_where_it_begins_in_which_segment_and_when_it_was_committe
 
 @pytest.mark.parametrize("kind", ["text", "json"])
 @pytest.mark.parametrize("block_bytes", [16, 64, 4096])
-def test_offsets_are_those_of_the_lines_whatever_ends_them_and_whichever_give_rows(
-    fs, tmp_path, monkeypatch, kind, block_bytes
-):
+def test_offsets_are_those_of_the_lines_whatever_ends_them(fs, tmp_path, monkeypatch, kind, block_bytes):
     """Blank lines give no row of JSON; a return counts as Spark counts it."""
     monkeypatch.setattr(lines.raw_blocks, "__defaults__", (block_bytes,))
     pieces = [b'{"n": 1}\r\n', b"\n", b'{"n": 2}\n', b'{"n": 4}\r', b"  \n"]

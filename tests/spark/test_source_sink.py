@@ -341,9 +341,7 @@ FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CON
         *(pytest.param(fault, size, 1, marks=pytest.mark.slow) for fault in FAULTS for size in ("64KiB", "8")),
     ],
 )
-def test_a_driver_that_meets_a_fault_at_any_request_of_routed_batches_writes_each_row_once(
-    monkeypatch, fault, message_bytes, step
-):
+def test_a_driver_that_meets_a_fault_at_any_request_writes_each_row_once(monkeypatch, fault, message_bytes, step):
     hurry(monkeypatch)
     monkeypatch.setattr(commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
     sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
@@ -492,9 +490,7 @@ def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
     ("name", "mode", "is_shared"),
     [("blockmgr-1", 0o755, True), ("blockmgr-1", 0o775, False), ("blockmgr-1", 0o757, False), ("mine", 0o755, False)],
 )
-def test_workers_share_the_verdict_of_the_probe_in_a_folder_of_spark_that_nobody_else_writes_to(
-    tmp_path, monkeypatch, name, mode, is_shared
-):
+def test_workers_share_the_verdict_of_the_probe_in_a_private_folder(tmp_path, monkeypatch, name, mode, is_shared):
     folder = tmp_path / name
     folder.mkdir()
     folder.chmod(mode)

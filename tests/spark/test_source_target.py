@@ -183,9 +183,7 @@ OF_JOB = {"txnAppId": "job", "txnVersion": "7"}
         (7, {}, True, "overwrite", PERHAPS),
     ],
 )
-def test_the_log_of_a_failed_job_says_what_is_known_and_its_files_stay(
-    sink, caplog, batch, options, commits_it, others, told
-):
+def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, batch, options, commits_it, others, told):
     sink.options = {"path": sink.options["path"], **options}
     sink.fs.overwrite(sink.target, b"before\n")
     writer, number = sink.plan(batch), [] if batch is None else [batch]

@@ -97,9 +97,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
-def test_a_policy_and_a_retention_that_do_not_go_together_are_refused_whichever_comes_last(
-    fs, folder, retention, policy, said
-):
+def test_a_policy_that_a_retention_forbids_is_refused_whichever_comes_last(fs, folder, retention, policy, said):
     stream = fs.stream(folder)
     stream.retention = retention
     for path in (folder, f"{folder}/a"):

@@ -156,9 +156,7 @@ def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Strea
 # -- what is there -------------------------------------------------------------------------------------------
 
 
-def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(
-    stream: Stream, world: World
-) -> None:
+def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(stream, world):
     stream.retention = RetentionPolicy.by_time("1d", every="1h")
     stream.retain()
     world.clock.now_s += 2 * DAY_S
