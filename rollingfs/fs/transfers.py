@@ -134,8 +134,8 @@ async def copy(
         try:
             await cp_file(core, source, target, **kwargs)
         except Exception as error:
-            if ignores and isinstance(error, FileNotFoundError):
-                return None
+            if ignores and isinstance(error, FileNotFoundError) and error.filename == core.strip(source):
+                return None  # else its target is missing: a bucket
             if not core.client.runtime.is_async:
                 raise  # nothing else is under way, and nothing else begins
             return error

@@ -122,11 +122,12 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(s3_options: dict[s
 
 
 def test_a_missing_bucket_is_named_by_a_copy_into_it(s3_options: dict[str, Any]) -> None:
-    """A copy begins again where its source is missing of a sudden, and here the target is."""
+    """A copy begins again, or passes over a file, where its source is missing of a sudden; here the target is."""
     fs, source, bucket = open_fs(s3_options), new_segment(s3_options), f"absent-{uuid.uuid4().hex[:12]}"
     fs.append(source, bytes(MUCH_BYTES))
-    with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist"):
-        fs.cp_file(source, f"{bucket}/log")
+    for on_error in ("raise", "ignore"):
+        with pytest.raises(FileNotFoundError, match=f"the bucket '{bucket}' does not exist"):
+            fs.copy(source, f"{bucket}/log", on_error=on_error)
 
 
 @pytest.mark.parametrize("verb", SOME)
