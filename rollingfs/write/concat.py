@@ -125,8 +125,7 @@ class Concats:
     async def _seen(self, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
         """What a look into sources shows; a new look, if others have changed them before it was over."""
         for number in range(SNAPSHOTS_MAX):
-            calls = [partial(self.segments.lookup.view, path, fresh=number > 0) for path in paths]
-            views = await self.store.each(calls)
+            views = await self.store.each([partial(self.segments.lookup.view, path, fresh=True) for path in paths])
             try:
                 return await look(views)
             except OUTDATED:

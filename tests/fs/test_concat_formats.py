@@ -56,6 +56,18 @@ def test_a_source_that_changes_while_its_ends_are_read_is_looked_at_again(index:
     assert fs.cat_file("/all").endswith((TEXT + b"new", TEXT * 4 + b"new"))
 
 
+def test_no_source_is_refused_by_a_header_that_was_seen_before() -> None:
+    store = private_memory()
+    fs, other = RollingFileSystem(backend=store, header_cache_s=60), RollingFileSystem(backend=store)
+    other.create("/all")
+    other.create("/log")
+    other.append("/log", PARQUET)
+    assert fs.cat_file("/log") == PARQUET
+    other.overwrite("/log", TEXT)
+    other.seal("/log")
+    assert fs.concat("/all", ["/log"]) == 0
+
+
 def test_the_command_refuses_and_leaves_no_target(folder: Any) -> None:
     fs, root = folder
     new, sources = f"{root}/new", (f"{root}/a", f"{root}/b")
