@@ -296,19 +296,14 @@ class OneAWhile(Counting):
         self._written_s: dict[str, float] = {}
         self.refused = 0
 
-    def _check(self, path: str) -> None:
-        if time.monotonic() < self._written_s.get(path, 0.0) + 0.04:
-            self.refused += 1
-            raise OSError(errno.EBUSY, "slow down", path)
-        self._written_s[path] = time.monotonic()
-
-    async def create(self, path: str, data: Any) -> str:
-        self._check(path)
-        return await super().create(path, data)
-
-    async def replace(self, path: str, data: Any, token: str) -> str:
-        self._check(path)
-        return await super().replace(path, data, token)
+    async def perform(self, verb: str, *args: Any) -> Any:
+        if verb in VERBS:
+            path, now_s = args[0], time.monotonic()
+            if now_s < self._written_s.get(path, 0.0) + 0.04:
+                self.refused += 1
+                raise OSError(errno.EBUSY, "slow down", path)
+            self._written_s[path] = now_s
+        return await super().perform(verb, *args)
 
 
 def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace():

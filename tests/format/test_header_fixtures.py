@@ -37,9 +37,12 @@ SMALL = RollingPolicy(100, None, 0)
 
 
 FIRST, AT_100 = "00000000000000000000-5f3a9c21e0b4", "00000000000000000100-5f3a9c21e0b4"
+LAST = "09223372036854775787-5f3a9c21e0b4"
 AT_25 = "00000000000000000025-91c0d2aa7e15"
 STAGED = "stage-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 OTHERS = "../other$chunks/00000000000000000000-91c0d2aa7e15"
+SHARED = "../o$chunks/tier-000000000000-shared-0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+OTHERS_TIERED = "../o$chunks/tier-5f3a9c21e0b4-00000000000000000100-91c0d2aa7e15"
 TIERED = "tier-5f3a9c21e0b4-00000000000000000000-91c0d2aa7e15"
 COLD = Tier("cold", "5f3a9c21e0b4", AT_MS)
 DATES = {"created_ms": AT_MS, "modified_ms": AT_MS}
@@ -159,9 +162,7 @@ HEADERS: dict[str, Header] = {
         tiers=(COLD, Tier("x_2-y", "000000000000", AT_MS + 1)),
         entries=(
             Chunk(0, 20, TIERED, 1, AT_MS, tier="cold"),
-            Chunk(
-                20, 5, "../o$chunks/tier-000000000000-shared-0f1e2d3c4b5a69788796a5b4c3d2e1f0", 2, AT_MS, 3, 9, "x_2-y"
-            ),
+            Chunk(20, 5, SHARED, 2, AT_MS, 3, 9, "x_2-y"),
             Chunk(25, 5, AT_25, 3, AT_MS),
         ),
         drops=(
@@ -174,21 +175,8 @@ HEADERS: dict[str, Header] = {
         start=10,
         tiers=(COLD,),
         entries=(
-            Chunk(
-                0, 20, TIERED, 1, AT_MS, tier="cold", moved_ms=AT_MS + 5000, pieces=((5, 0), (14, 0xFFFFFFFF), (1, 7))
-            ),
-            Chunk(
-                20,
-                5,
-                "../o$chunks/tier-5f3a9c21e0b4-00000000000000000100-91c0d2aa7e15",
-                2,
-                AT_MS,
-                3,
-                9,
-                "cold",
-                AT_MS + 1,
-                ((4, 3), (5, 4)),
-            ),
+            Chunk(0, 20, TIERED, 1, AT_MS, 0, 20, "cold", AT_MS + 5000, ((5, 0), (14, 0xFFFFFFFF), (1, 7))),
+            Chunk(20, 5, OTHERS_TIERED, 2, AT_MS, 3, 9, "cold", AT_MS + 1, ((4, 3), (5, 4))),
             Chunk(25, 5, "tier-5f3a9c21e0b4-00000000000000000025-91c0d2aa7e15", 3, AT_MS, tier="cold", moved_ms=AT_MS),
         ),
         offload=OffloadPolicy("cold", block_bytes=2**24, max_delay="10min"),
@@ -206,9 +194,7 @@ HEADERS: dict[str, Header] = {
         evicted=OFFSET_MAX,
         policy=RollingPolicy(OFFSET_MAX, 36500 * 86400.0, 0),
         start=OFFSET_MAX - 8,
-        entries=(
-            Chunk(OFFSET_MAX - 20, 15, "09223372036854775787-5f3a9c21e0b4", 1, AT_MS, OFFSET_MAX - 15, OFFSET_MAX),
-        ),
+        entries=(Chunk(OFFSET_MAX - 20, 15, LAST, 1, AT_MS, OFFSET_MAX - 15, OFFSET_MAX),),
         tail=b"12345",
         tail_at_ms=253_402_300_799_999,
         commits=(Commit(WRITER, OFFSET_MAX, OFFSET_MAX),),

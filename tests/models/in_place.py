@@ -148,9 +148,8 @@ def problem(world: World) -> str:
 
 
 def steps(world: World, rules: Rules, *, fails: bool) -> Iterator[World]:
-    for name in WRITERS:
+    for name in (*WRITERS, REPLACER):
         yield from write(world, name, rules)
-    yield from replacing(world, rules)
     yield from failing(world) if fails else reading(world, rules)
 
 
@@ -185,9 +184,12 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
     elif me.state == "locked":
         file = world.files[world.now]
         is_other = token(world, rules) != me.token
-        if rules.compares_under_lock and is_other and not follows(world, me, rules):
+        may_follow = name != REPLACER and follows(world, me, rules)
+        if rules.compares_under_lock and is_other and not may_follow:
             again = me.tries + 1
             yield free.with_party(name, state="idle" if again < TRIES_MAX else "over", tries=again)
+        elif name == REPLACER:
+            yield from renewed(world, name, (*me.value, name), "naming", rules)
         elif is_other and REPLACER in set(file.records) - set(me.value):
             yield replace(world, fault=f"{name} follows on a change that it has not seen")
         elif is_other and rules.compares_under_lock and not rules.numbers_anew:
@@ -277,24 +279,6 @@ def renewed(world: World, name: str, records: tuple[str, ...], state: str, rules
     index = len(world.files)
     made = replace(world, files=(*world.files, new), names=(*world.names, index), lock="")
     yield made.with_party(name, state=state, file=index)
-
-
-def replacing(world: World, rules: Rules) -> Iterator[World]:
-    me, name = world.party(REPLACER), REPLACER
-    if me.state == "idle":
-        yield look(world, name, rules, "looked")
-    elif me.state == "looked" and not world.lock:
-        yield replace(world, lock=name).with_party(name, state="locked")
-    elif me.state == "locked":
-        if rules.compares_under_lock and token(world, rules) != me.token:
-            again = me.tries + 1
-            free = replace(world, lock="")
-            yield free.with_party(name, state="idle" if again < TRIES_MAX else "over", tries=again)
-        else:
-            yield from renewed(world, name, (*me.value, name), "naming", rules)
-    elif me.state == "naming":
-        yield named(world, name, me.file, rules).with_party(name, state="over")
-        yield world.with_party(name, state="dead")
 
 
 def reading(world: World, rules: Rules) -> Iterator[World]:
