@@ -65,7 +65,8 @@ def is_free(path: str) -> bool:
 
 @pytest.fixture
 def log(tmp_path: Path) -> str:
-    path = f"{tmp_path}/log"
+    """The segment of `header`."""
+    path = f"{tmp_path}/segment"
     new_fs().create(path)
     return path
 
@@ -84,8 +85,7 @@ def locked(path: str) -> list[record_lock.record_lock]:
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if", "end_turn"])
-def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(backend, log, verb):
-    header = header_path(log)
+def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(backend, log, header, verb):
     blob = backend.read(header)
     backend.take_turn(header)
     backend.take_turn(header)  # it has it already
@@ -101,17 +101,17 @@ def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(backend
     assert not locked(header)
 
 
-def test_a_turn_at_nothing_is_none_and_leaves_nothing(backend, tmp_path, log, monkeypatch):
+def test_a_turn_at_nothing_is_none_and_leaves_nothing(backend, tmp_path, log, header, monkeypatch):
     backend.take_turn(f"{tmp_path}/none$header")
-    beside(monkeypatch, record_lock.record_lock, "acquire", after=lambda *_, **__: os.unlink(header_path(log)))
-    backend.take_turn(header_path(log))
+    beside(monkeypatch, record_lock.record_lock, "acquire", after=lambda *_, **__: os.unlink(header))
+    backend.take_turn(header)
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if"])
-def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, verb):
+def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, header, verb):
     """Another program moves the folder away, and makes a new one, in which another process changes the header."""
-    header, folder = header_path(log), os.path.dirname(lock_path(header_path(log)))
+    folder = os.path.dirname(lock_path(header))
     backend.take_turn(header)
     os.rename(folder, f"{folder}.old")
     os.mkdir(folder)
@@ -123,17 +123,16 @@ def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, verb):
     assert not locked(header)
 
 
-def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, monkeypatch):
+def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, header, monkeypatch):
     monkeypatch.setattr(os.path, "lexists", raises(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        drive(LocalBackend().take_turn(header_path(log)))
+        drive(LocalBackend().take_turn(header))
     monkeypatch.undo()
     assert is_free(log)
 
 
-def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, monkeypatch):
+def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, header, monkeypatch):
     """As by garbage collection: it would change the header between the verb's comparison and its write."""
-    header = header_path(log)
     blob = backend.read(header)
     seen = []
 
@@ -194,13 +193,13 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(tmp_path, racing
     ],
     ids=["sealed", "wrong offset", "gone", "nothing to do"],
 )
-def test_a_commit_without_a_change_gives_its_turn_up(log, racing, verb, options, ending):
+def test_a_commit_without_a_change_gives_its_turn_up(log, header, racing, verb, options, ending):
     fs = new_fs()
     fs.append(log, b"first")
     getattr(new_fs(), verb)(log)  # by another client
     with ending:
         fs.append(log, **options)
-    assert not locked(header_path(log))
+    assert not locked(header)
     new_fs().touch(log)
     assert is_free(log)
 
@@ -226,7 +225,7 @@ def test_a_step_that_breaks_off_gives_the_turn_up(log, racing, monkeypatch, erro
 
 @pytest.mark.parametrize("verb", ["end_turn", "release", "_close"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, racing, monkeypatch, verb, moment):
+def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, header, racing, monkeypatch, verb, moment):
     fs, owner = new_fs(), LocalBackend if verb == "end_turn" else record_lock.record_lock
     interrupt = raises(KeyboardInterrupt())
     fs.append(log, b"first")
@@ -235,7 +234,7 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, racing, monkeypat
         fs.append(log, b"", attrs={"a": None})
     assert caught.value.outcome == "not committed"
     assert is_free(log)
-    assert not locked(header_path(log))
+    assert not locked(header)
 
 
 def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, monkeypatch):
@@ -252,15 +251,15 @@ def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, 
 
 
 @pytest.mark.parametrize("is_racing", [False, True], ids=["alone", "in a turn"])
-def test_a_commit_that_does_not_get_the_lock_ends_at_its_deadline_with_nothing_written(log, monkeypatch, is_racing):
+def test_a_commit_without_the_lock_ends_at_its_deadline_with_nothing_written(log, header, monkeypatch, is_racing):
     monkeypatch.setattr(Turns, "is_racing", is_racing)
     fs = new_fs(commit_timeout_s=0.3)
     with (
-        record_lock.record_lock(lock_path(header_path(log))),
+        record_lock.record_lock(lock_path(header)),
         pytest.raises(CommitTimeoutError, match=r"another process .* holds the lock .*nothing was written") as caught,
     ):
         fs.append(log, b"refused")
-    assert lock_path(header_path(log)) in str(caught.value)
+    assert lock_path(header) in str(caught.value)
     assert fs.cat_file(log) == b""
 
 
@@ -333,8 +332,7 @@ def test_a_claim_that_finds_a_merge_keeps_no_turn(log, racing):
 
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_child_has_no_turn_of_its_parent(backend, log):
-    header = header_path(log)
+def test_a_child_has_no_turn_of_its_parent(backend, log, header):
     backend.take_turn(header)
     assert is_so_in_child(lambda: record_lock.turn_of_thread(lock_path(header)) is None and not is_free(log))
     assert not is_free(log)

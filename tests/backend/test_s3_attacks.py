@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ from fsspec.asyn import sync
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects.errors import UntrustedStoreError
 from rollingfs.backend.objects.obstores import objects as obstore_objects
-from tests.support.driven import Driven
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 from tests.support.s3 import driven_s3, ways_of
 
@@ -29,11 +30,21 @@ DATA = bytes(range(100))
 MODIFIED = ("Last-Modified", "Wed, 21 Oct 2026 07:28:00 GMT")
 
 
-def read_at_once(backend: Driven, paths: list[str]) -> list[Any]:
-    async def at_once() -> list[Any]:
-        return await asyncio.gather(*(backend.backend.read(path) for path in paths), return_exceptions=True)
+def read_by_newcomer(moto: dict[str, Any], proxy: Proxy, bucket: str, before: Callable[[], object]) -> tuple[Any, ...]:
+    """Let a new client read many files at once, and something happen before it; the client, their paths and answers."""
+    paths = [f"{bucket}/file-{number}" for number in range(16)]
+    backend = driven_s3(moto, proxy.url)
+    for path in paths:
+        backend.write(path, [DATA])
+    before()
+    newcomer = driven_s3(moto, proxy.url)
 
-    return sync(backend.loop, at_once)
+    async def at_once() -> list[Any]:
+        return await asyncio.gather(*map(newcomer.backend.read, paths), return_exceptions=True)
+
+    found = sync(newcomer.loop, at_once)
+    assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
+    return newcomer, paths, found
 
 
 # -- many first requests at once -----------------------------------------------------------------------------
@@ -41,22 +52,15 @@ def read_at_once(backend: Driven, paths: list[str]) -> list[Any]:
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
 def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
-    backend, region = driven_s3(moto, moto_proxy.url), "eu-west-1"
-    bucket = f"{new_bucket(moto)}-there"
+    bucket, region = f"{new_bucket(moto)}-there", "eu-west-1"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
-    backend.call("create_bucket", Bucket=bucket, **place)
-    paths = [f"{bucket}/file-{number}" for number in range(16)]
-    for path in paths:
-        backend.write(path, [DATA])
+    driven_s3(moto).call("create_bucket", Bucket=bucket, **place)
 
     def fault(seen: Seen) -> Any:
         is_wrong = f"/{region}/" not in seen.headers["authorization"]
         return refusal if "/file-" in seen.path and is_wrong else None
 
-    moto_proxy.fault = fault
-    newcomer = driven_s3(moto, moto_proxy.url)
-    found = read_at_once(newcomer, paths)
-    assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
+    newcomer, paths, found = read_by_newcomer(moto, moto_proxy, bucket, lambda: setattr(moto_proxy, "fault", fault))
     assert ways_of(newcomer) == {"ObstoreObjects"}
     moto_proxy.seen.clear()
     assert (writer := driven_s3(moto, moto_proxy.url)).replace(paths[0], b"another", found[0].token)
@@ -65,20 +69,12 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy,
 
 
 def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, moto_proxy, monkeypatch):
-    backend = driven_s3(moto, moto_proxy.url)
-    bucket = new_bucket(moto)
-    paths = [f"{bucket}/file-{number}" for number in range(16)]
-    for path in paths:
-        backend.write(path, [DATA])
-
     async def refused(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(0.01)
         raise UntrustedStoreError("the store's certificate cannot be trusted")
 
-    monkeypatch.setattr(obstore_objects.ObstoreObjects, "get", refused)
-    newcomer = driven_s3(moto, moto_proxy.url)
-    found = read_at_once(newcomer, paths)
-    assert [getattr(blob, "data", blob) for blob in found] == [DATA] * 16
+    refuse = partial(monkeypatch.setattr, obstore_objects.ObstoreObjects, "get", refused)
+    newcomer, _, _ = read_by_newcomer(moto, moto_proxy, new_bucket(moto), refuse)
     assert ways_of(newcomer) == {"BotocoreObjects"}
 
 

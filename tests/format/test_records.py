@@ -45,34 +45,20 @@ def ends(data, base=BASE):
 
 
 @pytest.mark.parametrize("base", [BASE, dataclasses.replace(BASE, tail=b"", tail_at_ms=0)])
-def test_a_file_that_is_cut_at_any_byte_is_a_prefix_of_its_records(base):
+def test_of_a_file_that_is_cut_or_changed_at_any_byte_or_followed_by_anything_the_whole_records_count(base):
     data, states = grown(base)
     whole = ends(data, base)
-    for size in range(whole[0], len(data) + 1):
-        count = sum(end <= size for end in whole) - 1
-        room = RECORDS_MAX - count if size in whole else 0
-        assert parse_file(data[:size], "x") == (states[count], room)
-        mark = records.mark_of(read_of(data[:size]), size)
+    cut = [data[:size] for size in range(whole[0], len(data) + 1)]
+    changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] for at in range(whole[0], len(data))]
+    followed = [data + rest for rest in (b"x", bytes(5000), b"Record ", data[whole[0] + 1 :], b"\n" * 300)]
+    for found in cut + changed + followed:
+        count = sum(found.startswith(data[:end]) for end in whole) - 1
+        room = RECORDS_MAX - count if len(found) == whole[count] else 0  # no record follows on anything else
+        assert parse_file(found, "x") == (states[count], room)
+        mark = records.mark_of(read_of(found), len(found))
         assert (mark.version, mark.end) == (states[count].version, whole[count])
     for size in range(whole[0]):
         assert size == 0 or records.mark_of(read_of(data[:size]), size) is None or size >= whole[0] - len(base.tail)
-
-
-def test_a_changed_byte_ends_the_file_before_its_record():
-    data, states = grown()
-    whole = ends(data)
-    for at in range(whole[0], len(data)):
-        changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-        count = sum(end <= at for end in whole) - 1
-        assert parse_header(changed, "x") == states[count], at
-        assert records.mark_of(read_of(changed), len(changed)).version == states[count].version
-
-
-def test_what_lies_behind_the_last_whole_record_is_no_part_of_the_header_and_no_record_follows_on_it():
-    data, states = grown()
-    for rest in (b"x", bytes(5000), b"Record ", data[ends(data)[0] + 1 :], b"\n" * 300):
-        assert parse_file(data + rest, "x") == (states[-1], 0)
-    assert parse_file(data, "x")[1] == RECORDS_MAX - len(DATA)
 
 
 def test_records_of_another_incarnation_are_none():
