@@ -294,8 +294,13 @@ def export_too(world: World) -> None:
         run(world)
 
 
+def make(world: World) -> None:
+    with contextlib.suppress(FileExistsError):
+        world.create(TARGET)
+
+
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize(("meanwhile", "other"), [(put, FOREIGN), (export_too, CONTENT)])
+@pytest.mark.parametrize(("meanwhile", "other"), [(put, FOREIGN), (export_too, CONTENT), (make, None)])
 def test_whoever_makes_the_target_between_two_calls_it_is_whole(meanwhile, other):
     """The simulation lets the segment itself change meanwhile."""
     for index in range(len(calls_of_an_export())):
@@ -305,6 +310,7 @@ def test_whoever_makes_the_target_between_two_calls_it_is_whole(meanwhile, other
         with contextlib.suppress(FileExistsError, ConflictError):
             is_done = run(world).size == len(CONTENT)
         found = raw(client(store))
+        assert not (found and drive(client(store).client.headers.load(TARGET)).live), "a segment would hide it"
         assert found == other or (is_done and found == CONTENT)
         assert client(store).files(TARGET) == []
 

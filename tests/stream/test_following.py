@@ -9,16 +9,14 @@ import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.following import Following
-from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
 from tests.support.schedules import eventually
-from tests.support.small import Unreadable
+from tests.support.small import Unreadable, verbs
 
 DATA = b"0123456789" * 30
 
@@ -103,11 +101,11 @@ def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segment
         drive(one.look())
         assert one.tier is None
         following.end(one, listed)
-    writer = World(world.backend.inner, RollingPolicy(100, inline_bytes=10))  # type: ignore[attr-defined]
-    drive(StreamVerbs(writer.client, Listings(writer.client), "/root").set_offload_policy(OffloadPolicy("cold")))
-    world.backend.is_away = True  # type: ignore[attr-defined]
+    writer = World(world.backend.inner, RollingPolicy(100, inline_bytes=10))
+    drive(verbs(writer).set_offload_policy(OffloadPolicy("cold")))
+    world.backend.is_away = True
     assert drive(following.look_around()) == []
-    world.backend.is_away = False  # type: ignore[attr-defined]
+    world.backend.is_away = False
     [one] = drive(following.look_around())
     drive(one.look())
     assert one.tier == "cold"
@@ -139,8 +137,7 @@ def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
 def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothing_moves(is_named):
     world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
-    verbs = StreamVerbs(world.client, Listings(world.client), "/root")
-    drive(verbs.set_offload_policy(OffloadPolicy("cold", block_bytes=100)))
+    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", block_bytes=100)))
     following = Following(world.client, OffloadPolicy())
     if is_named:
         following.add("/root/a")
@@ -150,7 +147,7 @@ def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothin
     [one] = following.followed.values()
     now = drive(one.look())
     assert isinstance(now, Move)
-    drive(verbs.set_offload_policy(OffloadPolicy("")))
+    drive(verbs(world).set_offload_policy(OffloadPolicy("")))
     drive(one.move(now))
     assert not isinstance(drive(one.look()), Move)
     assert {chunk.tier for chunk in world.header("/root/a").entries} == {""}

@@ -10,30 +10,25 @@ import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingPolicy
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.maintenance.consolidate import READERS_GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.segment_upkeep import COLLECT
-from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import SMALL, a_round, client, shrink_pages
+from tests.support.small import SMALL, a_round, client, shrink_pages, verbs
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, B, LONE = "/root/stream/a", "/root/stream/b", "/root/lone/c"
+STREAM = "/root/stream"
 DATA = bytes(range(200))
 KEPT_BYTES = 150
 """What retention keeps of the 400 bytes of the stream, at least."""
-
-
-def verbs(world: World, folder: str = "/root/stream") -> StreamVerbs:
-    return StreamVerbs(world.client, Listings(world.client), folder)
 
 
 def fill(store: Store) -> World:
@@ -41,11 +36,11 @@ def fill(store: Store) -> World:
     world = client(store)
     for path in (A, B, LONE):
         world.create(path, pieces_of(DATA, [20] * 10))
-    drive(verbs(world).set_retention(RetentionPolicy.by_size(KEPT_BYTES, every=0)))
-    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
+    drive(verbs(world, STREAM).set_retention(RetentionPolicy.by_size(KEPT_BYTES, every=0)))
+    drive(verbs(world, STREAM).set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
     change = PolicyChange(OffloadPolicy("cold", after_bytes=100, deletion_lag=0))
     drive(world.client.segments.change(LONE, change.of))
-    drive(verbs(world).retain())  # it takes a cut at the end; the next drops up to it what is more than is kept
+    drive(verbs(world, STREAM).retain())  # it takes a cut at the end; the next drops up to it what is more than is kept
     for path in (A, B):
         for piece in pieces_of(DATA, [20] * 10):
             world.append(path, piece)
@@ -140,7 +135,7 @@ def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
 
 def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
     world, upkeep, paths = idle_world()
-    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
+    drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
     CLOCK.sleep(61)
     assert kept_again(upkeep).rolled == len(paths)
     drive(verbs(world, "/root/d1").set_offload_policy(OffloadPolicy("cold", after_bytes=0, deletion_lag=0)))
@@ -150,8 +145,8 @@ def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
 
 def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
     world, upkeep, _ = idle_world()
-    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=3600)))
-    drive(verbs(world, "/root").set_offload_policy(OffloadPolicy("cold", after_age=7200, deletion_lag=0)))
+    drive(verbs(world).set_rolling(PolicyChange(max_age=3600)))
+    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_age=7200, deletion_lag=0)))
     for folder in ("/root/d1", "/root/d2"):
         drive(verbs(world, folder).set_offload_policy(None))
     seen = []
@@ -193,7 +188,7 @@ def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(pol
     world = World(TieredStore(), RollingPolicy(max_bytes=100, inline_bytes=0), CLOCK.time)
     path = world.create("/root/a", [b"x" * 60] * 3)
     policy = replace(policy, deletion_lag=0)
-    drive(verbs(world, "/root").set_offload_policy(policy))
+    drive(verbs(world).set_offload_policy(policy))
     CLOCK.sleep(3000)
     for _ in range(3):
         world.append(path, b"y" * 60)
@@ -244,12 +239,12 @@ def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bo
     world = client(TieredStore())
     path = world.create("/root/stream/a", pieces_of(DATA, [20] * 10))
     world.write("/root/stream/table.csv", DATA)
-    drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=0, every=0)))
+    drive(verbs(world).set_retention(RetentionPolicy(max_bytes=0, every=0)))
     if is_own:
-        drive(verbs(world).set_retention(RetentionPolicy(every=0)))
+        drive(verbs(world, STREAM).set_retention(RetentionPolicy(every=0)))
     assert not total(keep(world) + keep(world)).failed
     assert world.header(path).start == len(DATA)
-    cut = drive(verbs(world).cuts())[-1]
+    cut = drive(verbs(world, STREAM).cuts())[-1]
     if is_own:
         assert set(cut) == {path, "/root/stream/table.csv"}
         assert world.header("/root/stream/table.csv").start == len(DATA)
@@ -261,19 +256,19 @@ def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bo
 def test_a_folder_keeps_all_forever_below_one_that_drops_all():
     world = client(TieredStore())
     paths = [world.create(f"/root/{name}/a", pieces_of(DATA, [20] * 10)) for name in ("stream", "other")]
-    drive(verbs(world, "/root").set_retention(RetentionPolicy(max_bytes=0, max_age=0, every=0)))
-    drive(verbs(world).set_retention(RetentionPolicy(min_age="forever")))
+    drive(verbs(world).set_retention(RetentionPolicy(max_bytes=0, max_age=0, every=0)))
+    drive(verbs(world, STREAM).set_retention(RetentionPolicy(min_age="forever")))
     results = [*keep(world), *keep(world)]
     assert not total(results).failed
     assert [world.header(path).start for path in paths] == [0, len(DATA)]
-    assert drive(verbs(world).cuts()) == [], "upkeep needs no cuts of what stays"
-    assert drive(verbs(world).retain()).bytes == drive(verbs(world).retain()).bytes == 0
+    assert drive(verbs(world, STREAM).cuts()) == [], "upkeep needs no cuts of what stays"
+    assert drive(verbs(world, STREAM).retain()).bytes == drive(verbs(world, STREAM).retain()).bytes == 0
 
 
 def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_client_alone():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=10))
     path = world.create("/root/stream/a", [bytes(300)])
-    drive(verbs(world, "/root").set_rolling(PolicyChange(max_age=60)))
+    drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
     other = World(world.backend, RollingPolicy(max_bytes=999), world.clock)
     a_round(Upkeep(other.client))
     assert other.header(path).policy == RollingPolicy(200, 60, 10)

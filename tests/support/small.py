@@ -11,11 +11,13 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.folders.listing import Listings
 from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
+from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
@@ -96,6 +98,11 @@ def shrink_pages(patch: pytest.MonkeyPatch, chunks: int = 3, loose_max: int = 4)
     patch.setattr(placement, "PAGES_JOINED", 3)
     patch.setattr(placement, "LARGE_PAGE_CHUNKS", 9)
     patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=loose_max))
+
+
+def verbs(world: World, folder: str = "/root") -> StreamVerbs:
+    """Those of the stream of a folder."""
+    return StreamVerbs(world.client, Listings(world.client), folder)
 
 
 def a_round(upkeep: Upkeep, root: str = "/root") -> list[Upkept]:

@@ -5,21 +5,19 @@ import errno
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.folders.listing import Listings
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.support.backends import private_memory
 from tests.support.life import World
-from tests.support.small import Unreadable
+from tests.support.small import Unreadable, verbs
 
 
 @pytest.mark.parametrize(("number", "is_believed"), [(errno.EIO, False), (errno.EBUSY, False), (errno.EACCES, True)])
 def test_only_a_refusal_counts_for_the_next_segments_too(number, is_believed):
     store = private_memory()
     writer = World(store, RollingPolicy(200))
-    drive(writer.client.segments.create("/root/first"))
-    drive(StreamVerbs(writer.client, Listings(writer.client), "/root").set_rolling(PolicyChange(max_bytes=77)))
+    writer.create("/root/first")
+    drive(verbs(writer).set_rolling(PolicyChange(max_bytes=77)))
     away = Unreadable(store)
     world = World(away, RollingPolicy(200))
     away.error, away.is_away = number, True
@@ -32,7 +30,6 @@ def test_a_field_is_that_of_the_nearest_folder_that_has_it():
     store = private_memory()
     writer, world = (World(store, RollingPolicy(200)) for _ in range(2))
     for folder, max_bytes in (("/root", 77), ("/root/sub", 33)):
-        drive(writer.client.segments.create(f"{folder}/first"))
-        verbs = StreamVerbs(writer.client, Listings(writer.client), folder)
-        drive(verbs.set_rolling(PolicyChange(max_bytes=max_bytes)))
+        writer.create(f"{folder}/first")
+        drive(verbs(writer, folder).set_rolling(PolicyChange(max_bytes=max_bytes)))
     assert world.header(world.create("/root/sub/a")).policy.max_bytes == 33

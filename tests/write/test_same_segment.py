@@ -1,4 +1,4 @@
-"""Moves of a segment onto itself by another path, odd spellings of paths, and names that became segments meanwhile."""
+"""Moves of a segment onto itself by another path, odd spellings of paths, plain files that are dated ahead."""
 
 from __future__ import annotations
 
@@ -69,20 +69,3 @@ def test_a_plain_file_that_is_dated_ahead_is_refused_before_anybody_waits():
     with pytest.raises(CommitTimeoutError, match="ahead of the store's clock"):
         drive(check_passes(store, "p", Adopted("token", 4_600_000), -1e9))
     assert drive(check_passes(store, "p", Adopted("token", 998_000), 1e18)) == 0.0
-
-
-def test_an_export_fails_under_a_name_that_became_a_segment(fs, tmp_path, monkeypatch):
-    target = f"{tmp_path}/out"
-    backend = type(fs._client.exporter.backend)
-    inner = backend.open_write
-
-    async def open_write(self: Any, *args: Any, **kwargs: Any) -> Any:
-        upload = await inner(self, *args, **kwargs)
-        fs.create(target)
-        return upload
-
-    monkeypatch.setattr(backend, "open_write", open_write)
-    with pytest.raises(FileExistsError, match="became a segment"):
-        fs.export(f"{tmp_path}/t", target)
-    assert fs.cat_file(target) == b""
-    assert not os.path.exists(target)
