@@ -262,6 +262,14 @@ def bucket(s3_options: dict[str, Any]) -> str:
 
 
 @pytest.fixture
+def store() -> Any:
+    """A store in memory with a tier, with virtual dates."""
+    from tests.support.faults import TieredStore
+
+    return TieredStore()
+
+
+@pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Virtual time for the library, so that no test waits."""
     from tests.support.faults import hurry

@@ -40,11 +40,6 @@ def fill(store: Store, count: int = 25) -> World:
 
 
 @pytest.fixture
-def store():
-    return TieredStore()
-
-
-@pytest.fixture
 def world(store):
     return fill(store)
 

@@ -32,11 +32,6 @@ def small(store: Store) -> World:
 
 
 @pytest.fixture
-def store():
-    return Store()
-
-
-@pytest.fixture
 def world(store):
     return small(store)
 

@@ -17,18 +17,13 @@ from rollingfs.maintenance.offload import Offloaded
 from rollingfs.maintenance.rewrite import fold
 from rollingfs.maintenance.swaps import Swapper
 from rollingfs.runtime.concurrency import drive
-from tests.support.faults import CLOCK, TieredStore
+from tests.support.faults import TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
 DATA = random.Random(29).randbytes(400)
-
-
-@pytest.fixture
-def store():
-    return TieredStore()
 
 
 @pytest.fixture
@@ -59,22 +54,6 @@ def flip(store: TieredStore, file: str, at: int) -> None:
 
 
 # -- blocks --------------------------------------------------------------------------------------------------
-
-
-def test_neighbours_become_blocks_that_keep_the_checksums_of_their_pieces_and_the_time(store, world):
-    before = round(CLOCK.time() * 1000)
-    assert offload(world) == Offloaded(20, 4, 400, 400)
-    found = chunks(world)
-    assert [(chunk.start, chunk.length, chunk.tier) for chunk in found] == [
-        (at, 100, "cold") for at in range(0, 400, 100)
-    ]
-    for chunk in found:
-        data = DATA[chunk.start : chunk.end]
-        assert chunk.crc32c == crc32c(data)
-        assert chunk.pieces == tuple((20, crc32c(data[at : at + 20])) for at in range(0, 100, 20))
-        assert before <= chunk.moved_ms <= round(CLOCK.time() * 1000)
-    assert world.content(A) == DATA
-    assert chunks(client(store)) == found, "the header says so to any other client"
 
 
 def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(store, world, monkeypatch):

@@ -41,11 +41,6 @@ def fill(store: Store) -> World:
 
 
 @pytest.fixture
-def store():
-    return TieredStore()
-
-
-@pytest.fixture
 def world(store):
     return fill(store)
 
