@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierError
 from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
+from tests.fs.conftest import tiered
 from tests.support.backends import raises
 from tests.support.cli import done
 from tests.support.schedules import eventually
@@ -21,16 +21,6 @@ from tests.support.schedules import eventually
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
 """Only a broken test waits so long."""
-
-
-@pytest.fixture
-def name() -> str:
-    return uuid.uuid4().hex
-
-
-def filesystem(name: str, **options: Any) -> RollingFileSystem:
-    tiers = {"cold": f"/archive-{name}"}
-    return RollingFileSystem("memory", max_bytes=100, inline_bytes=10, tiers=tiers, skip_instance_cache=True, **options)
 
 
 def sealed(fs: RollingFileSystem, *paths: str) -> list[str]:
@@ -48,7 +38,7 @@ def waited_for(told: list[Any], wanted: Callable[[str, OffloadStatus], bool]) ->
 
 
 def test_one_segment_that_fails_does_not_stop_the_others(name):
-    fs, told = filesystem(name), list[Any]()
+    fs, told = tiered(name), list[Any]()
     good, missing = f"/{name}/good", f"/{name}/missing"
     sealed(fs, good)
     with Follower([missing, good], fs=fs, on_change=lambda *one: told.append(one)) as follower:
@@ -59,7 +49,7 @@ def test_one_segment_that_fails_does_not_stop_the_others(name):
 
 
 def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(name, monkeypatch):
-    fs, path, told = filesystem(name), f"/{name}/s", list[Any]()
+    fs, path, told = tiered(name), f"/{name}/s", list[Any]()
     fs.pipe_file(path, DATA)
     glanced = threading.Event()
     glance = follow.Followed.glance
@@ -81,7 +71,7 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
 
 
 def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(name, monkeypatch):
-    fs, path, told = filesystem(name), f"/{name}/plain", list[Any]()
+    fs, path, told = tiered(name), f"/{name}/plain", list[Any]()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
     monkeypatch.setattr(follow.blocks, "POLL_S_MAX", 0.1)
@@ -92,7 +82,7 @@ def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_s
 
 
 def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
-    fs, path = filesystem(name), f"/{name}/s"
+    fs, path = tiered(name), f"/{name}/s"
     fs.pipe_file(path, DATA)
     follower = Follower(path, "cold", 100, fs=fs)
     move, tasks = follow.Followed.move, []
@@ -118,7 +108,7 @@ def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
 
 
 def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
-    fs = filesystem(name)
+    fs = tiered(name)
     paths = sealed(fs, *[f"/{name}/{number}" for number in range(6)])
     under_way, most = [], []
     move = follow.Followed.move
@@ -139,7 +129,7 @@ def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
 
 
 def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
-    fs, has_failed = filesystem(name), threading.Event()
+    fs, has_failed = tiered(name), threading.Event()
 
     def fail(path: str, status: OffloadStatus) -> None:
         has_failed.set()
@@ -167,12 +157,12 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_followed(name, given, error, said):
     with pytest.raises(error, match=said):
-        Follower(**{"paths": f"/{name}/s", **given}, fs=filesystem(name))
+        Follower(**{"paths": f"/{name}/s", **given}, fs=tiered(name))
 
 
 def test_a_follower_is_started_once(name):
     with (
-        Follower(sealed(filesystem(name), f"/{name}/s"), fs=filesystem(name)) as follower,
+        Follower(sealed(tiered(name), f"/{name}/s"), fs=tiered(name)) as follower,
         pytest.raises(RuntimeError, match="started already"),
     ):
         follower.start()
@@ -182,7 +172,7 @@ def test_a_follower_is_started_once(name):
 
 
 def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(name):
-    fs, path = filesystem(name), f"/{name}/plain"
+    fs, path = tiered(name), f"/{name}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     assert fs.roll(path) == 12
     assert fs.segment(path).roll() == 12

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 
 from rollingfs import RollingFileSystem
+from tests.fs.conftest import tiered
 from tests.support.cli import done, failed
 
 DATA = bytes(range(200)) * 3
-
-
-@pytest.fixture
-def name() -> str:
-    return uuid.uuid4().hex
 
 
 def write(fs: RollingFileSystem, path: str) -> None:
@@ -26,13 +20,8 @@ def write(fs: RollingFileSystem, path: str) -> None:
     fs.append(path, b"tail")
 
 
-def filesystem(name: str, **options: Any) -> RollingFileSystem:
-    options = {"max_bytes": 100, "inline_bytes": 10, "tiers": {"cold": f"/archive-{name}"}, **options}
-    return RollingFileSystem("memory", skip_instance_cache=True, **options)
-
-
 def test_a_plain_file_is_adopted_and_moved(name):
-    fs, path = filesystem(name), f"/{name}/plain"
+    fs, path = tiered(name), f"/{name}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     assert fs.offload(path).files == 1
     assert fs.cat_file(path) == b"a plain file"
@@ -41,7 +30,7 @@ def test_a_plain_file_is_adopted_and_moved(name):
 
 
 def test_a_tier_on_another_kind_of_store(name, tmp_path):
-    fs = filesystem(name, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
+    fs = tiered(name, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
     path = f"/{name}/s"
     write(fs, path)
     moved = fs.offload(path)

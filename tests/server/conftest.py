@@ -99,15 +99,12 @@ class Process:
         self.url = line.split()[-1].rstrip("/")
 
     def stop(self, how: int = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
-        try:
-            code = self.process.wait(60)
-        finally:
-            self.process.kill()
-            for stream in (self.process.stdout, self.process.stderr):
-                if stream is not None:
-                    stream.close()
-        return code
+        with self.process:  # closes its pipes
+            self.process.send_signal(how)
+            try:
+                return self.process.wait(60)
+            finally:
+                self.process.kill()
 
 
 @contextlib.contextmanager

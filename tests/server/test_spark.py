@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,17 +31,13 @@ def found_by_job(*words: str) -> dict[str, Any]:
 def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
     from rollingfs.spark import configure
 
-    class Builder:
-        def __init__(self, **options: str) -> None:
-            self._options = options
-
-        def config(self, key: str, value: str) -> None:
-            self._options[key] = value
+    def builder_of(**options: str) -> Any:
+        return SimpleNamespace(_options=options, config=options.__setitem__)
 
     vectored = "spark.hadoop.parquet.hadoop.vectored.io.enabled"
     (tmp_path / "a").write_bytes(b"one\n")
-    builder = configure(Builder(), gateway=str(tmp_path))
-    again = configure(Builder(**{vectored: "true"}), gateway=str(tmp_path))
+    builder = configure(builder_of(), gateway=str(tmp_path))
+    again = configure(builder_of(**{vectored: "true"}), gateway=str(tmp_path))
     assert builder._options[vectored] == "false"
     assert again._options[vectored] == "true"
     where = builder._options["spark.hadoop.fs.defaultFS"]

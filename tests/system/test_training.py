@@ -6,7 +6,6 @@ required.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -60,13 +59,8 @@ def test_tensorboard_finds_runs_by_the_alias_and_by_a_chained_url(scheme: str, t
     assert list(io_wrapper.ListDirectoryAbsolute(found))
 
 
-def needs(name: str) -> None:
-    if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed")
-
-
 def test_the_summary_writer_of_pytorch_writes_by_url(tmp_path: Path) -> None:
-    needs("torch")
+    pytest.importorskip("torch")
     from torch.utils.tensorboard import SummaryWriter
 
     writer: Any = SummaryWriter(f"rolling+file://{tmp_path}/run")
@@ -77,7 +71,7 @@ def test_the_summary_writer_of_pytorch_writes_by_url(tmp_path: Path) -> None:
 
 
 def test_the_csv_logger_of_lightning_appends_by_url(tmp_path: Path) -> None:
-    needs("lightning")
+    pytest.importorskip("lightning")
     from lightning.fabric.loggers import CSVLogger
 
     logger: Any = CSVLogger(f"rolling+file://{tmp_path}/runs", name="a", flush_logs_every_n_steps=10)
