@@ -12,20 +12,24 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.places import new_folder
 from tests.support.reading import World, make_world
 from tests.support.site import Site
 
 
 @pytest.fixture(params=["memory", "local", "async"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
-    """A path on each kind of backend, with the policy of the test module."""
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Scripted, str]:
+    """A backend of each kind, and an empty folder."""
     if request.param == "local":
-        return Site(Scripted(LocalBackend(sync=False)), str(tmp_path), request.module.POLICY)
-    is_async = request.param == "async"
-    backend = Counting(private_memory(), suspends=True) if is_async else Scripted(private_memory())
-    return Site(backend, "", request.module.POLICY)
+        return Scripted(LocalBackend(sync=False)), str(tmp_path)
+    return Scripted(private_memory(), suspends=request.param == "async"), ""
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, store: tuple[Scripted, str]) -> Site:
+    """A path on each kind of backend, with the policy of the test module."""
+    return Site(*store, request.module.POLICY)
 
 
 @dataclass

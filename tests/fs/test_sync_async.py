@@ -37,15 +37,38 @@ class Verbs:
         return f"{path} {depth}"
 
 
+class Noun:
+    """What a verb by path is for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    async def cut(self, at: int) -> str:
+        """Cut."""
+        return f"{self.path} {at}"
+
+
+class Noted(Bridge):
+    """Notes which commit it is told of."""
+
+    told: str | None = None
+
+    def run(self, coroutine: Any, *, commits: str | None = None, waits: bool = True) -> Any:
+        self.told = commits
+        return super().run(coroutine, commits=commits, waits=waits)
+
+
 class Face:
     """A face of these verbs."""
 
     append, _append = both(Verbs.append, takes=Verbs.take, of="_nouns")
     look, _look = both(Verbs.look, of="_nouns")
     _look_deep = in_order(both(Verbs.look, of="_nouns")[1], "depth", "path")
+    cut, _cut = both(Noun.cut, of="_at", path="log", commits=True)
+    _at = Noun
 
     def __init__(self) -> None:
-        self._bridge = Bridge(private_memory())
+        self._bridge = Noted(private_memory())
         self._nouns = Verbs()
 
 
@@ -77,46 +100,15 @@ def test_wrong_arguments_name_the_face() -> None:
         Face().look("x", dept=1)  # type: ignore[call-arg]
 
 
-class Noted(Bridge):
-    """Notes which commit it is told of."""
-
-    told: str | None = None
-
-    def run(self, coroutine: Any, *, commits: str | None = None, waits: bool = True) -> Any:
-        self.told = commits
-        return super().run(coroutine, commits=commits, waits=waits)
-
-
-class Noun:
-    """What a verb by path is for."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    async def cut(self, at: int) -> str:
-        """Cut."""
-        return f"{self.path} {at}"
-
-
-class FaceByPath:
-    """A face whose verbs take a path."""
-
-    cut, _cut = both(Noun.cut, of="_at", path="log", commits=True)
-
-    def __init__(self) -> None:
-        self._bridge = Noted(private_memory())
-        self._at = Noun
-
-
 def test_a_verb_by_path_is_told_by_position_and_by_name_and_names_its_commit() -> None:
-    face = FaceByPath()
+    face = Face()
     assert face.cut("x", 3) == face.cut("x", at=3) == face.cut(log="x", at=3) == "x 3"
     assert face._bridge.told == "x"
     assert asyncio.run(face._cut("x", 3)) == "x 3"
-    assert str(inspect.signature(FaceByPath.cut)) == "(self, log: 'str', at: 'int') -> 'str'"
-    with pytest.raises(TypeError, match=r"^FaceByPath\.cut\(\) missing 1 required positional argument: 'log'$"):
+    assert str(inspect.signature(Face.cut)) == "(self, log: 'str', at: 'int') -> 'str'"
+    with pytest.raises(TypeError, match=r"^Face\.cut\(\) missing 1 required positional argument: 'log'$"):
         face.cut()
-    with pytest.raises(TypeError, match=r"^FaceByPath\.cut\(\) missing 1 required positional argument: 'at'$"):
+    with pytest.raises(TypeError, match=r"^Face\.cut\(\) missing 1 required positional argument: 'at'$"):
         face.cut("x")
 
 

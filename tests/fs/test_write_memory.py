@@ -12,7 +12,7 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
 from rollingfs.write import budget, ingest
-from tests.support.backends import Scripted, fail, private_memory, raises
+from tests.support.backends import fail, raises
 from tests.support.schedules import held_elsewhere
 
 PART = 4096
@@ -31,14 +31,11 @@ def _small(monkeypatch):
     monkeypatch.setattr(write_buffer, "GRAIN_BYTES", 256)
 
 
-@pytest.fixture(params=["memory", "local", "async"])
-def fs(request, tmp_path):
-    if request.param == "local":
-        backend = Scripted(LocalBackend(sync=False))
-    else:
-        backend = Scripted(private_memory(), suspends=request.param == "async")
+@pytest.fixture
+def fs(store):
+    backend, top = store
     made = RollingFileSystem(backend=backend, max_write_memory=MAX)
-    made.top = str(tmp_path) if request.param == "local" else ""
+    made.top = top
     return made
 
 
