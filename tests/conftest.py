@@ -1,7 +1,5 @@
 """Fixtures that all tests share: servers, buckets, settings of hypothesis."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import importlib.metadata

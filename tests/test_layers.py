@@ -1,7 +1,5 @@
 """Packages import in one direction only; the picture of the layers is `docs/architecture.md`."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """The parts of the tests' own support that skip tests, and that spare them probes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.servers import BACKENDS, require_module

@@ -1,7 +1,5 @@
 """Type checkers of users refuse what rollingfs refuses."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

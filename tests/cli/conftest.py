@@ -1,7 +1,5 @@
 """What the commands are tried on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

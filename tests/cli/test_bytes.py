@@ -1,7 +1,5 @@
 """Reading and writing by the command line: binary-safe, in bounded memory, all or nothing."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import os

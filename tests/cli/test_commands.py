@@ -1,7 +1,5 @@
 """Every command does what its verb does, speaks JSON, and ends with its exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """``rollingfs doctor``: what it prints, for people and for machines, and how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

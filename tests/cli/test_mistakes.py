@@ -1,7 +1,5 @@
 """A command that is given the wrong path or value says what is there, and what to do."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Options on the command line and in the environment: each goes to the one whom it is meant for, or is an error."""
 
-from __future__ import annotations
-
 import pytest
 
 from rollingfs.cli.errors import WrongUsage

@@ -1,7 +1,5 @@
 """`rollingfs run`, `offload` by policies, and `policy`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

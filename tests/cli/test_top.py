@@ -1,7 +1,5 @@
 """``rollingfs top``: on a pipe and as JSON once, on a terminal until Ctrl-C."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

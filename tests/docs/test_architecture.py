@@ -1,7 +1,5 @@
 """The page of the architecture names modules that are there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

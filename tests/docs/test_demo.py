@@ -1,7 +1,5 @@
 """The demonstration runs, proves its bytes, and fails where a byte differs."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 from xml.etree import ElementTree

@@ -4,8 +4,6 @@ A line ``print(x)  # text`` promises that text. A block that cannot run says why
 ```` ```python not-run: needs a bucket of yours ````.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib.util

@@ -6,8 +6,6 @@ each missed goal, and beside each figure the reason, which a person writes. Betw
 `<!-- end -->` stands each goal that the code made easier.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`docs/performance.md` and `docs/on_s3.md` name the defaults and prices of the code, and rules a store accepts."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

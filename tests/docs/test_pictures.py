@@ -1,7 +1,5 @@
 """The pictures of the pages are those that `docs/pictures/draw.py` draws."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace

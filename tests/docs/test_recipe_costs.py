@@ -1,7 +1,5 @@
 """What each recipe says that it costs: requests, counted on SeaweedFS, times how often, at the prices of its page."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

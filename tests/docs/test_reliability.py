@@ -4,8 +4,6 @@ What can be counted at once is compared with the tests as they are. What takes m
 date: how many tests there are, and what the long run of the simulation did.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """How much a policy by time keeps too much; `python -m tests.docs.test_retention_table` writes the table anew."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The documentation site is built with no warning, and its reference has the public API."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`docs/stores.md` calls a store "measured" only where a test measures it here, or says when somebody did by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The messages that docs/troubleshooting.md explains are messages of the code."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -4,8 +4,6 @@ A block declares itself by ```` ```python not-run: <why>; tests/docs/test_whole_
 such a page is ``my-bucket``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

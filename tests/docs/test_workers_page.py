@@ -1,7 +1,5 @@
 """The recipe of workers: its programs as they stand on the page, by processes of Dask and by executors of Spark."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

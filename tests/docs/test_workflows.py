@@ -1,7 +1,5 @@
 """The files for outsiders: workflows call what is in the repository, forms ask for what a maintainer needs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

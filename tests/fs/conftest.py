@@ -1,7 +1,5 @@
 """Where the tests of the filesystem, of handles and of open files work."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`open_async`: one snapshot read, one commit written, on any loop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Any

@@ -1,7 +1,5 @@
 """`concat` refuses formats that do not join, by every face, and changes nothing; `as_bytes` joins them."""
 
-from __future__ import annotations
-
 import io
 import uuid
 from functools import partial

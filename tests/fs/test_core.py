@@ -1,7 +1,5 @@
 """`rollingfs.core`: what programs on top of a filesystem build on."""
 
-from __future__ import annotations
-
 import asyncio
 
 import fsspec

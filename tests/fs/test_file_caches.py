@@ -1,7 +1,5 @@
 """fsspec's caches over our files: within `open`, and chained before the filesystem."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

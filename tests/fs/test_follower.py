@@ -1,7 +1,5 @@
 """`Follower`: many segments at once, in threads or on an event loop, until it is stopped; and its command."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

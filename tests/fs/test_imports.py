@@ -1,7 +1,5 @@
 """What a filesystem imports before it does anything: a process that only reads or appends pays for nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.cli import python

@@ -1,7 +1,5 @@
 """`set_policy` and `get_policy`: policies of live segments, plain files and folders."""
 
-from __future__ import annotations
-
 import uuid
 
 import fsspec

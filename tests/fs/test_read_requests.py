@@ -1,7 +1,5 @@
 """How much reading asks of the store: few requests, no more at once than may be, little memory."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tracemalloc

@@ -1,7 +1,5 @@
 """What was opened is gone, and something else has its name: it is not taken for what was opened."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 from collections.abc import Callable

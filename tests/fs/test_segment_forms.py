@@ -1,7 +1,5 @@
 """Verbs that are written once: by path and by handle, blocking and awaited, they do and refuse the same."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

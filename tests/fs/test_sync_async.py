@@ -1,7 +1,5 @@
 """`both`: from a coroutine to a blocking and an awaited method."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """The option `tiers`, and what users of the filesystem see of tiers: nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import fsspec

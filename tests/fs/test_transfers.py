@@ -1,7 +1,5 @@
 """Copies of several files at once: how many are under way, what an error does, what the callback hears."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files for writing that nobody closes: nothing is committed, and a warning says how much is lost."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

@@ -1,7 +1,5 @@
 """Paths of `universal_pathlib`: what they print, and how they join."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import pickle
 from typing import Any

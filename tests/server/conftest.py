@@ -1,7 +1,5 @@
 """Servers to try: one in this process without a network, and real ones on the loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What Spark does through a gateway, with a token and no jar of ours: it commits; and what `hdfs dfs` does."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Who may do what."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

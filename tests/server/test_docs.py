@@ -1,7 +1,5 @@
 """The commands of docs/server.md behind a prompt run, in order, and answer as the page says; … stands for anything."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

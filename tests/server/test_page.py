@@ -1,7 +1,5 @@
 """The page for people; the last test needs Chromium."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`rollingfs serve` as processes: crashes, slow clients, many at once, and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

@@ -1,7 +1,5 @@
 """The OpenAPI document holds: schemathesis makes requests of it, good and bad ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """REST on segments, without a network."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hadoop's own client against a gateway, with no jar of ours: Spark reads and writes, `hdfs dfs` appends."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from pathlib import Path

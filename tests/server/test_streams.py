@@ -1,7 +1,5 @@
 """REST on streams, without a network."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rollingfs import RetentionPolicy, RollingFileSystem

@@ -1,7 +1,5 @@
 """Following a segment over HTTP."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

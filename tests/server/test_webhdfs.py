@@ -1,7 +1,5 @@
 """WebHDFS, by plain requests and by fsspec's client."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import struct

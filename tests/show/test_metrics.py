@@ -1,7 +1,5 @@
 """`fs.metrics()`: what a filesystem says that it has done is what a backend below it has seen."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import uuid

@@ -1,7 +1,5 @@
 """What OpenTelemetry exports is what the filesystem has counted; without it nothing of it is imported."""
 
-from __future__ import annotations
-
 import sys
 import uuid
 

@@ -1,7 +1,5 @@
 """Clocks that differ: ages come from the store's clock, and an impossible age is ignored."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

@@ -1,7 +1,5 @@
 """A forked child of a process that used a cloud: by obstore it is told so, by gcsfs it writes."""
 
-from __future__ import annotations
-
 import multiprocessing
 from pathlib import Path
 from typing import Any

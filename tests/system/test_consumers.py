@@ -4,8 +4,6 @@ A table of 3,000 rows is spread over many chunks. A truncation must leave a whol
 between two lines, or one binary file behind another.
 """
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

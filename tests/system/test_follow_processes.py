@@ -1,7 +1,5 @@
 """Followers that are processes: they end cleanly by a signal, and after kill -9 any other takes their place."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

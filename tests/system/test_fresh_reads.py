@@ -1,7 +1,5 @@
 """A read that begins after an append was acknowledged sees it, in whichever process, by default."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

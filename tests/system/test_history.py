@@ -1,7 +1,5 @@
 """The checker of histories finds what is wrong: each course below differs from a right one in one thing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@
 not depend on the machine, but a little on the release of Python: before 3.12 a comprehension is a call.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A client that may write everywhere meets every kind of hostile file below ``mall
 Afterwards no byte of the other folders, nor of another bucket, differs. ``SECURITY.md`` says what is promised.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -4,8 +4,6 @@ Each operation succeeds or raises an error of ours, and nothing outside of the h
 (``SECURITY.md``). A course is replayed by its seed.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

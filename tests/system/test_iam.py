@@ -1,7 +1,5 @@
 """The policies of `docs/on_s3.md` suffice for what the page says, and each action in them is needed."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

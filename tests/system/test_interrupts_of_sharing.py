@@ -1,7 +1,5 @@
 """Ctrl-C at any line of an append whose bytes others may carry: the reported outcome is true, and stays true."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from typing import Any

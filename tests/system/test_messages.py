@@ -1,7 +1,5 @@
 """Every message to users names the path, says whether anything was written, and has no internal name."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

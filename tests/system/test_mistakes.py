@@ -1,7 +1,5 @@
 """Mistakes of newcomers: each is refused, leaves nothing behind, and the error says what the user may have meant."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 

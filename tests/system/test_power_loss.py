@@ -1,7 +1,5 @@
 """Loss of power, and flushes that fail: acknowledged data is there afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

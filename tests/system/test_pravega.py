@@ -21,8 +21,6 @@ One of them has its test here. Tests of the rooms hold the others:
 - 32: a segment of many chunks: `system/test_scale`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

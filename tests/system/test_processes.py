@@ -3,8 +3,6 @@
 How processes append, are killed and stopped is for `tests/soak`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import multiprocessing

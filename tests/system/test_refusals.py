@@ -1,7 +1,5 @@
 """A store that refuses, or is not there: a clear error soon, the same by every verb, and no half-written segment."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import time

@@ -1,7 +1,5 @@
 """The release is built, checked as a package index checks it, and works where it is installed in fresh environments."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The requests of an operation do not grow with the segment, and headers stay within their limits."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -3,8 +3,6 @@
 The store of these tests behaves like S3: a token is a hash of the bytes, and dates are whole seconds.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

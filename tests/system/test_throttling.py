@@ -1,7 +1,5 @@
 """A store that throttles, is slow, or loses answers: which requests are repeated, how long, and what is known then."""
 
-from __future__ import annotations
-
 import errno
 import re
 import uuid

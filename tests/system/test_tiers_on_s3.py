@@ -1,7 +1,5 @@
 """Tiers with an object store on either side, or on both."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 

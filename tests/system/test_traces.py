@@ -4,8 +4,6 @@ A change that only moves code must leave the trace as it is. A change of the cal
 is reviewed with the change: ``python -m tests.system.test_traces``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

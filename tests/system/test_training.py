@@ -4,8 +4,6 @@ PyTorch is too heavy for every machine that tests rollingfs, so its absence is n
 required.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

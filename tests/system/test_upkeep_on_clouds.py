@@ -1,7 +1,5 @@
 """`rollingfs run` and `maintain` on Azure (azurite) and Google (fake-gcs-server), with a tier on the same store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
