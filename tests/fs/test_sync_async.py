@@ -1,5 +1,7 @@
 """`both`: from a coroutine to a blocking and an awaited method."""
 
+from __future__ import annotations  # as in the package: a signature shows texts
+
 import asyncio
 import inspect
 from typing import Any
