@@ -21,6 +21,7 @@ from rollingfs.backend.values import Over as Over
 from rollingfs.backend.values import Part as Part
 from rollingfs.backend.values import PendingUpload as PendingUpload
 from rollingfs.backend.values import Upload as Upload
+from rollingfs.backend.values import finished as finished
 from rollingfs.backend.values import frozen as frozen
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from enum import Enum
 
 from rollingfs.runtime.values import value_class
@@ -152,3 +153,20 @@ class Upload(abc.ABC):
     @abc.abstractmethod
     async def abort(self) -> None:
         """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is not an error."""
+
+
+@asynccontextmanager
+async def finished(upload: Upload) -> AsyncIterator[Upload]:
+    """Finish an upload, or abort it because of an error; if the abort fails too, a note on the error says so."""
+    try:
+        yield upload
+        await upload.finish()
+    except BaseException as error:
+        try:
+            await upload.abort()
+        except OSError as second:
+            error.add_note(
+                "aborting the upload failed as well; a collection, or the next export to this name, removes its parts: "
+                f"{second}"
+            )
+        raise

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rollingfs.backend.contract import Backend, Buffer, frozen
+from rollingfs.backend.contract import Backend, Buffer, finished, frozen
 from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
@@ -158,18 +158,13 @@ class Chunks:
 
     async def copy_through(self, source: str, target: str) -> None:
         """Copy a file by reading and writing it, where the store cannot copy."""
-        upload = await self.backend.open_write(target)
-        try:
+        async with finished(await self.backend.open_write(target)) as upload:
             start = 0
             while data := await self.backend.read_range(source, start, start + COPY_BYTES_MAX):
                 await upload.write(data)
                 start += len(data)
             if start == 0:
                 await self.backend.stat(source)
-            await upload.finish()
-        except BaseException:
-            await upload.abort()
-            raise
 
     async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt names which took place or may take place."""

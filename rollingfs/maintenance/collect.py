@@ -143,7 +143,7 @@ class Collector:
         return header, report(dropped, DROPPED)
 
     async def _without_done_drops(self, path: str) -> Header | None:
-        """Commit a header that protects no files any more whose time has come: those that collections delete."""
+        """Commit a header without the lines whose work is done, and those of files whose time has come."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             if base.header is not None and base.header.phase is Phase.MERGING:
@@ -263,13 +263,7 @@ class Collector:
         if not done and not settled:
             return
         self.commits.slots.remember(path, drops=done)
-
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            if base.header is not None and base.header.phase is Phase.MERGING:
-                return None  # its mover relies on the header that the mark has made
-            return base.header
-
-        await self.commits.commit(path, step)
+        await self._without_done_drops(path)
 
     async def _is_waiting(self, path: str, folder: str) -> bool:
         """Whether a foreign folder still has a pin that names this segment, or files that a tombstone keeps."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from rollingfs.backend.contract import finished
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
@@ -239,14 +240,9 @@ class Eraser:
     async def _copy(self, run: _Run, header: Header, part: Chunk, target: str) -> int:
         """Read and write the bytes, with the whole old file verified; returns the checksum."""
         view, checks = Snapshot(run.path, header, None), PieceChecks()
-        upload = await self.backend.open_write(target)
-        try:
+        async with finished(await self.backend.open_write(target)) as upload:
             crc = await pass_through(self.fetcher, view, part.start, part.end, upload, checks, Steps(part.length, None))
             await self.fetcher.complete(view, checks)
-            await upload.finish()
-        except BaseException:
-            await upload.abort()
-            raise
         return crc
 
     # -- what goes, and what is left -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from rollingfs.backend.contract import Backend, Over, Part, Upload
+from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.metered import is_same
 from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.shadowing import names_file
@@ -190,19 +190,16 @@ class _Run:
         """Write the file; returns how many bytes the store copied."""
         made: list[str] = []
         try:
-            files = await self._plan(target)
-            if len(files) == 1:
-                await self._fill(upload, files[0])
-            else:  # the store joins at most `parts_max` parts
-                for pieces in files:
-                    await upload.copy(await self._part_file(target, name, pieces, made))
-            if not self.joined:
-                await self.fetcher.complete(self.view, self.checks)
-            await still_there(self.fetcher, self.view, self.start)
-            await upload.finish()
-        except BaseException as error:
-            await _abort(upload, error)
-            raise
+            async with finished(upload):
+                files = await self._plan(target)
+                if len(files) == 1:
+                    await self._fill(upload, files[0])
+                else:  # the store joins at most `parts_max` parts
+                    for pieces in files:
+                        await upload.copy(await self._part_file(target, name, pieces, made))
+                if not self.joined:
+                    await self.fetcher.complete(self.view, self.checks)
+                await still_there(self.fetcher, self.view, self.start)
         finally:
             if made:
                 await target.delete(made)
@@ -234,13 +231,8 @@ class _Run:
     async def _part_file(self, target: Backend, name: str, pieces: Sequence[Piece], made: list[str]) -> Part:
         """Write some pieces as a temporary file."""
         made.append(names.export_path(name))
-        upload = await target.open_write(made[-1])
-        try:
+        async with finished(await target.open_write(made[-1])) as upload:
             await self._fill(upload, pieces)
-            await upload.finish()
-        except BaseException as error:
-            await _abort(upload, error)
-            raise
         return Part(made[-1], 0, sum(piece.size for piece in pieces))
 
     async def _fill(self, upload: Upload, pieces: Sequence[Piece]) -> None:
@@ -321,11 +313,3 @@ async def _exists(target: Backend, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-async def _abort(upload: Upload, error: BaseException) -> None:
-    """Abort because of an error, which stays the one that is raised."""
-    try:
-        await upload.abort()
-    except OSError as second:
-        error.add_note(f"aborting the upload failed as well; the next export to this name does it: {second}")

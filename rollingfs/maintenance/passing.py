@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rollingfs.backend.contract import Backend, Upload, frozen
+from rollingfs.backend.contract import Backend, Upload, finished, frozen
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.format.crc import crc32c
 from rollingfs.maintenance.steps import Steps
@@ -42,14 +42,10 @@ async def pass_through(
 
 async def copy_range(backend: Backend, file: str, start: int, end: int, target: str) -> int:
     """Write bytes ``[start, end)`` of a file as a new one; returns their checksum."""
-    upload, crc = await backend.open_write(target), 0
-    try:
+    crc = 0
+    async with finished(await backend.open_write(target)) as upload:
         for first in range(start, end, CHECK_BYTES_MAX):
             data = frozen(await backend.read_range(file, first, min(first + CHECK_BYTES_MAX, end)))
             crc = crc32c(data, crc)
             await upload.write(data)
-        await upload.finish()
-    except BaseException:
-        await upload.abort()
-        raise
     return crc

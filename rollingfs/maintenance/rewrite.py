@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.backend.contract import Part, Upload
+from rollingfs.backend.contract import Part, finished
 from rollingfs.backend.tiers import can_copy
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.commits import Commits
@@ -204,8 +204,7 @@ class Rewriter:
 
     async def _assemble(self, header: Header, run: Sequence[Chunk], target: str, label: Label, steps: Steps) -> None:
         view, checks = Snapshot(self.path, header, None), PieceChecks()
-        upload: Upload = await self.backend.open_write(target, None, label.metadata())
-        try:
+        async with finished(await self.backend.open_write(target, None, label.metadata())) as upload:
             for piece in self._plan(run, target):
                 if piece.chunk is None:
                     call = partial(pass_through, self.fetcher, view, piece.start, piece.end, upload, checks, steps)
@@ -215,10 +214,6 @@ class Rewriter:
                 await upload.copy(Part(self._file(piece.chunk), first, first + piece.size))
                 steps.add(piece.size)
             await self.fetcher.complete(view, checks)
-            await upload.finish()
-        except BaseException:
-            await upload.abort()
-            raise
 
     def _plan(self, run: Sequence[Chunk], target: str) -> list[Piece]:
         """Which bytes of a run the store copies, and which pass through this client."""

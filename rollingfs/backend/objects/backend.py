@@ -21,10 +21,11 @@ from rollingfs.backend.contract import (
     Over,
     PendingUpload,
     Upload,
+    finished,
 )
 from rollingfs.backend.objects.bucket import Bucket, Listed
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
-from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, finished, put
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -128,20 +128,6 @@ class ObjectUpload(Upload):
         """Send the request that makes the file. It goes on if the caller is cancelled: it may take effect anyway."""
         self._making = asyncio.ensure_future(request)
         await asyncio.shield(self._making)
-
-
-@asynccontextmanager
-async def finished(upload: Upload) -> AsyncIterator[Upload]:
-    """Finish an upload, or abort it because of an error; if the abort fails too, a note on the error says so."""
-    try:
-        yield upload
-        await upload.finish()
-    except BaseException as error:
-        try:
-            await upload.abort()
-        except OSError as second:
-            error.add_note(f"aborting the upload failed as well, so its parts may stay on the store: {second}")
-        raise
 
 
 async def put(
