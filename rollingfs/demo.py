@@ -191,9 +191,12 @@ def append_months(
     demo: Demo, folder: str, months: dict[int, bytes], policy: RollingPolicy, count: int, *, at_lines: bool
 ) -> None:
     """Write a segment for each month by many appends, and seal it."""
+    from rich.progress import track
+
     appends = chunks = rewritten = 0
     before = demo.wrote()
-    for month, data in months.items():
+    hidden = not demo.console.is_terminal
+    for month, data in track(months.items(), "   appending", console=demo.console, transient=True, disable=hidden):
         path = demo.path(f"{folder}/2013-{month:02}")
         demo.fs.create(path, policy)
         for piece in pieces(data, count, at_lines=at_lines):
