@@ -105,16 +105,16 @@ def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str) -> None:
 
 
 def test_a_late_listing_files_that_are_not_deleted_and_a_copy_of_other_bytes_are_seen() -> None:
-    backend = Scripted(private_memory())
-    empty = run(backend, backend.inner.list(""))
-    backend.plan("list", answers=lambda _: empty, times=None, probes=True)
-    assert answers(examined(backend))["complete listings"] == NO
-    backend = Scripted(private_memory())
-    backend.plan("delete", when=lambda paths: len(paths) == 3, instead=lambda *_: None, probes=True)
-    assert answers(examined(backend))["delete of several files"] == NO
-    backend = Scripted(private_memory())
-    backend.plan("copy", instead=lambda _s, target, *_: backend.inner.write(target, [b"other"]), probes=True)
-    assert answers(examined(backend))["copy on the server"] == NO
+    inner = private_memory()
+    empty = run(inner, inner.list(""))
+    for what, verb, lie in (
+        ("complete listings", "list", {"answers": lambda _: empty, "times": None}),
+        ("delete of several files", "delete", {"when": lambda paths: len(paths) == 3, "instead": lambda *_: None}),
+        ("copy on the server", "copy", {"instead": lambda _, target, *__: inner.write(target, [b"other"])}),
+    ):
+        backend = Scripted(inner)
+        backend.plan(verb, probes=True, **lie)
+        assert answers(examined(backend))[what] == NO
 
 
 def test_a_store_that_cannot_be_judged_is_an_error_and_not_a_verdict() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rollingfs.backend.contract import Backend, Part
@@ -11,11 +13,11 @@ from rollingfs.backend.tiers import TieredBackend, TierStore, can_copy
 from rollingfs.backend.values import PendingUpload
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from tests.backend.test_local import OnDiskByThreads
 from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Counting, joined, private_memory
+from tests.support.driven import Driven
 
 FILE = "/logs/s$chunks/tier-x"
 COLD = names.in_tier("cold", FILE)
@@ -26,7 +28,7 @@ class TestAHotStoreWithATier(InPrivateMemory):
 
     @pytest.fixture
     def backend(self, memory: MemoryBackend) -> Backend:
-        return TieredBackend(memory, {"cold": TierStore(private_memory(), "/archive")})
+        return tiered(memory)
 
 
 class TestAHotDiskWithATier(OnDiskByThreads):
@@ -34,59 +36,53 @@ class TestAHotDiskWithATier(OnDiskByThreads):
 
     @pytest.fixture
     def backend(self) -> Backend:
-        return TieredBackend(LocalBackend(sync=False), {"cold": TierStore(private_memory(), "/archive")})
+        return tiered(LocalBackend(sync=False))
 
     def spawn_arguments(self) -> None:
         return None
 
 
-def use(backend: Backend) -> None:
+def tiered(hot: Backend | None = None, cold: Backend | None = None) -> Any:
+    """A store in memory, or another, with one tier."""
+    return TieredBackend(hot or private_memory(), {"cold": TierStore(cold or private_memory(), "/archive")})
+
+
+def use(backend: Any) -> None:
     """Every verb that the core uses on a tier."""
-    run = Bridge(backend).run
-
-    async def written() -> None:
-        upload = await backend.open_write(names.in_tier("cold", "/logs/s$chunks/two"))
-        await upload.write(b"ab")
-        await upload.write(b"cd")
-        await upload.finish()
-        broken = await backend.open_write(names.in_tier("cold", "/logs/s$chunks/three"))
-        await broken.write(b"x")
-        await broken.abort()
-
-    run(backend.write(COLD, [b"01", b"23456789"]))
-    run(written())
-    assert run(backend.read(COLD)).data == b"0123456789"
-    assert bytes(run(backend.read_range(COLD, 2, 5))) == b"234"
-    info = run(backend.stat(COLD))
+    folder, hot = names.in_tier("cold", "/logs/s$chunks"), "/logs/hot"
+    backend.write(COLD, [b"01", b"23456789"])
+    for name, pieces in (("two", (b"ab", b"cd")), ("three", (b"x",))):
+        upload = backend.open_write(f"{folder}/{name}")
+        for piece in pieces:
+            upload.write(piece)
+        upload.finish() if name == "two" else upload.abort()
+    assert backend.read(COLD).data == b"0123456789"
+    assert bytes(backend.read_range(COLD, 2, 5)) == b"234"
+    info = backend.stat(COLD)
     assert (info.path, info.size) == (COLD, 10)
-    folder = names.in_tier("cold", "/logs/s$chunks")
-    entries = run(backend.list(folder)).entries
-    assert [entry.path for entry in entries] == [COLD, f"{folder}/two"]
-    assert run(backend.now(folder)) > 0
+    assert [entry.path for entry in backend.list(folder).entries] == [COLD, f"{folder}/two"]
+    assert backend.now(folder) > 0
     with pytest.raises(FileNotFoundError):
-        run(backend.stat(FILE))
-    run(backend.write("/logs/hot", [b"hot"]))
-    run(backend.delete([COLD, "/logs/hot", f"{folder}/two"]))
-    for path in (COLD, "/logs/hot", f"{folder}/two"):
+        backend.stat(FILE)
+    backend.write(hot, [b"hot"])
+    backend.delete([COLD, hot, f"{folder}/two"])
+    for path in (COLD, hot, f"{folder}/two"):
         with pytest.raises(FileNotFoundError):
-            run(backend.stat(path))
+            backend.stat(path)
 
 
 @pytest.mark.parametrize("cold_suspends", [False, True])
 @pytest.mark.parametrize("hot_suspends", [False, True])
 def test_hot_store_and_tier_may_each_suspend_or_block(hot_suspends, cold_suspends):
     cold = private_memory()
-    backend = TieredBackend(
-        Counting(private_memory(), suspends=hot_suspends),
-        {"cold": TierStore(Counting(cold, suspends=cold_suspends), "/archive")},
-    )
-    use(backend)
+    backend = tiered(Counting(private_memory(), suspends=hot_suspends), Counting(cold, suspends=cold_suspends))
+    use(Driven(backend))
     assert not cold.fs.store
 
 
 def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
     hot = Counting(private_memory())
-    backend = TieredBackend(hot, {"cold": TierStore(private_memory(), "/archive")})
+    backend = tiered(hot)
     for verb in (backend.read, backend.stat, backend.list, backend.now):
         with pytest.raises(UnknownTierError, match="'warm' is not configured"):
             drive(verb(names.in_tier("warm", FILE)))
@@ -123,7 +119,7 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
         async def abort_upload(self, upload):
             aborted.append(upload.path)
 
-    backend = TieredBackend(private_memory(), {"cold": TierStore(Uploading(), "/archive")})
+    backend = tiered(cold=Uploading())
     [pending] = drive(backend.list_uploads(names.in_tier("cold", "/logs/s$chunks")))
     assert pending.path == COLD
     drive(backend.abort_upload(pending))
@@ -138,5 +134,5 @@ def test_a_forked_child_drops_the_connections_of_the_tiers_too():
             forks.append(self)
 
     cold = Forking()
-    TieredBackend(private_memory(), {"cold": TierStore(cold, "/archive")}).after_fork()
+    tiered(cold=cold).after_fork()
     assert forks == [cold]
