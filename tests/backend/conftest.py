@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ import pytest
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.driven import Driven
 from tests.support.proxy import Proxy, proxy_to
+
+BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+
+
+@pytest.fixture
+def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the proxies and certificates of this machine out of a test."""
+    for name in [name for name in os.environ if name.lower().endswith("_proxy") or name in BUNDLES]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

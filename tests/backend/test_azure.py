@@ -69,24 +69,20 @@ WRITING = {"create", "replace", "write"}
 @pytest.mark.parametrize("verb", sorted(ARGUMENTS.keys() - {"now", "delete_if"}))
 def test_wrong_credentials_are_refused_at_once_and_not_shown(azurite, container, verb):
     backend = opened(azurite, account_key="d3Jvbmc=")
-    with pytest.raises(PermissionError, match="403") as raised:
+    with pytest.raises(PermissionError, match=r"(?s)^(?!.*d3Jvbmc).*file.*403"):
         getattr(backend, verb)(f"{container}/file", *ARGUMENTS[verb])
-    assert "d3Jvbmc" not in str(raised.value)
-    assert "file" in str(raised.value)
 
 
 @pytest.mark.parametrize("verb", sorted(WRITING | {"read", "list"}))
 def test_a_missing_container_is_named(backend, verb):
-    with pytest.raises(NoBucketError, match="container 'rollingfs-none' does not exist") as raised:
+    with pytest.raises(NoBucketError, match=rf"Errno {errno.ENOENT}\].*container 'rollingfs-none' does not exist"):
         getattr(backend, verb)("rollingfs-none/folder/file", *ARGUMENTS[verb])
-    assert raised.value.errno == errno.ENOENT
 
 
 def test_a_key_that_is_none_is_refused_without_being_shown(azurite, container):
     backend = opened(azurite, account_key="not base64!")
-    with pytest.raises(OSError, match="refuses the options") as raised:
+    with pytest.raises(OSError, match=r"(?s)^(?!.*base64).*refuses the options"):
         backend.read(f"{container}/file")
-    assert "base64" not in str(raised.value)
 
 
 def test_what_azure_says_is_understood():
@@ -185,26 +181,25 @@ def test_between_containers_a_file_is_copied_through_this_process(azurite, backe
 @pytest.mark.parametrize("key", ["a//b", "a/./b", "../a", "a\nb", "a\\b"])
 def test_names_that_the_store_would_change_are_refused(backend, container, key):
     for verb in ("read", "stat", "create", "write"):
-        with pytest.raises(OSError, match="nothing was read or written") as raised:
+        with pytest.raises(OSError, match=rf"(?s)Errno {errno.EINVAL}\].*nothing was read or written"):
             getattr(backend, verb)(f"{container}/{key}", *ARGUMENTS[verb])
-        assert raised.value.errno == errno.EINVAL
     assert not backend.is_folder(f"{container}/{key}")
 
 
 def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(azurite, backend, container):
     blob_service(**azurite).get_blob_client(container, "made/").upload_blob(b"")
-    assert [(entry.path, entry.is_folder) for entry in backend.list(container).entries] == [(f"{container}/made", True)]
-    backend.write(f"{container}/made/file", [b"x"])
-    assert [entry.path for entry in backend.list(f"{container}/made").entries] == [f"{container}/made/file"]
+    (folder,) = backend.list(container).entries
+    assert (folder.path, folder.is_folder) == (f"{container}/made", True)
+    backend.write(f"{folder.path}/file", [b"x"])
+    assert [entry.path for entry in backend.list(folder.path).entries] == [f"{folder.path}/file"]
 
 
 def test_containers_are_neither_made_nor_removed_nor_listed_and_that_is_said(backend, container):
     backend.make_folder(container)
     backend.make_folder(f"{container}/folder")
     for verb, path in (("make_folder", "rollingfs-none"), ("remove_folder", container), ("list", "")):
-        with pytest.raises(OSError, match="obstore cannot") as raised:
+        with pytest.raises(OSError, match=rf"Errno {errno.EINVAL}\].*obstore cannot"):
             getattr(backend, verb)(path)
-        assert raised.value.errno == errno.EINVAL
 
 
 # -- targets -------------------------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ from rollingfs.backend.objects.s3.options import (
     settings_of,
 )
 
+pytestmark = pytest.mark.usefixtures("no_outside_network")
+
 KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
 """Shared, because each new one reads botocore's rules again."""
@@ -39,13 +41,6 @@ CUSTOM = "http://127.0.0.1:9000"
 
 class Seen(Exception):
     """Ends a request of botocore's before it is sent."""
-
-
-@pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
 
 
 def connected(**given: Any) -> S3Backend:

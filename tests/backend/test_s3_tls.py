@@ -19,6 +19,7 @@ import botocore.httpsession
 import fsspec
 
 from rollingfs import RollingPolicy
+from tests.backend.conftest import BUNDLES
 from tests.support.certificates import make_certificate
 from tests.support.driven import Driven
 from tests.support.s3 import driven_s3, ways_of
@@ -27,17 +28,10 @@ from tests.support.servers import cache_dir, minio_binary, minio_server, new_buc
 MIB = 2**20
 DATA = os.urandom(13 * MIB)
 CHUNKS = RollingPolicy(max_bytes=6 * MIB, inline_bytes=100)
-BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 
 Trust = dict[str, Any]
 
-
-@pytest.fixture(autouse=True)
-def no_outside_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the proxies and certificates of this machine out of the tests."""
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name in BUNDLES:
-            monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("no_outside_network")
 
 
 @pytest.fixture(scope="module")

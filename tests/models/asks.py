@@ -210,18 +210,16 @@ def is_void(header: Header, ask: Ask) -> bool:
 
 def is_admitted(rules: Rules, header: Header, ask: Ask, committer: int) -> bool:
     """Whether the replacement of a header may carry an ask."""
-    if ask.writer == committer or header.state == "deleted":
-        return False
-    if rules.incarnation_forbids and ask.incarnation != header.incarnation:
-        return False
-    if rules.state_forbids and (header.state != "open" or header.owner is not None):
-        return False
     line = header.line_of(ask.writer)
-    if rules.line_forbids and line is not None and line.number >= ask.number:
-        return False
-    if rules.eviction_forbids and line is None and header.evicted > ask.base:
-        return False
-    return not rules.floor_forbids or floor(header) <= ask.base
+    return not (
+        ask.writer == committer
+        or header.state == "deleted"
+        or (rules.incarnation_forbids and ask.incarnation != header.incarnation)
+        or (rules.state_forbids and (header.state != "open" or header.owner is not None))
+        or (rules.line_forbids and line is not None and line.number >= ask.number)
+        or (rules.eviction_forbids and line is None and header.evicted > ask.base)
+        or (rules.floor_forbids and floor(header) > ask.base)
+    )
 
 
 def choices(rules: Rules, header: Header, asks: frozenset[Ask], committer: int, most: int) -> Iterator[tuple[Ask, ...]]:
