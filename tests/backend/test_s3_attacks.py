@@ -21,7 +21,7 @@ require_module("obstore")
 from fsspec.asyn import sync
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects.errors import UntrustedStoreError
+from rollingfs.backend.objects.errors import UntrustedStoreError, date_of
 from rollingfs.backend.objects.obstores import objects as obstore_objects
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 from tests.support.s3 import driven_s3, ways_of
@@ -128,6 +128,11 @@ def test_a_listing_that_never_ends_or_lacks_or_garbles_something_is_an_error(mot
     moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
     with pytest.raises(OSError, match=message):
         getattr(driven_s3(moto, moto_proxy.url), "list" if name == FILES else "list_uploads")("bucket/folder")
+
+
+def test_a_date_that_cannot_be_read_is_named():
+    with pytest.raises(ConnectionError, match="date is 'noon'"):
+        date_of({"date": "noon"})
 
 
 @pytest.mark.parametrize("name", ["storage-class", "Content-Type", "contenttype", "CACHE-CONTROL"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -192,14 +192,16 @@ def token_of(token: str | None, what: str = "ETag") -> str:
     return token
 
 
-def date_of(headers: Mapping[str, str]) -> float:
-    """The store's clock when it answered, in seconds since 1970.
+def date_of(headers: Mapping[str, str], name: str = "date") -> float:
+    """A date in the headers of an answer, by default the store's clock when it answered, in seconds since 1970.
 
     Raises
     ------
     ConnectionError
-        The answer has no Date header.
+        The answer has no such header, or none that can be read.
     """
-    if not headers.get("date"):
-        raise ConnectionError("the store's answer has no Date header, so its clock is not known")
-    return parsedate_to_datetime(headers["date"]).timestamp()
+    with suppress(ValueError):
+        return parsedate_to_datetime(headers.get(name, "")).timestamp()
+    raise ConnectionError(
+        f"the store's answer has no date that can be read: its header {name} is {headers.get(name)!r}"
+    )

@@ -7,7 +7,6 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -56,7 +55,7 @@ class GoogleBucket(Bucket):
         if span is not None and reply.status == 200:  # the whole file
             data = data[span[0] : span[1]]
         token = token_of(reply.headers.get("X-Goog-Generation"), "generation")
-        return Answer(data, token, parsedate_to_datetime(reply.headers["Last-Modified"]).timestamp())
+        return Answer(data, token, date_of(reply.headers, "Last-Modified"))
 
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         kind, body = (BYTES, b"".join(data)) if not metadata else _described(metadata, data)
