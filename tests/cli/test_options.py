@@ -4,7 +4,7 @@ import pytest
 
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.stores import Stores, parse_options
-from tests.support.cli import Run
+from tests.support.cli import failed
 from tests.support.servers import require_module
 
 
@@ -30,13 +30,11 @@ def s3_is_installed():
 @pytest.mark.parametrize("store", ["file", "s3"])
 def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, store):
     path = "s3://bucket/x" if store == "s3" else tmp_path / "x"
-    found = Run("append", path, "--option", "max_byte=12", stdin=b"data")
-    assert (found.code, found.out) == (2, b"")
-    assert found.err.count("\n") == 1
-    assert f"--option max_byte: neither rolling nor {store} has an option 'max_byte'" in found.err
-    assert "did you mean 'max_bytes'" in found.err
-    assert "rolling takes commit_timeout_s, " in found.err
-    assert f"; {store} takes " in found.err
+    said = failed("append", path, "--option", "max_byte=12", stdin=b"data", code=2)
+    assert f"--option max_byte: neither rolling nor {store} has an option 'max_byte'" in said
+    assert "did you mean 'max_bytes'" in said
+    assert "rolling takes commit_timeout_s, " in said
+    assert f"; {store} takes " in said
     assert not (tmp_path / "x$header").exists()
 
 
@@ -61,10 +59,9 @@ def test_a_mistyped_option_for_s3_is_no_error_of_botocore_and_its_value_is_not_s
 
 def test_a_mistyped_variable_is_an_error_that_names_it(tmp_path, monkeypatch):
     monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTE", "12")
-    found = Run("append", tmp_path / "x", stdin=b"data")
-    assert found.code == 2
-    assert "ROLLINGFS_OPTION_MAX_BYTE: " in found.err
-    assert "did you mean 'max_bytes'" in found.err
+    said = failed("append", tmp_path / "x", stdin=b"data", code=2)
+    assert "ROLLINGFS_OPTION_MAX_BYTE: " in said
+    assert "did you mean 'max_bytes'" in said
     with pytest.raises(WrongUsage, match="s3 has no option 'sekret'"):
         opened("s3", S3_SEKRET="x")
 

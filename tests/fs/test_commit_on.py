@@ -13,7 +13,6 @@ from tests.support.backends import Scripted, private_memory, raises
 from tests.support.schedules import held_elsewhere
 
 PATH = "logs/app"
-HEADER = "$header"
 SOON_S = 20
 """Nothing here is expected to take so long; it only ends a test that would hang."""
 

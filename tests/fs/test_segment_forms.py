@@ -12,7 +12,6 @@ from rollingfs.fs.segment_forms import Form, Forms
 from tests.support.backends import private_memory
 
 VERBS = [name for name, form in vars(Forms).items() if isinstance(form, Form) and not name.startswith("_")]
-FACES = ("path", "handle", "awaited path", "awaited handle")
 Call = Callable[..., Any]
 
 
@@ -25,7 +24,7 @@ def fs() -> RollingFileSystem:
     return fs
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=["path", "handle", "awaited path", "awaited handle"])
 def call(request: pytest.FixtureRequest, fs: RollingFileSystem) -> Call:
     """Calls a verb on ``/log``."""
 

@@ -66,9 +66,9 @@ def done(*words: object, stdin: bytes | None = None) -> Run:
     return found
 
 
-def failed(*words: object, code: int = 1) -> str:
+def failed(*words: object, code: int = 1, stdin: bytes | None = None) -> str:
     """Run a command that must fail; returns its one line on standard error."""
-    found = Run(*words)
+    found = Run(*words, stdin=stdin)
     assert found.code == code
     assert found.out == b""
     assert found.err.startswith("rollingfs: ")

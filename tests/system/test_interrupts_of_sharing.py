@@ -71,9 +71,6 @@ def sealed(world: World) -> None:
     world.while_it_waits(lambda: drive(world.other.segments.seal(PATH)))
 
 
-COURSES = [carried, carried_late, in_vain, lost_race, voided, sealed]
-
-
 def run_interrupted(world: World, course: Callable[[World], None], nth: int, *files: str) -> tuple[object, list[str]]:
     """What Ctrl-C at the nth line of an append of ``mine`` made of it, and the line."""
     under_way = [True]
@@ -123,7 +120,7 @@ def test_wherever_ctrl_c_hits_the_carrier_of_an_append_its_outcome_is_true(monke
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("course", COURSES)
+@pytest.mark.parametrize("course", [carried, carried_late, in_vain, lost_race, voided, sealed])
 def test_wherever_ctrl_c_hits_an_append_that_others_may_carry_its_outcome_is_true(
     monkeypatch: pytest.MonkeyPatch, course: Callable[[World], None]
 ) -> None:

@@ -7,7 +7,7 @@ import fsspec
 import pytest
 
 from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy
-from tests.support.cli import Run
+from tests.support.cli import failed
 from tests.support.servers import require_module
 
 require_module("s3fs")
@@ -90,9 +90,8 @@ def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value
     with pytest.raises(TypeError, match=f"{name} is {value!r}: it must be True or False"):
         fsspec.filesystem("rolling", target_protocol="file", **{name: value})
     if value:
-        found = Run("append", tmp_path / "log", "--option", f"{name}={value}", stdin=b"data")
-        assert found.code != 0
-        assert f"{name} is {value!r}: it must be true or false" in found.err
+        said = failed("append", tmp_path / "log", "--option", f"{name}={value}", stdin=b"data", code=2)
+        assert f"{name} is {value!r}: it must be true or false" in said
         assert files_below(tmp_path) == []
 
 

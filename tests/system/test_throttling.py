@@ -25,8 +25,7 @@ from tests.support.servers import new_bucket
 
 Fault = str | tuple[int, str | bytes]
 
-MIB = 2**20
-PART_BYTES = 5 * MIB
+PART_BYTES = 5 * 2**20
 SLOW_DOWN = (503, "SlowDown")
 FAULTS = [
     fault if fault == DROP_AFTER else pytest.param(fault, marks=pytest.mark.slow)
