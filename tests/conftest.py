@@ -91,29 +91,31 @@ def _version(name: str) -> str:
         return "(absent)"
 
 
+@pytest.fixture(scope="session")
+def session_patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
 @pytest.fixture(scope="session", autouse=True)
-def no_outside_credentials(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def no_outside_credentials(session_patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the clouds' configuration of this machine, and caches in its HOME, out of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
-            patch.delenv(name)
-        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("huggingface")))
-        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        patch.setenv("AWS_CONFIG_FILE", os.devnull)
-        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
-        yield
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
+        session_patch.delenv(name)
+    session_patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("huggingface")))
+    session_patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    session_patch.setenv("AWS_CONFIG_FILE", os.devnull)
+    session_patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def little_patience() -> Iterator[None]:
+def little_patience(session_patch: pytest.MonkeyPatch) -> None:
     """Backends that no client calls soon give up on a store that fails, as most of their tests want one to."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patience, "PATIENCE_S", PATIENCE_S)
-        yield
+    session_patch.setattr(patience, "PATIENCE_S", PATIENCE_S)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_verdicts_of_this_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def no_verdicts_of_this_user(session_patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the probe's verdicts out of the user's cache folder, and out of each other's tests and processes.
 
     What stands where their folder would be is a file. Tools that the tests start go on with the user's caches.
@@ -121,11 +123,9 @@ def no_verdicts_of_this_user(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     cache = tmp_path_factory.mktemp("cache")
     (cache / "rollingfs").write_text("no folder\n")
     of_user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, folder in (("PIP_CACHE_DIR", "pip"), ("GOCACHE", "go-build")):
-            patch.setenv(name, os.environ.get(name, os.path.join(of_user, folder)))
-        patch.setenv("XDG_CACHE_HOME", str(cache))
-        yield
+    for name, folder in (("PIP_CACHE_DIR", "pip"), ("GOCACHE", "go-build")):
+        session_patch.setenv(name, os.environ.get(name, os.path.join(of_user, folder)))
+    session_patch.setenv("XDG_CACHE_HOME", str(cache))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -157,17 +157,14 @@ def _collect() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def models_read_once() -> Iterator[None]:
+def models_read_once(session_patch: pytest.MonkeyPatch) -> None:
     """Cache botocore's descriptions of services: reading them is most of the cost of a new client."""
     if _version("botocore") == "(absent)":
-        yield
         return
     from botocore.loaders import JSONFileLoader
 
     load = functools.cache(JSONFileLoader().load_file)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JSONFileLoader, "load_file", lambda self, path: load(path))
-        yield
+    session_patch.setattr(JSONFileLoader, "load_file", lambda self, path: load(path))
 
 
 @pytest.fixture(scope="session")
