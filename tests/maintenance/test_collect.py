@@ -25,6 +25,15 @@ def world(request):
     return World(Shifted(request.param()), POLICY, time.time)
 
 
+def give_hint(world, path, folder):
+    """Let a header lead collections to another folder."""
+
+    async def hint(base, attempt):
+        return with_hints(base.header, [folder], 1)
+
+    drive(world.client.commits.commit(path, hint))
+
+
 def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 95])
     old = [world.orphan(where), world.orphan(where, names.new_staged_name()), world.orphan(where, "tmp-1")]
@@ -65,11 +74,7 @@ def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(worl
 def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(world, tmp_path):
     victim, forged = world.create(f"{tmp_path}/victim/s", [b"v" * 20]), world.create(f"{tmp_path}/mine/s", [b"m"])
     under_way = world.orphan(victim)
-
-    async def hint(base, attempt):
-        return with_hints(base.header, ["../victim/s$chunks/"], 1)
-
-    drive(world.client.commits.commit(forged, hint))
+    give_hint(world, forged, "../victim/s$chunks/")
     assert world.collect(forged).files == ()
     assert under_way.rpartition("/")[2] in world.files(victim)
     assert world.collect(victim).files == (under_way,)
@@ -82,11 +87,7 @@ def test_a_hint_goes_once_the_file_is_gone_that_a_tombstone_kept_there(world, tm
     world.write(names.header_path(gone), format_header(grave))
     for name in (kept.file, "unknown"):
         world.write(f"{folder}/{name}", b"bytes")
-
-    async def hint(base, attempt):
-        return with_hints(base.header, ["gone$chunks/"], 1)
-
-    drive(world.client.commits.commit(there, hint))
+    give_hint(world, there, "gone$chunks/")
     world.collect(there)
     assert world.header(there).drops != ()
     drive(world.backend.delete([f"{folder}/{kept.file}"]))

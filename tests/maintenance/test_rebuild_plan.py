@@ -62,17 +62,11 @@ def check(world: World, start: int = 0) -> bool:
 FILES = [(at, data) for at in range(4) for data in (b"a", b"b", b"ab", b"aa", b"aab")]
 
 
-def test_every_set_of_three_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none():
-    outcomes = [check(world) for count in range(4) for world in itertools.combinations_with_replacement(FILES, count)]
-    assert outcomes.count(True) > 500
-    assert outcomes.count(False) > 100
-
-
-@pytest.mark.slow
-def test_every_set_of_four_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none():
-    outcomes = [check(world) for world in itertools.combinations_with_replacement(FILES, 4)]
-    assert outcomes.count(True) > 2000
-    assert outcomes.count(False) > 2000
+@pytest.mark.parametrize(("counts", "some"), [(range(4), 100), pytest.param([4], 2000, marks=pytest.mark.slow)])
+def test_every_set_of_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none(counts, some):
+    worlds = (world for count in counts for world in itertools.combinations_with_replacement(FILES, count))
+    outcomes = [check(world) for world in worlds]
+    assert min(outcomes.count(True), outcomes.count(False)) > some
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,8 @@ def test_a_worker_sends_the_sentence_of_a_value_that_rollingfs_refuses(worker):
 
 
 def test_a_worker_sends_the_sentence_of_an_error_in_the_midst_of_rows(worker):
-    def rows() -> Iterator[int]:
-        yield 1
-        raise CorruptHeaderError(SENTENCE)
-
-    assert "Traceback" not in sent(lambda: list(plainly_each(rows)()))
+    rows = plainly_each(lambda: (failing(CorruptHeaderError(SENTENCE))() for _ in range(1)))
+    assert "Traceback" not in sent(lambda: list(rows()))
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ValueError("of another library"), AssertionError()])

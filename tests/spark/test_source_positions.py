@@ -23,6 +23,7 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.positions import Position, parse_position
+from tests.support.life import Turned
 from tests.support.spark import arrow_stream
 from tests.support.spark_source import (
     NUMBERS,
@@ -220,30 +221,20 @@ def test_a_cut_of_a_stream_serves_a_read_of_one_segment_of_it_and_of_a_pattern(f
 AT_S = 4_000_000_000.0
 
 
-@pytest.fixture
-def clock() -> list[float]:
-    """The time of `timed`, which a test moves on."""
-    return [AT_S]
-
-
-@pytest.fixture
-def timed(clock: list[float]) -> RollingFileSystem:
-    """The filesystem of a program in whose time the test lives."""
-    return RollingFileSystem("file", sync=False, header_cache_s=0, clock=lambda: clock[0])
-
-
-def grown(timed: RollingFileSystem, clock: list[float], path: Path, pieces: list[bytes], step_s: float = 60) -> None:
-    """A segment of chunks of one size, between whose appends some time goes by."""
-    timed.create(str(path), RollingPolicy(max_bytes=len(pieces[0]), inline_bytes=0))
+def grown(path: Path, pieces: list[bytes], step_s: float = 60) -> RollingFileSystem:
+    """A segment of chunks of one size, between whose appends some time goes by; the filesystem that lives in it."""
+    clock = Turned(AT_S)
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0, clock=clock)
     for piece in pieces:
-        timed.append(str(path), piece)
-        clock[0] += step_s
+        put(fs, path, piece, RollingPolicy(max_bytes=len(pieces[0]), inline_bytes=0))
+        clock.now_s += step_s
+    return fs
 
 
 @pytest.fixture
-def dated(timed: RollingFileSystem, clock: list[float], tmp_path: Path) -> Path:
+def dated(tmp_path: Path) -> Path:
     """A folder of a segment with chunks of two lines, a minute apart."""
-    grown(timed, clock, tmp_path / "f" / "s", [numbered(2, 2 * nth) for nth in range(5)])
+    grown(tmp_path / "f" / "s", [numbered(2, 2 * nth) for nth in range(5)])
     return tmp_path / "f"
 
 
@@ -261,9 +252,9 @@ def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated)
     assert read(dated, NUMBERS, format="json", **between) == [4, 5]
 
 
-def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(timed, clock, tmp_path):
+def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
     path = tmp_path / "s"
-    grown(timed, clock, path, [b"one\nt", b"wo\nthree\n"])
+    grown(path, [b"one\nt", b"wo\nthree\n"])
     split = moment(AT_S + 59)
     assert (read(path, endingOffsets=split), read(path, startingOffsets=split)) == (["one"], ["two", "three"])
     assert begun(path, startingOffsets=split) == ["two", "three"]
@@ -357,8 +348,8 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
     assert metadata.added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
 
 
-def test_commit_times_are_found_in_index_pages_too(timed, clock, tmp_path):
-    grown(timed, clock, tmp_path / "s", [b"%04d\n" % nth for nth in range(150)], 1)
+def test_commit_times_are_found_in_index_pages_too(tmp_path):
+    timed = grown(tmp_path / "s", [b"%04d\n" % nth for nth in range(150)], 1)
     header = timed._bridge.run(timed._client.lookup.view(str(tmp_path / "s"))).header
     assert any(isinstance(entry, Page) for entry in header.entries)
     found = rows(tmp_path / "s", ours(TEXT), partitionBytes="400")

@@ -1,5 +1,6 @@
 """Stream cuts: a value with a text, and where they lie."""
 
+import json
 import pickle
 
 import pytest
@@ -42,23 +43,15 @@ def test_a_cut_is_a_mapping_that_cannot_be_changed():
         cut.at = 6.0
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}}',
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": -1}, "incarnations": {}}',
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": 1.5}, "incarnations": {}}',
-        '{"rollingfs-cut": 1, "at": NaN, "size": 0, "segments": {}, "incarnations": {}}',
-        '{"rollingfs-cut": 1, "at": 1, "size": true, "segments": {}, "incarnations": {}}',
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "incarnations": {}, "more": 1}',
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "incarnations": []}',
-        '{"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {"a": 1}, "incarnations": {"a": 7}}',
-        '{"rollingfs-cut": 2, "at": 1, "size": 0, "segments": {}, "incarnations": {}}',
-    ],
-)
+WHOLE = {"rollingfs-cut": 1, "at": 1, "size": 0, "segments": {}, "incarnations": {}}
+SPOILED = [
+    *({"segments": {"a": -1}}, {"segments": {"a": 1.5}}, {"segments": {"a": 1}, "incarnations": {"a": 7}}),
+    *({"incarnations": []}, {"at": float("nan")}, {"size": True}, {"more": 1}, {"rollingfs-cut": 2}),
+]
+LESS = [{}, {name: value for name, value in WHOLE.items() if name != "incarnations"}]
+
+
+@pytest.mark.parametrize("text", ["", "[]", *map(json.dumps, LESS), *(json.dumps(WHOLE | more) for more in SPOILED)])
 def test_what_is_no_cut_is_refused(text):
     with pytest.raises(ValueError, match=r"stream cut|offset|size|incarnation"):
         StreamCut.parse(text)
