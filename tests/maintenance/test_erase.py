@@ -212,8 +212,7 @@ def concatenated(world: World) -> None:
 
 @pytest.mark.parametrize("take", [moved, concatenated])
 @pytest.mark.parametrize("days", [0, 3])
-def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days):
-    store = TieredStore()
+def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(store, take, days):
     world = client(store)
     world.create("/stream/old", pieces_of(DATA, [20] * 5))
     world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
@@ -234,8 +233,7 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(take, days)
 
 
 @pytest.mark.parametrize("take", [moved, concatenated])
-def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(take):
-    store = TieredStore()
+def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(store, take):
     world = client(store)
     world.create("/stream/first", pieces_of(DATA, [20] * 5))
     world.rename("/stream/first", "/stream/old")
@@ -306,20 +304,14 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
 # -- faces ---------------------------------------------------------------------------------------------------
 
 
-def test_an_erase_by_a_handle_whose_segment_is_gone_says_so_whatever_the_offset_and_writes_nothing(store, world):
-    guard = Guard(segment=world.header(A).segment)
-    world.overwrite(A, b"short")
-    before = store.snapshot()
-    for offset in (3, 70):
-        with pytest.raises(FileNotFoundError, match="another has its name"):
-            world.erase(A, offset, guard)
-    assert store.snapshot() == before
-
-
-def test_an_erase_that_its_guard_forbids_writes_nothing_whatever_the_offset(store, world):
+def test_an_erase_that_its_guard_forbids_or_of_a_segment_that_is_gone_writes_nothing_whatever_the_offset(store, world):
+    gone = Guard(segment=world.header(A).segment)
+    world.overwrite(A, WHOLE)
     held = drive(world.client.segments.acquire(A, "owner"))
     before = store.snapshot()
     for offset in (3, 700):
+        with pytest.raises(FileNotFoundError, match="another has its name"):
+            world.erase(A, offset, gone)
         with pytest.raises(FencedError):
             world.erase(A, offset)
     assert store.snapshot() == before
