@@ -179,6 +179,7 @@ class Moves:
             merging.check_other(base.header, txns, source.path)
             found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
             await check_passes(self.store, source.path, found.adopted, attempt.operation.deadline_s)
+            await self._folders(source.path, found)  # who cannot read the map could not undo the mark
             if witnessed is None and source.evidence is not None:
                 # before the mark that others may find, but not before a check: a refused source leaves no folder there
                 await self._write_pin(source, found.segment, names.chunks_folder(source.target))
@@ -211,16 +212,19 @@ class Moves:
                 raise merging.not_sealed(path)
 
     async def _pin(self, source: Source, header: Header) -> None:
-        # of the retained bytes alone: the target will not name a folder in which only dropped chunks lie
-        retained = [
-            placement.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start
-        ]
         try:
-            folders = await self.store.pages.folders(source.path, retained)
+            folders = await self._folders(source.path, header)
         except PageGoneError as error:
             await successor(self.store.headers, source.path, header, error)
             raise MarkLostError(f"the merge of {source.path} was undone by another client") from error
         await self.store.each([partial(self._write_pin, source, header.segment, folder) for folder in sorted(folders)])
+
+    async def _folders(self, path: str, header: Header) -> set[str]:
+        # of the retained bytes alone: the target will not name a folder in which only dropped chunks lie
+        retained = [
+            placement.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start
+        ]
+        return await self.store.pages.folders(path, retained)
 
     async def _write_pin(self, source: Source, incarnation: str, folder: str) -> None:
         pin = Pin(source.txn, source.path, source.target, incarnation)
