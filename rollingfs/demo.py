@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import hashlib
 import importlib.util
-import io
 import os
 import sys
 import time
@@ -160,13 +159,6 @@ def load(demo: Demo, rows: int) -> dict[int, Any]:
     return {month: chosen[chosen["month"] == month].reset_index(drop=True) for month in MONTHS}
 
 
-def to_parquet(frame: Any) -> bytes:
-    """A data frame as a Parquet file."""
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    return buffer.getvalue()
-
-
 def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
     """Some bytes in about `count` pieces of equal size; with `at_lines`, each ends with a line."""
     size = -(-len(data) // count)
@@ -290,12 +282,12 @@ def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
     name = "flights-2013.parquet"
     with demo.step(f"Parquet: pandas writes the year to {demo.url(name)}"):
         # pandas replaces the bytes, and the policy stays
-        demo.fs.create(demo.path(name), roll(len(to_parquet(whole)), PARQUET_CHUNKS))
+        demo.fs.create(demo.path(name), roll(len(whole.to_parquet(index=False)), PARQUET_CHUNKS))
         whole.to_parquet(demo.url(name), index=False)
         demo.map(name)
         read_parquet(demo, name, whole)
     year = "months-2013.parquet"
-    months = {month: to_parquet(frame) for month, frame in frames.items()}
+    months = {month: frame.to_parquet(index=False) for month, frame in frames.items()}
     policy = roll(sum(map(len, months.values())), PARQUET_CHUNKS)
     with demo.step("Parquet: a file for each month, appended in pieces, joined to a log of twelve files"):
         append_months(demo, "parquet", months, policy, PARQUET_APPENDS, at_lines=False)
