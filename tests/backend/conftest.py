@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,13 @@ def moto_proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
     """Of a store that takes any credentials, and knows the regions of buckets, as SeaweedFS does not."""
     with proxy_to(moto["endpoint_url"]) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> Any:
+    """What was said of s3fs."""
+    caplog.set_level(logging.INFO, "rollingfs")
+    return lambda: [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,7 +18,7 @@ from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
 from tests.support.driven import Driven
 from tests.support.proxy import Proxy
-from tests.support.s3 import driven_s3
+from tests.support.s3 import driven_s3, rolling_s3
 from tests.support.servers import new_bucket
 
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -30,26 +30,16 @@ def folder(seaweed: dict[str, Any]) -> str:
     return f"{new_bucket(seaweed)}/folder"
 
 
-def _connect(options: dict[str, Any], url: str) -> Any:
-    return fsspec.filesystem(
-        "rolling",
-        target_protocol="s3",
-        target_options=options | {"endpoint_url": url},
-        skip_instance_cache=True,
-        header_cache_s=0,
-    )
-
-
 @pytest.fixture
 def fs(seaweed: dict[str, Any], proxy: Proxy) -> Any:
     """A client that has seen nothing yet."""
-    return _connect(seaweed, proxy.url)
+    return rolling_s3(seaweed, proxy.url)
 
 
 @pytest.fixture
 def plain(seaweed: dict[str, Any]) -> Any:
     """A filesystem that does not go through the proxy."""
-    return _connect(seaweed, seaweed["endpoint_url"])
+    return rolling_s3(seaweed)
 
 
 def _listings(proxy: Proxy) -> list[int]:
@@ -124,7 +114,7 @@ def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(
 def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto):
     bucket = new_bucket(moto)
     raw = fsspec.filesystem("s3", **moto, skip_instance_cache=True)
-    fs = fsspec.filesystem("rolling", target_protocol="s3", target_options=moto, skip_instance_cache=True)
+    fs = rolling_s3(moto)
     keys = ["a/b", "a//c", "a///d", "/top", "other"]
     for key in keys:
         raw.call_s3("put_object", Bucket=bucket, Key=key, Body=key.encode())

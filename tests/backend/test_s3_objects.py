@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import gc
-import logging
 import os
 import socket
 import time
@@ -99,13 +98,6 @@ class Way(Store):
 @pytest.fixture
 def store(seaweed: dict[str, Any], proxy: Proxy) -> Way:
     return Way(seaweed, proxy)
-
-
-@pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> Any:
-    """What was said of s3fs."""
-    caplog.set_level(logging.INFO, "rollingfs")
-    return lambda: [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
 
 
 # -- which way -----------------------------------------------------------------------------------------------

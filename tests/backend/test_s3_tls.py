@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import uuid
 from pathlib import Path
@@ -16,13 +15,12 @@ from tests.support.servers import require_module
 require_module("s3fs")
 
 import botocore.httpsession
-import fsspec
 
 from rollingfs import RollingPolicy
 from tests.backend.conftest import BUNDLES
 from tests.support.certificates import make_certificate
 from tests.support.driven import Driven
-from tests.support.s3 import driven_s3, ways_of
+from tests.support.s3 import driven_s3, rolling_s3, ways_of
 from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
 
 MIB = 2**20
@@ -38,20 +36,13 @@ pytestmark = pytest.mark.usefixtures("no_outside_network")
 def tls_bucket(minio_tls: tuple[dict[str, Any], Path]) -> str:
     options, certificate = minio_tls
     backend = driven_s3(options, client_kwargs={"verify": str(certificate)})
-    bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
-    backend.make_folder(bucket)
+    backend.make_folder(bucket := f"rollingfs-{uuid.uuid4().hex[:12]}")
     return bucket
 
 
 @pytest.fixture
 def tls_path(tls_bucket: str) -> str:
     return f"{tls_bucket}/{uuid.uuid4().hex}/log"
-
-
-def _connect(options: dict[str, Any], **more: Any) -> Any:
-    return fsspec.filesystem(
-        "rolling", target_protocol="s3", target_options=options | more, skip_instance_cache=True, header_cache_s=0
-    )
 
 
 @pytest.fixture(
@@ -81,9 +72,8 @@ def trust(
 
 
 @pytest.mark.s3
-def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request):
-    caplog.set_level(logging.INFO, "rollingfs")
-    fs = _connect(minio_tls[0], **trust)
+def test_everything_works_over_https(minio_tls, trust, tls_path, told, request):
+    fs = rolling_s3(minio_tls[0], **trust)
     fs.create(tls_path, policy=CHUNKS)
     for number in range(10):
         fs.append(tls_path, b"%02d" % number)
@@ -93,8 +83,7 @@ def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request
     assert fs.cat_file(f"{tls_path}-large") == DATA
     is_named = request.node.callspec.params["trust"] in ("verify", *BUNDLES)
     assert ways_of(fs._backend) == {"BotocoreObjects" if is_named else "ObstoreObjects"}
-    told = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
-    assert [text.count("a file of trusted CAs") for text in told] == [1] * is_named
+    assert [text.count("a file of trusted CAs") for text in told()] == [1] * is_named
 
 
 @pytest.mark.s3
@@ -102,7 +91,7 @@ def test_everything_works_over_https(minio_tls, trust, tls_path, caplog, request
 def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bucket, tmp_path):
     options, certificate = minio_tls
     path = f"{tls_bucket}/{uuid.uuid4().hex}/log"
-    trusting = _connect(options, client_kwargs={"verify": str(certificate)})
+    trusting = rolling_s3(options, client_kwargs={"verify": str(certificate)})
     trusting.pipe_file(path, DATA)
     more: dict[str, Any] = {}
     if wrong == "another CA":
@@ -110,7 +99,7 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
     elif wrong == "another name":
         more = {"client_kwargs": {"verify": str(certificate)}}
         options = options | {"endpoint_url": options["endpoint_url"].replace("127.0.0.1", "localhost")}
-    fs, backend = _connect(options, **more), driven_s3(options, **more)
+    fs, backend = rolling_s3(options, **more), driven_s3(options, **more)
     (chunk,) = trusting._backend.fs.find(f"{path}$chunks")[:1]
     for attempt in (
         lambda: fs.append(path, b"data"),
@@ -127,20 +116,18 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 
 
 @pytest.mark.s3
-def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, caplog, monkeypatch):
+def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, told, monkeypatch):
     certificate = make_certificate(tmp_path, is_own_ca=True)
     monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
-    caplog.set_level(logging.INFO, "rollingfs")
     with minio_server(minio_binary(cache_dir(), build=False), certificate) as options:
         backend = driven_s3(options)
-        bucket = f"rollingfs-{uuid.uuid4().hex[:12]}"
-        backend.make_folder(bucket)
+        backend.make_folder(bucket := f"rollingfs-{uuid.uuid4().hex[:12]}")
         token = backend.create(f"{bucket}/file", b"one")
         backend.replace(f"{bucket}/file", b"two", token)
         assert backend.read(f"{bucket}/file").data == b"two"
     assert ways_of(backend) == {"BotocoreObjects"}
-    (told,) = [record.getMessage() for record in caplog.records if "through s3fs" in record.getMessage()]
-    assert "certificate cannot be trusted" in told
+    (text,) = told()
+    assert "certificate cannot be trusted" in text
 
 
 @pytest.mark.s3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import open_s3
 from tests.support.driven import Driven
 from tests.support.servers import new_bucket, ways
@@ -17,6 +18,12 @@ def driven_s3(options: dict[str, Any], url: str | None = None, *, use_obstore: b
     filesystem = more.pop("cls", S3FileSystem)
     given = options | ({} if url is None else {"endpoint_url": url}) | more
     return Driven(open_s3(filesystem(**given, skip_instance_cache=True), use_obstore=use_obstore))
+
+
+def rolling_s3(options: dict[str, Any], url: str | None = None, **more: Any) -> RollingFileSystem:
+    """A client of its own, which remembers no header; the rest as with `driven_s3`."""
+    given = options | ({} if url is None else {"endpoint_url": url}) | more
+    return RollingFileSystem("s3", given, skip_instance_cache=True, header_cache_s=0)
 
 
 def ways_of(backend: Any) -> set[str]:
