@@ -144,55 +144,45 @@ def test_an_unfolded_page_names_the_bytes_that_its_line_stands_for(listed, data,
 # -- folding -------------------------------------------------------------------------------------------------
 
 
+def folded(entries, plan):
+    """The entries after a fold, the page that it has made, and the entries that are in it."""
+    inside = entries[plan.first : plan.last]
+    count = sum(entry.count if isinstance(entry, Page) else 1 for entry in inside)
+    assert 1 <= count <= LARGE_PAGE_CHUNKS
+    length = inside[-1].end - inside[0].start
+    page = Page(inside[0].start, length, names.new_index_name(), count, 2**31, count * 120, 0, count)
+    return (*entries[: plan.first], page, *entries[plan.last :]), page, inside
+
+
 class Growing:
     """A header whose map grows. It folds like `Pages.fold`, but keeps only the line of each page."""
 
-    def __init__(self, segment="s", **fields):
-        self.header = Header(str(uuid.UUID(int=1)), 2**40, commits=full_commits(2**40), **fields)
-        self.pages_written = 0
+    def __init__(self):
+        self.header = Header(str(uuid.UUID(int=1)), 2**40, commits=full_commits(2**40))
         self.chunks_written = 0
-        self.lines_most = 0
-
-    @property
-    def chunk_count(self):
-        return self.header.chunk_count
 
     def add(self, *entries):
         placed = placement.place(entries, self.header.length)
         self.header = dataclasses.replace(self.header, entries=self.header.entries + placed)
-        self.fold()
-
-    def fold(self):
         while plan := placement.plan_fold(self.header.entries):
-            self._fold(plan)
+            self.fold(plan)
         while (over := len(format_text(self.header)) - (TEXT_BYTES_MAX - STAMP_BYTES_MAX)) > 0:
             plan = placement.plan_squeeze(self.header.entries)
             if plan is None:
                 self.header = shed_drops(self.header, over)
                 assert len(format_text(self.header)) <= TEXT_BYTES_MAX - STAMP_BYTES_MAX
                 break
-            self._fold(plan)
-        self.lines_most = max(self.lines_most, len(self.header.entries))
+            self.fold(plan)
 
-    def _fold(self, plan):
-        entries = self.header.entries
-        folded = entries[plan.first : plan.last]
-        count = sum(entry.count if isinstance(entry, Page) else 1 for entry in folded)
-        assert 1 <= count <= LARGE_PAGE_CHUNKS
-        length = folded[-1].end - folded[0].start
-        page = Page(folded[0].start, length, names.new_index_name(), count, 2**31, count * 120, 0, count)
+    def fold(self, plan):
+        entries, page, inside = folded(self.header.entries, plan)
         drops = [
             Drop(entry.file, AT_MS) if "/" not in entry.file else Drop(f"{names.parent(entry.file)}/", AT_MS, size=9)
-            for entry in folded
+            for entry in inside
             if isinstance(entry, Page)
         ]
-        self.pages_written += 1
-        self.chunks_written += count
-        self.header = dataclasses.replace(
-            self.header,
-            entries=(*entries[: plan.first], page, *entries[plan.last :]),
-            drops=merge_drops(self.header.drops, drops),
-        )
+        self.chunks_written += page.count
+        self.header = dataclasses.replace(self.header, entries=entries, drops=merge_drops(self.header.drops, drops))
 
     def clear_drops(self):
         """Forget the files that the commit before dropped, as every commit does."""
@@ -216,7 +206,7 @@ def test_the_32nd_small_page_makes_them_one_of_4096():
     assert [entry.count for entry in growing.header.entries if isinstance(entry, Page)] == [LARGE_PAGE_CHUNKS]
     assert growing.header.loose_count == PAGE_CHUNKS
     # each chunk is written into pages twice, whatever the length of the segment
-    assert growing.chunks_written <= 2 * growing.chunk_count
+    assert growing.chunks_written <= 2 * growing.header.chunk_count
 
 
 def long_reference(length, number):
@@ -236,7 +226,7 @@ def long_reference(length, number):
 def test_whatever_is_added_the_limits_hold(additions, repeat):
     growing = Growing()
     for number, (_, (kind, count, length)) in enumerate(itertools.product(range(repeat), additions)):
-        if growing.chunk_count > 10**6:
+        if growing.header.chunk_count > 10**6:
             break
         # a header names a page once, so no two of them have one name
         file = long_reference(length, number) if length else f"{number:020d}-0123456789ab"
@@ -262,11 +252,7 @@ def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
         plan = placement.plan_fold(entries, loose_max=loose_max)
         if plan is None:
             break
-        folded = entries[plan.first : plan.last]
-        count = sum(entry.count if isinstance(entry, Page) else 1 for entry in folded)
-        assert count <= LARGE_PAGE_CHUNKS
-        page = Page(folded[0].start, folded[-1].end - folded[0].start, "index-new", count, 1, 1)
-        entries = (*entries[: plan.first], page, *entries[plan.last :])
+        entries, _, _ = folded(entries, plan)
     else:
         pytest.fail("folding does not come to an end")
     assert sum(isinstance(entry, Chunk) for entry in entries) <= loose_max

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from rollingfs.errors import FencedError
 from rollingfs.format import invariants, merging, transitions
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import COMMITS_MAX, Commit, Header, MergeOutcome, Phase
+from rollingfs.format.header import COMMITS_MAX, Header, MergeOutcome, Phase
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import Guard, MarksFullError, stamp
 from rollingfs.policy import RollingPolicy
-from tests.support.strategies import WORDS, full_commits, headers
+from tests.support.strategies import WORDS, headers
 
 SEGMENT = str(uuid.UUID(int=7))
 TXN = str(uuid.UUID(int=8))
@@ -40,15 +40,6 @@ def test_stamp_keeps_the_last_64_writers_and_the_newest_version_that_it_evicts(w
     assert header.evicted >= max(lost, default=0)
     # never newer than the oldest line that is kept: so long, each kept line's writer can be sure of its verdict
     assert header.evicted < min(lines.values())
-
-
-def test_stamp_takes_version_and_lines_from_the_base_and_not_from_the_wanted_header():
-    base = dataclasses.replace(EMPTY, version=70, commits=full_commits(70), evicted=3)
-    fresh = Header(str(uuid.UUID(int=9)), 1)
-    found = stamp(fresh, base, "new", 1, NOW_MS)
-    assert (found.version, found.evicted, found.modified_ms) == (71, 7, NOW_MS)
-    assert found.commits[-1] == Commit("new", 1, 71)
-    assert len(found.commits) == COMMITS_MAX
 
 
 # -- checks --------------------------------------------------------------------------------------------------

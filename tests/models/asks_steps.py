@@ -194,7 +194,7 @@ class Append(Step):
         number, line = self.number(client), header.line_of(self.index)
         mine = number if self.rules.one_number else number + client.later
         if line is not None and line.number == mine:
-            return self._mine(world, header, line)
+            return self._mine(world, line)
         if line is not None and line.number > number and self.rules.one_number:
             return name + ": a newer line, unknown", self.done(world, "unknown")
         if self.rules.judges_eviction and line is None and header.evicted > client.seen:
@@ -219,7 +219,7 @@ class Append(Step):
             return line is None and self.rules.judges_incarnation == "any line"
         return line is None or line != client.base.line_of(self.index)
 
-    def _mine(self, world: World, header: Header, line: Line) -> tuple[str, World]:
+    def _mine(self, world: World, line: Line) -> tuple[str, World]:
         """It took place. The offset may be unknown."""
         client, name = world.clients[self.index], self.name + "look: mine"
         asked, attempt, at = client.ask, client.attempt, line.place

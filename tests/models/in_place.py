@@ -221,7 +221,7 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
             yield world.with_party(name, state="dead")
             yield world.with_party(name, state="judging")
     elif me.state == "naming":
-        yield named(world, name, me.file, rules).with_party(name, state="over")
+        yield named(world, name, me.file).with_party(name, state="over")
         yield world.with_party(name, state="dead")
     elif me.state == "judging":
         if name in world.files[world.now].records and world.files[world.now].is_marked:
@@ -254,7 +254,7 @@ def flushing(world: World, name: str, rules: Rules, *, judges: bool = False) -> 
     me = world.party(name)
     file = world.files[me.file]
     if not (rules.judges_durable if judges else rules.flushes):
-        yield named(world, name, me.file, rules, flushes=False).with_party(name, state="over")
+        yield named(world, name, me.file, flushes=False).with_party(name, state="over")
         return
     if me.is_told and rules.holds_file:
         yield world.with_party(name, state="repair" if rules.repairs else "dead", is_told=False)
@@ -264,10 +264,10 @@ def flushing(world: World, name: str, rules: Rules, *, judges: bool = False) -> 
     if judges or (rules.flushes_name and (name, me.file) not in world.known):
         yield flushed.with_party(name, state="naming")
     else:
-        yield named(flushed, name, me.file, rules, flushes=False).with_party(name, state="over")
+        yield named(flushed, name, me.file, flushes=False).with_party(name, state="over")
 
 
-def named(world: World, name: str, file: int, rules: Rules, *, flushes: bool = True) -> World:
+def named(world: World, name: str, file: int, *, flushes: bool = True) -> World:
     """Acknowledge; with a flush of the folder before."""
     names = world.names[-1:] if flushes else world.names
     return replace(world, names=names, known=world.known | {(name, file)}, acknowledged=(*world.acknowledged, name))

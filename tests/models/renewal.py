@@ -85,7 +85,8 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
                 and ("incarnation" not in rules or world.file.incarnation == base.incarnation)
                 and ("start" not in rules or world.file.start == base.start)
             )
-            yield (_renewed if who == "renew" else _appended)(waiting, base, who, rules) if fits else waiting
+            made = _renewed(waiting, base, rules) if who == "renew" else _appended(waiting, base, who)
+            yield made if fits else waiting
         elif left:
             less = tuple((one, count - (one == who)) for one, count in world.todo)
             if who == "erase":
@@ -100,7 +101,7 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
                 yield replace(world, todo=less, seen=tuple(sorted(now.items(), key=lambda one: one[0])))
 
 
-def _appended(world: World, base: File, who: str, rules: frozenset[str]) -> World:
+def _appended(world: World, base: File, who: str) -> World:
     """An append of one row, whose footer was made from the file that was seen."""
     row = f"{who}{world.next_row}"
     footer = Footer((*base.groups, (base.length, (row,))))
@@ -108,7 +109,7 @@ def _appended(world: World, base: File, who: str, rules: frozenset[str]) -> Worl
     return replace(world, file=file, rows=world.rows | {row}, next_row=world.next_row + 1)
 
 
-def _renewed(world: World, base: File, who: str, rules: frozenset[str]) -> World:
+def _renewed(world: World, base: File, rules: frozenset[str]) -> World:
     """The rows that were seen in one group, with one footer, in the place of all bytes."""
     rows = tuple(row for _, group in base.groups for row in group)
     at = base.length if "offsets grow" in rules else 0
