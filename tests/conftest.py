@@ -246,8 +246,7 @@ def azure_container(azurite: dict[str, Any]) -> str:
 @pytest.fixture(scope="module", params=["seaweed", pytest.param("minio", marks=[pytest.mark.s3, pytest.mark.slow])])
 def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Storage options of s3fs, once for each store."""
-    options: dict[str, Any] = request.getfixturevalue(request.param)
-    return options
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture

@@ -82,7 +82,6 @@ def test_pages_quote_and_a_wrong_figure_is_found() -> None:
     page = ROOT / "docs" / "comparison.md"
     text = page.read_text(encoding="utf-8")
     figures = QUOTED.search(text)
-    assert figures is not None
     wrong = text.replace(figures[5], re.sub(r"\d", "7", figures[5]))
     assert wrong != text
     assert quote(wrong) == text
@@ -91,7 +90,6 @@ def test_pages_quote_and_a_wrong_figure_is_found() -> None:
 def test_each_missed_goal_has_a_reason_and_a_forgotten_one_is_found() -> None:
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     goals = MISSED.search(text)
-    assert goals is not None
     rows = [cells(line) for line in goals[2].splitlines()[2:]]
     assert rows
     assert [row for row in rows if not row[4]] == []

@@ -63,7 +63,6 @@ def test_the_price_of_a_log_is_that_of_the_stored_requests() -> None:
     from benchmarks.cost import stored, table
 
     found = re.search(r"<!-- money -->\n(.*?)<!-- end of money -->", TEXT, re.DOTALL)
-    assert found is not None
     assert found[1] == table(stored(RESULTS.parent))
 
 

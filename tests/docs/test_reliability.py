@@ -49,7 +49,6 @@ def test_numbers_in_the_table_are_those_of_the_tests() -> None:
     assert f"recorded for {len(re.findall('^== ', traces, re.MULTILINE))} operations" in text
     pravega = (ROOT / "tests" / "system" / "test_pravega.py").read_text(encoding="utf-8")
     behaviours = re.search(r"The (\d+) behaviours", pravega)
-    assert behaviours is not None
     assert f"| {behaviours[1]} behaviours" in text
 
 
@@ -66,11 +65,9 @@ def count() -> dict[str, int | str]:
             output("pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words),
             re.MULTILINE,
         )
-        assert collected is not None
         return int(collected[1])
 
     run = RUN.search(output(*LONG_RUN))
-    assert run is not None
     counted = {"tests": tests(), "fast": tests("-m", "not slow")}
     numbers = {name: int(number) for name, number in run.groupdict().items()}
     now = datetime.now(UTC)

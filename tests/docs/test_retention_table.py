@@ -44,13 +44,11 @@ def table() -> str:
 @pytest.mark.slow
 def test_the_page_has_the_table() -> None:
     found = TABLE.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
     assert found[2] == table(), "write it anew: python -m tests.docs.test_retention_table"
 
 
 def test_no_policy_of_the_page_keeps_half_as_much_again() -> None:
     found = TABLE.search(PAGE.read_text(encoding="utf-8"))
-    assert found is not None
     shares = [float(line.rsplit("|", 2)[1]) for line in found[2].splitlines()[2:]]
     assert len(shares) == len(ROWS)
     assert all(1 <= share < 1.5 for share in shares)

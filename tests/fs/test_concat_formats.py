@@ -90,8 +90,7 @@ def sealed(fs: RollingFileSystem, path: str, content: pa.Table, **options: Any) 
 
 
 def numbers(fs: RollingFileSystem, path: str) -> list[int]:
-    found: list[int] = pq.read_table(path, filesystem=fs)["a"].to_pylist()
-    return found
+    return pq.read_table(path, filesystem=fs)["a"].to_pylist()
 
 
 def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder: Any) -> None:

@@ -55,7 +55,6 @@ def parsed(html: str) -> ElementTree.Element:
 def bars(html: str) -> list[tuple[float, float]]:
     """The left end and the width of the parts of the first bar."""
     drawing = parsed(html).find(".//svg")
-    assert drawing is not None
     return [(float(one.attrib["x"]), float(one.attrib["width"])) for one in drawing.iter("rect")]
 
 

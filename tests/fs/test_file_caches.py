@@ -25,8 +25,7 @@ def path(tmp_path: Path) -> str:
 
 def read(file: fsspec.core.OpenFile, start: int, end: int) -> bytes:
     file.seek(start)
-    data: bytes = file.read(end - start)
-    return data
+    return file.read(end - start)
 
 
 @pytest.mark.parametrize("kind", sorted(filter(None, caches)))

@@ -90,7 +90,6 @@ class Process:
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )
-        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if "http" not in line:
             raise RuntimeError(line + self.process.communicate()[1])

@@ -19,8 +19,7 @@ def shell(spark: Any, *words: str) -> int:
     array = spark.sparkContext._gateway.new_array(jvm.java.lang.String, len(words))
     for number, word in enumerate(words):
         array[number] = word
-    code: int = jvm.org.apache.hadoop.util.ToolRunner.run(conf, jvm.org.apache.hadoop.fs.FsShell(), array)
-    return code
+    return jvm.org.apache.hadoop.util.ToolRunner.run(conf, jvm.org.apache.hadoop.fs.FsShell(), array)
 
 
 def session(settings: Mapping[str, str]) -> Any:

@@ -22,8 +22,6 @@ from tests.support.schedules import eventually
 
 def connected(server: Process) -> socket.socket:
     where = urlsplit(server.url)
-    assert where.hostname
-    assert where.port
     return socket.create_connection((where.hostname, where.port), 60)
 
 
@@ -164,7 +162,6 @@ def test_more_clients_than_files_that_a_process_may_open_by_default(tmp_path: Pa
     command = [sys.executable, "-m", "rollingfs.cli", "serve", f"{tmp_path}/store", "--port", "0"]
     shell = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *command]
     with subprocess.Popen(shell, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         where = urlsplit(process.stdout.readline().split()[-1])
         clients = [socket.create_connection((str(where.hostname), where.port or 0), 60) for _ in range(100)]
         for client in clients:
@@ -188,7 +185,6 @@ def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None
         f"from rollingfs.spark.gateway import gateway_url as g; print(g({str(tmp_path)!r}, None), flush=True); input()"
     )
     driver = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert driver.stdout is not None
     with driver:
         url = driver.stdout.readline().strip().replace("webhdfs://", "http://")
         assert httpx.get(f"{url}/v1/segments/a").content == b"one\n"

@@ -22,8 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_M
 
 def found_by_job(*words: str) -> dict[str, Any]:
     said = run_python(JOB, *words).stdout
-    found: dict[str, Any] = json.loads(said.partition("FOUND ")[2])
-    return found
+    return json.loads(said.partition("FOUND ")[2])
 
 
 def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ def written(client: Client, path: str, data: bytes) -> None:
 
 def exception_of(answer: Any) -> str:
     assert "content-type" not in answer.headers
-    name: str = answer.json()["RemoteException"]["exception"]
-    return name
+    return answer.json()["RemoteException"]["exception"]
 
 
 def test_the_steps_of_the_protocol(client: Client) -> None:

@@ -129,5 +129,4 @@ def raw_google(options: dict[str, Any], method: str, path: str, data: bytes | No
         place = f"storage/v1/b/{bucket}/o/{name}?alt=media"
     request = urllib.request.Request(f"{options['endpoint_url']}/{place}", data, method=method)
     with urllib.request.urlopen(request) as answer:
-        found: bytes = answer.read()
-        return found
+        return answer.read()

@@ -170,8 +170,7 @@ def free_port() -> int:
     """A loopback port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return probe.getsockname()[1]
 
 
 def free_ports(count: int, but: int) -> list[int]:

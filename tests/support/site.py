@@ -48,15 +48,13 @@ class Site:
 
     def append(self, data: Any, **options: Any) -> int:
         appending = self.client.segments.append(self.path, data, **options)
-        offset: int = self.bridge.run(appending, commits=self.path)
-        return offset
+        return self.bridge.run(appending, commits=self.path)
 
     def open(self, mode: str, **options: Any) -> WriteFile:
         return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)
 
     def segment(self) -> Segment:
-        handle: Segment = self.run(Segment.open(Core(self.client, self.bridge), self.path))
-        return handle
+        return self.run(Segment.open(Core(self.client, self.bridge), self.path))
 
     def content(self) -> bytes:
         """All retained bytes, read now by another client."""

@@ -71,8 +71,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 def as_csv(frame: Any) -> bytes:
-    data: bytes = frame.to_csv(index=False).encode()
-    return data
+    return frame.to_csv(index=False).encode()
 
 
 def as_parquet(frame: Any) -> bytes:

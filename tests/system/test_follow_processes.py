@@ -25,7 +25,6 @@ class Process:
 
     def until(self, cold_end: int) -> None:
         """Wait until it says that a segment is in the tier up to an offset."""
-        assert self._process.stdout is not None
         for line in self._process.stdout:
             found = json.loads(line)
             assert found["last_error"] is None

@@ -121,7 +121,6 @@ def test_the_wheel_and_the_sdist_pass_the_checks_of_a_package_index(release: Rel
 
 def test_the_readme_of_the_index_has_no_link_and_no_picture_that_leads_nowhere_there(release: Release) -> None:
     readme = release.metadata().get_payload()
-    assert isinstance(readme, str)
     assert "RollingFileSystem" in readme
     assert [link for link in re.findall(r"\]\(([^)]*)\)", readme) if not link.startswith("https://")] == []
     assert "Tutorial (`docs/tutorial.md`)" in readme
