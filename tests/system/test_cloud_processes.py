@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.clouds import new_container, new_google_bucket
-from tests.system.test_processes import FORK_WARNING, Arena, spawn
+from tests.support.places import Folder
+from tests.system.test_processes import FORK_WARNING, client_of, spawn
 
 FORKED_S_MAX = 30
 
@@ -21,9 +22,9 @@ def append_once(fs: Any, path: str, log: Path) -> None:
         log.write_text(f"{type(error).__name__}: {error}")
 
 
-def append_in_fork(target: Arena, folder: Path) -> tuple[Any, str]:
+def append_in_fork(target: Folder, folder: Path) -> tuple[Any, str]:
     """Append, and once more in a forked child; the filesystem, and what the child says of its append."""
-    fs = target.open()
+    fs = client_of(target)
     fs.create(target.path)
     fs.append(target.path, b"parent")
     child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, folder / "said")
@@ -34,7 +35,7 @@ def append_in_fork(target: Arena, folder: Path) -> tuple[Any, str]:
 
 @pytest.mark.filterwarnings(FORK_WARNING)
 def test_a_forked_child_of_a_process_that_used_obstore_is_told_so(azurite: dict[str, Any], tmp_path: Path) -> None:
-    target = Arena("az", azurite, f"{new_container(azurite)}/segment")
+    target = Folder("az", azurite, f"{new_container(azurite)}/segment")
     fs, said = append_in_fork(target, tmp_path)
     assert "spawn" in said
     assert fs.cat_file(target.path) == b"parent"
@@ -42,7 +43,7 @@ def test_a_forked_child_of_a_process_that_used_obstore_is_told_so(azurite: dict[
 
 @pytest.mark.filterwarnings(FORK_WARNING)
 def test_a_forked_child_writes_to_google(fake_google: dict[str, Any], tmp_path: Path) -> None:
-    target = Arena("gs", fake_google, f"{new_google_bucket(fake_google)}/segment")
+    target = Folder("gs", fake_google, f"{new_google_bucket(fake_google)}/segment")
     fs, said = append_in_fork(target, tmp_path)
     assert said == "6"
     assert fs.cat_file(target.path) == b"parentchild"

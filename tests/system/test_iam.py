@@ -173,9 +173,7 @@ def test_a_writer_needs_each_action(allowed, bucket, action):
         ("s3:ListBucketMultipartUploads", "unfinished uploads are not collected"),
     ],
 )
-def test_without_the_actions_for_unfinished_uploads_only_those_stay(
-    allowed, bucket, action, told, caplog: pytest.LogCaptureFixture
-):
+def test_without_the_actions_for_unfinished_uploads_only_those_stay(allowed, bucket, action, told, caplog):
     caplog.set_level(logging.INFO, "rollingfs")
     write_all(allowed(policy_of("WriteFiles")), f"{bucket}/first")
     assert told not in caplog.text

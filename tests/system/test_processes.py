@@ -8,14 +8,13 @@ import itertools
 import multiprocessing
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
+from tests.support.places import Folder
 from tests.support.records import record, records
 from tests.support.servers import new_bucket
 
@@ -23,20 +22,9 @@ JOIN_S_MAX = 120
 FORK_WARNING = "ignore:This process .* is multi-threaded:DeprecationWarning"
 
 
-@dataclass(frozen=True)
-class Arena:
-    """The segment of several processes."""
-
-    protocol: str
-    options: dict[str, Any]
-    path: str
-
-    def open(self) -> Any:
-        """A filesystem of its own."""
-        options = {"sync": False} if self.protocol == "file" else {}
-        return RollingFileSystem(
-            self.protocol, self.options, max_bytes="32KiB", inline_bytes="2KiB", skip_instance_cache=True, **options
-        )
+def client_of(folder: Folder) -> Any:
+    """A filesystem of its own."""
+    return folder.open(max_bytes="32KiB", inline_bytes="2KiB", skip_instance_cache=True)
 
 
 APPENDS = 5
@@ -80,8 +68,8 @@ def methods(method: str) -> BaseContext:
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_path: Path, method: str) -> None:
     """Children get a filesystem that was used before, and append beside the parent's threads."""
-    arena, context = Arena("file", {}, str(tmp_path / "data" / "segment")), methods(method)
-    fs, path, logs, done = arena.open(), arena.path, tmp_path / "logs", threading.Event()
+    arena, context = Folder("file", {}, str(tmp_path / "data" / "segment")), methods(method)
+    fs, path, logs, done = client_of(arena), arena.path, tmp_path / "logs", threading.Event()
     logs.mkdir()
     fs.create(path)
     threads = [
@@ -101,7 +89,7 @@ def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_pat
     append_some(fs, path, "parent", 1, logs / "parent")
     lines = [(log.name, *line.split()) for log in logs.iterdir() for line in log.read_text().splitlines()]
     acks = {(writer, int(number)): int(offset) for writer, number, offset in lines}
-    found = [((writer, number), offset) for offset, writer, number in records(arena.open().cat_file(path))]
+    found = [((writer, number), offset) for offset, writer, number in records(client_of(arena).cat_file(path))]
     assert sorted(found) == sorted(acks.items()), "each is there once, where its writer was told"
     assert [sum(writer == name for writer, _ in acks) for name in names] == [APPENDS] * len(names)
     header = Path(f"{path}$header").read_bytes().split(b"\n\n")[0].decode()
@@ -119,8 +107,8 @@ def read_sum(fs: Any, path: str, log: Path) -> None:
 def test_children_read_what_the_parent_wrote_by_its_filesystem(
     seaweed: dict[str, Any], tmp_path: Path, method: str
 ) -> None:
-    arena = Arena("s3", seaweed, f"{new_bucket(seaweed)}/segment")
-    fs = arena.open()
+    arena = Folder("s3", seaweed, f"{new_bucket(seaweed)}/segment")
+    fs = client_of(arena)
     data = b"".join(record("parent", number) for number in range(10))
     fs.pipe_file(arena.path, data)
     assert fs.cat_file(arena.path) == data

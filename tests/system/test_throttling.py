@@ -206,9 +206,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
     ],
     ids=str,
 )
-def test_large_appends_are_there_once_whatever_their_parts_meet(
-    fs, path, proxy, plain, kind, fault, monkeypatch: pytest.MonkeyPatch
-):
+def test_large_appends_are_there_once_whatever_their_parts_meet(fs, path, proxy, plain, kind, fault, monkeypatch):
     monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
     data = b"0123456789abcdef" * (PART_BYTES // 16 + 1)
     fs.create(path)
