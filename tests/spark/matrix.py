@@ -47,11 +47,8 @@ def environment(folder: Path, pyspark: str, pyarrow: str) -> Path:
 
 def counts(python: Path, pyspark: str, more: list[str]) -> dict[str, Counter[str]]:
     """By area: how many tests passed, failed and were skipped."""
-    areas = {
-        area: modules
-        for area, modules in AREAS.items()
-        if not (area == "stream, read" and pyspark in WITHOUT_STREAM_READS)
-    }
+    lacking = ["stream, read"] if pyspark in WITHOUT_STREAM_READS else []
+    areas = {area: modules for area, modules in AREAS.items() if area not in lacking}
     report = python.parents[1] / "report.xml"
     modules = [f"tests/spark/{name}.py" for names in areas.values() for name in names]
     command = [python, "-m", "pytest", "-q", f"--junitxml={report}", "-W", "ignore", "-p", "no:cacheprovider", *more]

@@ -124,9 +124,8 @@ def test_a_storage_option_without_counterpart_is_an_error_that_names_it(given):
 
 
 def test_the_roots_of_tiers_become_settings_of_the_hadoop_filesystem():
-    builder = configure(
-        Builder(), tiers={"cold": "s3a://archive/x", "far": {"root": "file:///far", "protocol": "file"}}
-    )
+    tiers = {"cold": "s3a://archive/x", "far": {"root": "file:///far", "protocol": "file"}}
+    builder = configure(Builder(), tiers=tiers)
     assert builder._options["spark.hadoop.fs.rolling.tier.cold.root"] == "s3a://archive/x"
     assert builder._options["spark.hadoop.fs.rolling.tier.far.root"] == "file:///far"
     for tiers in ({"cold": "/x"}, {"Cold": "s3://x/y"}, {"cold": {}}):

@@ -49,9 +49,8 @@ class Jvm:
     def __init__(self, command: list[str], log: Path) -> None:
         self.log = log
         with log.open("w") as errors:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+            self.process = subprocess.Popen(command, text=True, **pipes)
 
     def tell(self, *words: str) -> None:
         assert self.process.stdin is not None

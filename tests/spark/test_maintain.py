@@ -34,9 +34,8 @@ def test_info_says_what_each_segment_is_and_changes_nothing(fs, tmp_path):
     paths = fill(fs, tmp_path, 3)
     fs.seal(paths[1])
     rows = maintain(None, f"file://{tmp_path}", "info")
-    assert [(row.path, row.done, row.length, row.sealed) for row in rows] == [
-        (path, True, 200, path == paths[1]) for path in paths
-    ]
+    found = [(row.path, row.done, row.length, row.sealed) for row in rows]
+    assert found == [(path, True, 200, path == paths[1]) for path in paths]
     assert json.loads(rows[0].details)["info"]["size"] == 200
     assert [row.version for row in rows] == [row.version for row in maintain(None, str(tmp_path), "info")]
 
@@ -229,11 +228,8 @@ def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_
     dry = by_path(maintain(None, str(tmp_path), "retain", dry_run=True))
     assert [(dry[path].bytes, dry[path].start) for path in paths] == [(200, 0)] * 3
     rows = by_path(maintain(None, str(tmp_path), ["retain", "truncate", "seal"], keep=10))
-    assert [(rows[path].done, rows[path].operation, rows[path].bytes) for path in paths] == [
-        (True, "seal", 200),
-        (True, "seal", 200),
-        (True, "retain", 200),
-    ]
+    did = [(rows[path].done, rows[path].operation, rows[path].bytes) for path in paths]
+    assert did == [(True, "seal", 200), (True, "seal", 200), (True, "retain", 200)]
     assert [rows[path].start for path in paths] == [200, 200, None]
     assert json.loads(rows[paths[2]].details) == {"retain": {"bytes": 200, "deleted": True}}
     assert rows[f"{tmp_path}/alone"].sealed is True

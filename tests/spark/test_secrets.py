@@ -52,9 +52,8 @@ def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, m
     # what should have shown it is there
     events = "".join(text for name, text in kept.items() if name.startswith(f"{tmp_path}/events"))
     assert REDACTED in events
-    assert all(
-        word in events for word in ("SparkListenerSQLExecutionStart", "QueryProgressEvent", "QueryTerminatedEvent")
-    )
+    wanted = ("SparkListenerSQLExecutionStart", "QueryProgressEvent", "QueryTerminatedEvent")
+    assert all(word in events for word in wanted)
     assert all(word in done.stdout for word in ("Parsed Logical Plan", "rolling", "numInputRows", "refused:"))
     assert " INFO " in done.stderr
     assert any("/out/offsets/" in name for name in kept)

@@ -18,15 +18,10 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.spark import to_json
 from tests.support.spark import Place, arrow_stream, parquet_file
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("source")]
 
 PAGES = RollingPolicy(max_bytes=40, inline_bytes=20)
 """So small chunks that their map needs index pages."""
-
-
-@pytest.fixture(autouse=True)
-def registered(source: Any) -> None:
-    """All tests here use the data source."""
 
 
 def options_of(place: Place) -> dict[str, str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
-import subprocess
 import time
 
 import pytest
@@ -13,7 +11,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.fs.core import core
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
-from tests.support.cli import COMMAND, environment
+from tests.support.cli import running
 from tests.support.life import World, pieces_of
 from tests.support.small import a_round
 
@@ -101,14 +99,8 @@ def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
     fs.create(path)
     written, chance = b"", random.Random(7)
     for _ in range(10):
-        run = subprocess.Popen(
-            [*COMMAND, "run", str(tmp_path), "--every", "0.1s", "--readers-grace", "0", "--option", "sync=false"],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with run:
-            assert run.stdout is not None
+        options = ("--every", "0.1s", "--readers-grace", "0", "--option", "sync=false")
+        with running("run", tmp_path, *options) as run:
             joined = 0
             while joined < 2:
                 for _ in range(40):
@@ -116,7 +108,7 @@ def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
                     fs.append(path, data)
                     written += data
                 line = run.stdout.readline()
-                joined += "joined to" in line and not line.startswith("round")
+                joined += b"joined to" in line and not line.startswith(b"round")
             time.sleep(chance.random() / 20)
-            run.send_signal(signal.SIGKILL)
+            run.kill()
     few_at_the_end(fs, path, written)

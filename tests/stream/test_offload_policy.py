@@ -15,7 +15,6 @@ from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import StreamOffloaded
 from rollingfs.stream.offload_policy import policies_of
 
-FIELDS = ("tier", "after_bytes", "after_age", "deletion_lag")
 VALUES = {
     "tier": ("a", "b", "c"),
     "after_bytes": (1, 2, 3),
@@ -49,7 +48,7 @@ def moved(did: StreamOffloaded) -> dict[str, int]:
     return {path.rpartition("/")[2]: one.files for path, one in did.moved.items()}
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", VALUES)
 def test_each_field_comes_from_the_nearest_level_that_has_it(field):
     for present in itertools.product([True, False], repeat=3):
         levels = [

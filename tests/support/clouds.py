@@ -59,10 +59,8 @@ def installed(name: str, program: Callable[[Path, bool], Path | None], tool: str
     """A server's program; without it, the test is skipped or fails."""
     found = program(cache_dir(), required())
     if found is None:
-        missing = (
-            f"`{tool}` to build it is not either" if shutil.which(tool) is None else "ROLLINGFS_REQUIRE is not 'all'"
-        )
-        require(f"{name} is not built in the cache and {missing} (python -m tests.support.servers builds it)")
+        why = "ROLLINGFS_REQUIRE is not 'all'" if shutil.which(tool) else f"`{tool}` to build it is not either"
+        require(f"{name} is not built in the cache and {why} (python -m tests.support.servers builds it)")
     return found
 
 

@@ -22,9 +22,8 @@ class Folder:
 
     def open(self, **options: Any) -> RollingFileSystem:
         """A filesystem of the store; a disk flushes nothing."""
-        return RollingFileSystem(
-            self.protocol, self.target, **({"sync": False} if self.protocol == "file" else {}), **options
-        )
+        own = {"sync": False} if self.protocol == "file" else {}
+        return RollingFileSystem(self.protocol, self.target, **own, **options)
 
 
 def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:

@@ -298,9 +298,8 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
         patch.setattr(obstore, "put_async", counted("PutObject", obstore.put_async))
         try:
             yield counts
-            assert sync(backend.loop, backend.fs.set_session) is client, (
-                "another client was made: the counts miss its requests"
-            )
+            now = sync(backend.loop, backend.fs.set_session)
+            assert now is client, "another client was made: the counts miss its requests"
         finally:
             client.meta.events.unregister("before-send.s3", count)
 
