@@ -95,7 +95,7 @@ def _typed(found: re.Match[str]) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """The text of an error, on one line."""
+    """The text of an error and its notes, on one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
@@ -104,4 +104,4 @@ def in_one_line(error: BaseException) -> str:
         text = str(error) or type(error).__name__
     if not isinstance(error, OSError | ValueError | TypeError | ImportError | NotImplementedError | WrongUsage):
         text = f"{type(error).__name__}: {text}"  # an error of another library, whose name says more than its text
-    return " ".join(text.split())
+    return " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())

@@ -118,6 +118,12 @@ class Concats:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                     raise
                 raise interrupted(target, "unknown") from interrupt  # some of the sources are there
+            except (OSError, ValueError) as error:
+                if joined := sum(map(len, batches[:index])):  # what the error says is of the sources of its commit
+                    error.add_note(
+                        f"{target}: the first {joined} of {len(sources)} sources are joined; join the others"
+                    )
+                raise
             offset = begins if index == 0 else offset
             guard = replace(guard, expected_offset=None)
         return offset

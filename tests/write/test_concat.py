@@ -7,8 +7,9 @@ import uuid
 
 import pytest
 
-from rollingfs import CommitTimeoutError
+from rollingfs import CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.cli.errors import in_one_line
 from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
@@ -16,6 +17,7 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.write import concat
 from rollingfs.write.moves import Source
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import Turned, World
@@ -37,6 +39,17 @@ def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
         drive(world.client.concats.concat(target, [source]))
     assert world.content(target) == b"t!"
     assert world.header(source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
+
+
+def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch):
+    monkeypatch.setattr(concat, "MARKS_MAX", 2)
+    world = World(private_memory())
+    target, opened = world.create("/target"), world.create("/open", [b"open"])
+    sources = [world.create(f"/s{n}", [b"%d" % n], sealed=True) for n in range(2)]
+    with pytest.raises(SegmentNotSealedError, match="nothing was joined") as caught:
+        drive(world.client.concats.concat(target, [*sources, opened]))
+    assert in_one_line(caught.value).endswith("; /target: the first 2 of 3 sources are joined; join the others")
+    assert world.content(target) == b"01"
 
 
 def rival(store):
