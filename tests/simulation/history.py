@@ -284,8 +284,9 @@ class History:
             raise Violation(f"it took place, but its caller got {error.__name__}: {doing}")
         if issubclass(error, tuple(one for one in {*doing.call.may_also, *ANYWHERE} if one is not None)):
             return
-        if error is LockedError and doing.is_locked_out and doing.call.is_step is not None:
-            return  # a commit tries again, a verb of many segments says which is locked
+        is_whole = doing.call.verb in (model.delete, model.rename)
+        if error is LockedError and doing.is_locked_out and (is_whole or doing.call.is_step is not None):
+            return  # a commit tries again; what takes a segment away in one step, or many, says which is locked
         ids = {seg.segment for seg in self.segs(doing.call.path, doing) if seg is not None}
         if doing.call.verb is model.read and error is FileNotFoundError and len(ids) > 1:
             return  # another incarnation came while it read
