@@ -63,25 +63,6 @@ class Deletes:
         self.lookup = lookup
         self.adoption = adoption
 
-    async def delete(self, path: str, guard: Guard = NO_GUARD) -> Header | None:
-        """Delete a segment or a plain file; finish an interrupted delete.
-
-        Returns
-        -------
-        Header or None
-            What the segment was when it was deleted; None if there was none.
-
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        FencedError
-            An exclusive owner holds it.
-        """
-        buried = await self.bury(path, guard)
-        await self.clear([] if buried is None else [buried])
-        return None if buried is None else buried.before
-
     async def bury(self, path: str, guard: Guard = NO_GUARD, seen: Loaded | None = None) -> Buried | None:
         """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
 
@@ -95,12 +76,7 @@ class Deletes:
         Buried or None
             The segment, whose files `clear` then deletes; None if there is nothing left to do.
 
-        Raises
-        ------
-        FileNotFoundError
-            Nothing is there.
-        FencedError
-            An exclusive owner holds it.
+        It raises what `Segments.delete` does.
         """
         seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
         if seen is not None and seen.live:

@@ -155,8 +155,23 @@ class Segments:
         return header
 
     async def delete(self, path: str, guard: Guard = NO_GUARD) -> Header | None:
-        """`Deletes.delete`."""
-        return await self.deletes.delete(path, guard)
+        """Delete a segment or a plain file; finish an interrupted delete.
+
+        Returns
+        -------
+        Header or None
+            What the segment was when it was deleted; None if there was none.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing is there.
+        FencedError
+            An exclusive owner holds it.
+        """
+        buried = await self.deletes.bury(path, guard)
+        await self.deletes.clear([] if buried is None else [buried])
+        return None if buried is None else buried.before
 
     def addition(self, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
         """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
