@@ -22,9 +22,11 @@ HELD_S_MAX = 20.0
 SOON_S_MAX = 120.0
 PARTS = (
     *(f"commit/{name}" for name in ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")),
-    *("runtime/concurrency", "write/gather", "write/group", "write/grow"),
+    *("write/gather", "write/group", "write/grow"),
 )
-COMMIT = ("/contextlib.py", *(f"rollingfs/{part}.py" for part in PARTS))
+APPENDING = tuple(f"rollingfs/{part}.py" for part in PARTS)
+"""The files that an append and its commit are written in."""
+COMMIT = ("/contextlib.py", "rollingfs/runtime/concurrency.py", *APPENDING)
 """The files through which a commit runs."""
 
 

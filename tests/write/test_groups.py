@@ -15,16 +15,13 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
-from tests.support.schedules import Caller, at_line
+from tests.support.schedules import APPENDING, Caller, at_line
 from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
-COMMIT = ("commits", "operation", "attempt", "lost_answers", "fairness", "store", "uploads")
-MODULES = (*(f"write/{name}" for name in ("gather", "group", "grow")), *(f"commit/{name}" for name in COMMIT))
-APPENDING = tuple(f"rollingfs/{module}.py" for module in MODULES)
 WAIT_S = 20.0
 BLOCKED_S = 0.01
 """A thread that has not ended within it, while another pauses, waits for that one."""
