@@ -85,6 +85,8 @@ class Ledgers:
         ------
         CorruptHeaderError, CorruptLedgerError
             The memory of one of them is damaged.
+        PermissionError
+            One of them may no longer be read; what was seen there may forbid what the nearer ones ask for.
         """
         levels = await self.levels(folder)
         return reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
@@ -97,6 +99,8 @@ class Ledgers:
             try:
                 ledger = await self.load(path) if ledger is None else ledger
             except PermissionError as error:
+                if self.client.headers.seen(names.ledger_path(path)) is not None:
+                    raise
                 logger.info("%s inherits nothing from %s, which may not be read: %s", folder, path, error)
                 break
             found.append((path, Ledger(ledger.retention, offload=ledger.offload, rolling=ledger.rolling)))

