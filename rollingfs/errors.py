@@ -53,7 +53,7 @@ class WholeFileError(RollingError, ValueError):
 
 
 class StagedExpiredError(RollingError):
-    """A staged chunk is gone (collected), so its receipt cannot be committed. Nothing was written."""
+    """A chunk that was staged, or uploaded a day ago, was collected and cannot be committed. Nothing was written."""
 
 
 class AttributeMismatchError(RollingError):

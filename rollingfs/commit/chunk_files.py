@@ -117,7 +117,7 @@ class Chunks:
         Raises
         ------
         StagedExpiredError
-            A staged chunk has been collected meanwhile.
+            The chunk has been collected meanwhile: a staged one, or that of a process that slept for more than D.
         """
         age_s = stored.began.age_s(self.clock)
         if stored.staged:
@@ -139,7 +139,8 @@ class Chunks:
             found = await checksum(self.backend, renewed.file, stored.size)
         except FileNotFoundError as error:
             raise StagedExpiredError(
-                f"{stored.path} was collected before it was committed; nothing was written: stage the data again"
+                f"{stored.path} was collected before it was committed; nothing was written: "
+                f"{'stage' if stored.staged else 'write'} the data again"
             ) from error
         if found is None or found != wanted:
             await self.delete([renewed])

@@ -97,6 +97,8 @@ class History:
         """The tokens that were truncated from each segment, and from those that became part of it."""
         self._limbo: dict[str, list[tuple[int, int, Seg]]] = {}
         """When readers may see a source although its target has its content: until it is a tombstone."""
+        self._between: list[tuple[int, str, Seg]] = []
+        """What a segment held between two appends of one commit: nobody reads it, and the second one meets it."""
         self._deletes: list[Doing] = []
         self._appends: dict[int, Doing] = {}
         """Appends by their first token."""
@@ -180,14 +182,16 @@ class History:
         for doings in ([cause] if cause is not None else [], self._appended(before, after, changes)):
             if not doings:
                 continue
-            state, values = before, []
+            state, values, between = before, [], []
             try:
                 for doing in doings:
                     state, value = doing.call.apply(state)
                     values.append(value)
+                    between.append((self.now, doing.call.path, state.get(doing.call.path)))
             except Refused:
                 continue
             if state == after:
+                self._between += between[:-1]
                 for doing, value in zip(doings, values, strict=True):
                     self._took_place(doing, value)
                 if doings[0].call.verb is model.delete:
@@ -335,6 +339,8 @@ class History:
             yield {path: seg for path, seg in found.items() if seg is not None}
         if doing.call.verb in (model.read, model.whole):
             yield from ({doing.call.path: seg} for seg in self._seen_in_limbo(doing.call.path, doing))
+        else:
+            yield from ({path: seg} for at, path, seg in self._between if paths == [path] and doing.began < at <= end)
 
     def segs(self, path: str, doing: Doing) -> Iterator[Seg | None]:
         """What a path held while an operation ran, for readers."""

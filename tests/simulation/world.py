@@ -16,9 +16,16 @@ import rollingfs.client
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, TierFailedError, UnflushedError
+from rollingfs.errors import (
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    RollingError,
+    StagedExpiredError,
+    TierFailedError,
+    UnflushedError,
+)
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S, Header
+from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -231,8 +238,11 @@ class World:
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
             is_told |= isinstance(error, UnflushedError) and not self.is_last(op)  # a look's flush failed
+            has_slept = self.now_s - doing.began_s > AGE_S_MAX / 2
             if is_told and "injected" in str(error):
                 self._end(doing, "unknown")
+            elif isinstance(error, StagedExpiredError) and has_slept:  # what it had uploaded was collected
+                self._end(doing, "not done", error)
             else:
                 self._end(doing, "error", type(error))
         except (OSError, TimeoutError) as error:
