@@ -1,7 +1,5 @@
 """What the tests of the disk and of S3 share, and the marks of tests that a class inherits from the contract."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

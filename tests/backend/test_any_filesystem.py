@@ -1,7 +1,5 @@
 """Over any filesystem of fsspec: the whole life of a segment, or reading and a refusal before the first write."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import os

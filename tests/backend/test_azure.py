@@ -1,7 +1,5 @@
 """Azure through obstore: refusals, credentials, copies, names, targets, and the options of adlfs."""
 
-from __future__ import annotations
-
 import datetime
 import errno
 import logging

@@ -1,7 +1,5 @@
 """The examination of a store: it finds what the store can do, says so truly, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

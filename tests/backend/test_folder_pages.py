@@ -1,7 +1,5 @@
 """Whether a folder exists, page by page: the answer is the same wherever the pages end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """The generic backend: the contract, over filesystems that promise nothing: a disk, a memory, an async one."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Google through gcsfs: what is sent, copies, missing buckets, and targets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

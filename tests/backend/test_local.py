@@ -1,7 +1,5 @@
 """The local backend: the contract, names, conditional verbs, tokens, modes, listings, faults that only a disk has."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Copies on a disk: whole, young, and of nobody's half-written file."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is flushed on a disk and in which order, and what a disk that refuses a write leaves behind."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Appends in place on a disk: what the file holds after each fault, and which tokens name it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

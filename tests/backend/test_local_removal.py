@@ -1,7 +1,5 @@
 """The bulk removal on a disk: which of its files are closed late, and by whom."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

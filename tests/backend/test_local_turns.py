@@ -1,7 +1,5 @@
 """Turns on a disk: beside others, a commit takes the lock before it looks at the header, and loses no race."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gc

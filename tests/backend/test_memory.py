@@ -1,7 +1,5 @@
 """The memory backend: the contract, and the store that the backend shares with fsspec."""
 
-from __future__ import annotations
-
 import pickle
 import uuid
 from collections.abc import Iterator

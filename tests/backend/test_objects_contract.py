@@ -3,8 +3,6 @@
 SeaweedFS and MinIO through obstore and through s3fs alone, azurite, and fake-gcs-server.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import uuid

@@ -1,7 +1,5 @@
 """The probe believes what it sees and leaves nothing behind; its races find a store that looks first and acts then."""
 
-from __future__ import annotations
-
 import errno
 import threading
 import time

@@ -1,7 +1,5 @@
 """The record lock of the local backend: against threads, processes and forks, and held by another for too long."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """The S3 backend beyond the contract: the requests, lost answers, options, the user's own filesystem."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import gc

@@ -1,7 +1,5 @@
 """What an attack on the data path of S3 found: many requests at once, odd answers, odd metadata, odd credentials."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess

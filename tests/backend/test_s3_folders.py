@@ -1,7 +1,5 @@
 """Folders on S3: whether one exists takes one short listing, and keys with empty parts, of other tools, are in it."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 from urllib.parse import parse_qs, urlsplit

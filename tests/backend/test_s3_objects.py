@@ -1,7 +1,5 @@
 """Objects on S3 go through obstore, and through s3fs where obstore cannot do it: right either way, and told once."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import gc

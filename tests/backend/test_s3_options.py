@@ -1,7 +1,5 @@
 """What obstore is told of a bucket: where botocore would go, what the user asked for, or why it cannot be told."""
 
-from __future__ import annotations
-
 import base64
 import os
 from pathlib import Path

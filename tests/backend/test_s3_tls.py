@@ -1,7 +1,5 @@
 """Https and proxies: obstore trusts the certificates and uses the proxies that botocore uses."""
 
-from __future__ import annotations
-
 import errno
 import os
 import uuid

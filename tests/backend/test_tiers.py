@@ -1,7 +1,5 @@
 """One backend that routes by tier, over stores of any kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

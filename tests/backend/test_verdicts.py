@@ -1,7 +1,5 @@
 """Verdicts of the probe: kept for the process, in a file on request, and never believed where they cannot be right."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

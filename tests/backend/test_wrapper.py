@@ -1,7 +1,5 @@
 """The wrapper keeps the contract of its inner backend and sees every verb; the meter counts what passes through."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the tests of commits share."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.backends import Scripted, private_memory

@@ -4,8 +4,6 @@ No test looks at a clock. `python -m benchmarks.simulated` prints the table of w
 its history: no append is lost or doubled, and the order agrees with real time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from typing import Any

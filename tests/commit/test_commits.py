@@ -5,8 +5,6 @@ in `tests/write/test_gather.py`, `index_pages` in `tests/system/test_scale.py`, 
 `shadowing` in `tests/system/test_shadowing.py`, `store` in `tests/backend/test_probe.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import gc

@@ -1,7 +1,5 @@
 """Turns among writers: who waits, and for how long at most; slots of one client, and what it remembers."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import time

@@ -1,7 +1,5 @@
 """The cache of headers: answers that come late never hide what this client has committed, nor what is newer."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What a commit returns when its answer is lost and others go on from what it made; commits beside many writers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

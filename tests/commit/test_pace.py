@@ -1,7 +1,5 @@
 """The pace of commits where a store takes one write of a file in a second: how long a client waits, what gathers."""
 
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The files of asks: written over each other, read with their dates, and forgotten."""
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """One writer asks, another carries: forced schedules, with faults and other commits at each point between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 

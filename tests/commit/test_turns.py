@@ -1,7 +1,5 @@
 """Turns of many writers, simulated: the real client in virtual time, with fixed seeds. No test looks at a clock."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Symbolic links on a disk: recursive verbs take them as what they are, and nothing is changed through one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Folders that several callers make at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

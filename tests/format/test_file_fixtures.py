@@ -3,8 +3,6 @@
 NEVER regenerate or change a file under ``fixtures/files``; `test_header_fixtures` holds the headers and index pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

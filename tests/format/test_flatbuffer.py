@@ -1,7 +1,5 @@
 """Flatbuffers from strangers."""
 
-from __future__ import annotations
-
 import base64
 import struct
 

@@ -1,7 +1,5 @@
 """Mutants of every kind of file: a parser takes them or raises its error, in bounded time and memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -6,8 +6,6 @@ What each file says is described below by hand, and read twice: by the package, 
 ``docs/protocol.md`` gives to other implementations.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

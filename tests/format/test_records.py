@@ -1,7 +1,5 @@
 """Records behind the inline tail: what they say, where they end, and what names a state of the file."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Formats that do not join are told by their first and last bytes, and nothing else is."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sqlite3

@@ -4,8 +4,6 @@ A table of the verbs, a table of what others do meanwhile, and one end: a later 
 there is nothing but what the segment names. The simulation meets all of that at random; here each call has its turn.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

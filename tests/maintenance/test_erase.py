@@ -1,7 +1,5 @@
 """Erase: what a cut leaves of the bytes before it; `test_at_each_call.py` has crashes, faults and other clients."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

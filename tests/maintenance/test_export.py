@@ -1,7 +1,5 @@
 """Export: what a segment retains as one plain file, whatever lies where, whatever fails or goes on beside it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Export to each kind of store and to odd targets, beside a second export to the same name, by a cancelled caller."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -3,8 +3,6 @@
 `test_at_each_call.py` has crashes, faults and other clients at every call.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Rebuild: a segment of what a lost header left, which has the lost bytes or is not made."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from functools import partial

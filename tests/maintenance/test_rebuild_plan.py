@@ -1,7 +1,5 @@
 """The plan of a rebuild: one content or none, whatever files there are."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """What headers refer to, folder by folder: the same as entry by entry, and found out once."""
 
-from __future__ import annotations
-
 from functools import partial
 from unittest import mock
 

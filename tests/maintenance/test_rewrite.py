@@ -1,7 +1,5 @@
 """Blocks: what is joined on the way to a tier keeps its pieces' checksums, its time and its description."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 

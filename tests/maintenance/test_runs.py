@@ -1,7 +1,5 @@
 """What upkeep joins, simulated over the life of a segment: how often bytes are written, how many chunks stay."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """`SegmentState.of` against a model that looks at every byte."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The scenarios of the model of asks: worlds in which all must hold, and worlds that a rule left out must break."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The steps of the writers in the model of asks: a look, an ask, an attempt, a withdrawal, the deadline."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tests.models.asks import (

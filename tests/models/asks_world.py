@@ -1,7 +1,5 @@
 """The store in the model of asks: how large the world is, what a replacement does, and what must hold of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The walk through all states of a small model, breadth first."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar

@@ -6,8 +6,6 @@ offsets only grow. After every commit the last item must be a footer that names 
 and not erased, each once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The rules of asks hold in every state of small worlds, and each of them is needed: without it, a world breaks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.models.asks_scenarios import BREAKS, BREAKS_LATE, QUICK, SMALL, Scenario, explore

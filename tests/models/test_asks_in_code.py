@@ -1,7 +1,5 @@
 """The rules of the model are those of the code: both are asked the same, about every small header."""
 
-from __future__ import annotations
-
 import itertools
 import uuid
 from collections.abc import Iterator

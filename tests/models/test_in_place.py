@@ -1,7 +1,5 @@
 """The rules of appends in place hold in every state of the model, and each of them is needed."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

@@ -8,8 +8,6 @@ another token. A mover marks and commits; another client resolves its mark at an
 target whose source is not merging any more, and appends. A request lands at once, and each party may stop for ever.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal

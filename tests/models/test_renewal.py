@@ -1,7 +1,5 @@
 """A grown Parquet file stays one valid file in every order of appends, renewals, erasures and replacements."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.models.renewal import RULES, explore

@@ -1,7 +1,5 @@
 """`rollingfs.parquet.append`: one file for every reader after each commit, whoever appends."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable

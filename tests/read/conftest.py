@@ -1,7 +1,5 @@
 """What the tests of reading share."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 from typing import Any

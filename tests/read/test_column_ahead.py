@@ -1,7 +1,5 @@
 """Column chunks that are fetched ahead: right bytes in any order, each fetched once, never more than were read."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import io

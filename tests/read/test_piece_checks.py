@@ -1,7 +1,5 @@
 """What reads verify: damage is found by every verb that reads all of a chunk, and carried into no copy."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import random

@@ -1,7 +1,5 @@
 """Plain files that other programs replace while they are read: never old and new bytes in one answer."""
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Prefetching: right bytes in any order, each fetched once by readers that go forwards, bounded memory."""
 
-from __future__ import annotations
-
 import concurrent.futures
 
 import pytest

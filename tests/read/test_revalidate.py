@@ -1,7 +1,5 @@
 """Readers go by the header that is known and look again beside the data; what cannot have changed is not read twice."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """How the bridge runs coroutines: thread and loop, the outcome after Ctrl-C, the first call of a forked child."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import inspect

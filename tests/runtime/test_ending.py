@@ -1,7 +1,5 @@
 """Requests after the main thread's end, and the end of a program that reads Parquet."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """`collected_later`: garbage is collected as before after it, however it ends, nests and threads."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Counting: exact beside threads, coroutines, forks and garbage collection; times in buckets."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """`value_class` against ``dataclass(frozen=True, slots=True)``: a user of a value sees no difference."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

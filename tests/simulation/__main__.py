@@ -3,8 +3,6 @@
 The real code of several clients on a failing store, in virtual time. A world is a list of drawn operations.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Time: one loop that never waits, and a wall clock of its own for each machine."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """One machine's way to the store: each call takes time, and may fail in every way in which stores and machines fail."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

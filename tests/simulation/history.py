@@ -4,8 +4,6 @@ The store serializes all commits. So no search is needed: the witness sees which
 whose bytes it carries.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import itertools

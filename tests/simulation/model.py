@@ -1,7 +1,5 @@
 """The model: what each segment holds after each operation, in the simplest form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial

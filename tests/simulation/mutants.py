@@ -3,8 +3,6 @@
 ``python -m tests.simulation.mutants`` tries all of them, or those that it is told.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

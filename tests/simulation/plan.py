@@ -1,7 +1,5 @@
 """A world as it is drawn: a list of operations, with their times and seeds."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

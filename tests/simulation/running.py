@@ -1,7 +1,5 @@
 """Runs a world: in virtual time, with limits that make rare paths common, and a quiet log."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Shrinking: of a world that breaks a rule, the fewest steps that still break one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

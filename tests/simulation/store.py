@@ -1,7 +1,5 @@
 """The store: files in memory with dates by its own clock; it tells a witness of every change, in their order."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence

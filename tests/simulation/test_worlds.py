@@ -1,7 +1,5 @@
 """The simulation in CI: worlds of fixed seeds; a failure names the seed that replays it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The thread side without threads: each lock and each call of the store is a place where another thread may go on."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

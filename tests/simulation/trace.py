@@ -1,7 +1,5 @@
 """A trace of a world: every call that arrives at the store, with its operation, and every answer to a caller."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Iterator

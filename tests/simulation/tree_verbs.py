@@ -1,7 +1,5 @@
 """The verbs of streams and folders, and what other programs do."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace

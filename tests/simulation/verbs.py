@@ -1,7 +1,5 @@
 """The verbs: each draws mostly sensible arguments, and gives a call of the model and a coroutine of the real code."""
 
-from __future__ import annotations
-
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

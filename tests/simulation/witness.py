@@ -1,7 +1,5 @@
 """The witness: it sees every change of the store, reads each new header to the last byte, and checks all files."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable

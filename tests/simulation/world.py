@@ -1,7 +1,5 @@
 """One world: clients with clocks of their own on one store, and a list of drawn operations that they run."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import itertools

@@ -3,8 +3,6 @@
 At the end every byte of the place is compared with what the processes were told. See `check`.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """What must be true of the bytes that a soak leaves, by the notes of its processes."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """What the processes of a soak are told, and the notes that they write."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

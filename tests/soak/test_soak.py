@@ -1,7 +1,5 @@
 """Two minutes of soak on a disk and on each store; `.ci/nightly` has long ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

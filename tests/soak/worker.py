@@ -3,8 +3,6 @@
 `python -m tests.soak.worker PLACE NAME` starts it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Reads segments by Spark, with connectors as a user adds them. Its input is JSON: `jars`, `conf` and `urls`."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

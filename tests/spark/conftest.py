@@ -1,7 +1,5 @@
 """Fixtures of the tests with Spark: one session for all, and places on disk and on MinIO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client of Spark Connect that maintains, reads and writes segments. Arguments: the address, a folder."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

@@ -5,8 +5,6 @@ table in benchmarks/results/spark-versions.md. A dash there is what a version ca
 which modules that is.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

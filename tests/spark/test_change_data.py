@@ -1,7 +1,5 @@
 """The recipe of change data: its three programs, one after another in one process, as they stand on the page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

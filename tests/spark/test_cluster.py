@@ -3,8 +3,6 @@
 Not in CI, because it installs an environment and packs it, which takes minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Spark Connect: a client without a JVM asks a server; the server's Python does the work."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The example of docs/spark.md: its two programs, run side by side as they stand there, with real data."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The sentences of `doctor` on workers. Its job runs in another Python, with the bytes that Spark sends."""
 
-from __future__ import annotations
-
 import pickle
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Columns in the names of folders: names, types, values, pruning, as Spark's own reader has them; and tables."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each case runs until every call has failed once.
 """
 
-from __future__ import annotations
-
 import itertools
 import select
 import subprocess

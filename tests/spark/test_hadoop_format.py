@@ -1,7 +1,5 @@
 """The Java side reads the same headers, pages and bytes as the Python side; no Spark session is needed."""
 
-from __future__ import annotations
-
 import random
 import re
 import time

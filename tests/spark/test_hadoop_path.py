@@ -1,7 +1,5 @@
 """``rolling+file://`` and ``rolling+s3://`` in Spark: segments read as files, plain files written."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

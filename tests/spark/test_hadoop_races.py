@@ -1,7 +1,5 @@
 """Java reads segments that Python is changing."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A refused call touches nothing: all files below the place have the same bytes before and after.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

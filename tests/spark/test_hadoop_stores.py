@@ -3,8 +3,6 @@
 On HDFS `run` and `maintain` write. What is said where a connector is missing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

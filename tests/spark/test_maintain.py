@@ -1,7 +1,5 @@
 """Maintenance of many segments: each gives a row, also if it fails."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What Spark shows of an error: our sentence in its first lines, whichever way it comes."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

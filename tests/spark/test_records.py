@@ -1,7 +1,5 @@
 """JSON and CSV over the Hadoop-compatible path, as text in a batch and in a stream: rows equal those of plain files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """No secret of storage options is in what Spark shows or keeps: plans, progress, logs, event log, checkpoints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

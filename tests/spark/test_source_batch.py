@@ -1,7 +1,5 @@
 """Batch reads and writes of ``format("rolling")`` give and take the same rows as Spark's own formats."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Columns that change from one write to the next: later nulls, other orders, added columns."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

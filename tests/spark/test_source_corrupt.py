@@ -1,7 +1,5 @@
 """A corrupt segment among others fails the read that meets it, or is skipped and named. Without a session of Spark."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """A streaming job that is killed again and again writes each row of its input once, and in order."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

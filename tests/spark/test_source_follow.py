@@ -1,7 +1,5 @@
 """What a stream asks of the store, what it publishes, and how its offsets grow. Without a session of Spark."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines without a session: JSON by Arrow's reader, or refused with the offset; and compressed segments of lines."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

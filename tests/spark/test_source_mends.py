@@ -1,7 +1,5 @@
 """A stream beside restores, rotations, listings that miss, and limits: no row twice, none lost in silence."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Where reads begin and end (times, cuts), and the columns that say where a row lies. Without a session of Spark."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import json

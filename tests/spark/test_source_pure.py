@@ -1,7 +1,5 @@
 """The parts of the data source that need no Spark: options, ranges, lines, Arrow streams, Parquet footers."""
 
-from __future__ import annotations
-
 import io
 import json
 import platform

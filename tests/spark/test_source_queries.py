@@ -1,7 +1,5 @@
 """Streaming queries through ``format("rolling")`` in a session of Spark: source, sink, routed rows, output modes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the sink sends in messages, stages, routes and commits, without a Spark session: requests, crashes, refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime
 import pickle

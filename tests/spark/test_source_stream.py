@@ -1,7 +1,5 @@
 """The streaming source, without a Spark session: offsets, limits, truncation."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """A write looks at its target before any task begins; a later failure shows its own cause. Without a session."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterable

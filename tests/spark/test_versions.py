@@ -1,7 +1,5 @@
 """What every PySpark from 4.0 on has, also those that do not let a data source read streams."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a follower does now with one segment: pure functions, by examples and at random."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A stream of many segments is cut, kept and shown by the rows of its folder, as by the headers themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

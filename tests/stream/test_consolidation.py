@@ -1,7 +1,5 @@
 """Upkeep joins small chunks by itself, beside writers, readers of old snapshots, other clients and crashes."""
 
-from __future__ import annotations
-
 import random
 import time
 

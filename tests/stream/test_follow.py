@@ -3,8 +3,6 @@
 `tests/maintenance/test_at_each_call.py` has crashes, faults and other clients at every call.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """A follower of folders: it finds segments, forgets those that ended, follows policies, and lists once a poll."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -4,8 +4,6 @@ On a store as S3 is (a token is a hash of the bytes, dates are whole seconds): e
 replaces a segment, then single cases. The simulation uses names again by chance.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 

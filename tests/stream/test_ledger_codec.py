@@ -1,7 +1,5 @@
 """A ledger as a text: it is read as it was written, stays small, and is refused if it is too new."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

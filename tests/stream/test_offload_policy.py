@@ -1,7 +1,5 @@
 """Offload of streams by policies, whose nearest level wins field by field; what a retention forbids is refused."""
 
-from __future__ import annotations
-
 import itertools
 import uuid
 

@@ -1,7 +1,5 @@
 """`Outlook`: what it says of the next round is what the round then does."""
 
-from __future__ import annotations
-
 import pytest
 
 from rollingfs import OffloadPolicy, RollingFileSystem

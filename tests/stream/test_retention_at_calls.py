@@ -1,7 +1,5 @@
 """A run of retention, with something else at each of its calls: another policy, a dead move, a new subscriber."""
 
-from __future__ import annotations
-
 import contextlib
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Single cases of runs of retention: several runners, clocks that differ, what one run cannot read."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import pytest

@@ -1,7 +1,5 @@
 """`fs.states`: what it finds, and how few requests that takes."""
 
-from __future__ import annotations
-
 import uuid
 from functools import partial
 

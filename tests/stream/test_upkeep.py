@@ -1,7 +1,5 @@
 """Upkeep: retention, offload and collection below a folder, beside failures; the simulation lets rounds crash."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 `faults.Faulty` is the third: its calls fail as those of a store fail.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import inspect

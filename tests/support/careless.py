@@ -1,7 +1,5 @@
 """Stores that look first and act then: the mistake that only a race finds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """Certificates of servers on loopback, which nobody trusts unless told to."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from pathlib import Path

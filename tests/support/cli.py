@@ -1,7 +1,5 @@
 """What the tests of the command line share: a way to run it, and a terminal to type into."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

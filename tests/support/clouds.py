@@ -1,7 +1,5 @@
 """Stand-ins for Azure and Google to test against, on loopback: azurite, and fake-gcs-server."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

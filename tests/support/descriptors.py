@@ -1,7 +1,5 @@
 """Which files this process holds open."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

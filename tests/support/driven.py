@@ -1,7 +1,5 @@
 """A backend whose verbs are plain functions."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

@@ -4,8 +4,6 @@
 former by their marker ``hypothesis``, which hypothesis sets, and the latter by ``exhaustive``, which each must carry.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice

@@ -3,8 +3,6 @@
 Clients can crash. Time is virtual: a pause takes no time, and hours can pass within a call.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

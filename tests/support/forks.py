@@ -1,7 +1,5 @@
 """Questions to a forked child."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What the tests of a segment's life share: a client in memory whose clock the test turns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rules for messages to users: a message names the path, says what is true now, and has no internal name."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -4,8 +4,6 @@ A parser takes a mutant or refuses it by its own error, within `CPU_S_MAX` secon
 memory beyond what the process had before. The run ends at the first mutant that breaks this, and prints it.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import resource

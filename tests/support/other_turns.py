@@ -1,7 +1,5 @@
 """Other ways in which writers could take turns, to compare `Turns` with."""
 
-from __future__ import annotations
-
 from rollingfs.commit.fairness import Turns
 from rollingfs.format.header import Header
 from rollingfs.runtime.concurrency import backoff_s

@@ -1,7 +1,5 @@
 """Empty folders on several kinds of store, for tests of what every store does alike."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass
 from typing import Any

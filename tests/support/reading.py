@@ -1,7 +1,5 @@
 """A file that is read: a client, what its backend sees, and another client that changes things behind its back."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """Records that name their writer and number, so that a log says whose appends it holds, and whether each is whole."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Backends of S3 whose verbs are plain functions."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

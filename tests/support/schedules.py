@@ -1,7 +1,5 @@
 """Forced schedules: something happens at the nth line that a thread executes in the core."""
 
-from __future__ import annotations
-
 import contextlib
 import linecache
 import sys

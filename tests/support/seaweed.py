@@ -1,7 +1,5 @@
 """SeaweedFS, the S3 store that pip installs: the real store of the fast suite."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Object stores to test against: MinIO and moto, on loopback, each in a process of its own (SeaweedFS: `seaweed`)."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

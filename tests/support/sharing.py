@@ -1,7 +1,5 @@
 """Clients that share commits, and decide by chance what they decide for speed: nothing committed depends on it."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A segment's path, a client, and short forms of what tests ask of both."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any

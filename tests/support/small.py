@@ -1,7 +1,5 @@
 """What tests of upkeep share: a client on a store that fails by plan, a look at all checksums, a follower."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Iterable
 from functools import partial

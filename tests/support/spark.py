@@ -1,7 +1,5 @@
 """What the tests with Spark share: a session, the data source without one, places where segments lie, the JVM."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

@@ -1,7 +1,5 @@
 """The data source of Spark without a session: its readers, its streams and its tasks, called as Spark calls them."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Hypothesis strategies for everything that a header can say."""
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """A call of every verb of the backend contract."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

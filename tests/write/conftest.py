@@ -1,7 +1,5 @@
 """Fixtures that tests of appends share: a segment, and data that is small or uploaded first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

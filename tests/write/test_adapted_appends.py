@@ -1,7 +1,5 @@
 """An append without conditions goes behind records that its writer does not know of: no look, no race, true offsets."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The bound of memory of all writers: it holds in every schedule, and somebody always goes on."""
 
-from __future__ import annotations
-
 import random
 import types
 

@@ -1,7 +1,5 @@
 """Attributes of an append that depend on the header that it is committed to, and on its offset."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Moves of a segment onto itself by another path, odd spellings of paths, plain files that are dated ahead."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

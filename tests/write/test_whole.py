@@ -1,7 +1,5 @@
 """What a delete or a rename leaves on a disk: nothing, unless something still needs it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading
