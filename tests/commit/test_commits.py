@@ -12,6 +12,7 @@ import logging
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.schedules import at_line, in_threads
-from tests.support.site import Site, by_other
+from tests.support.site import Site
 
 
 class AppendingHandler(logging.Handler):
@@ -65,7 +66,7 @@ def in_time(call: Callable[[], object]) -> None:
 
 @pytest.mark.usefixtures("handler")
 def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Site) -> None:
-    site.backend.plan("replace", "clicks$header", before=by_other(site, "append", b"."))
+    site.backend.plan("replace", "clicks$header", before=partial(site.by_another, "append", b"."))
     in_time(lambda: site.append(b"mine"))
     content = site.content()
     assert content.startswith(b".mine[")

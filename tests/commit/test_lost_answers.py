@@ -1,6 +1,7 @@
 """What a commit returns when its answer is lost and others go on from what it made; commits beside many writers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
-from tests.support.site import Site, by_other
+from tests.support.site import Site
 from tests.support.small import client
 
 
@@ -78,7 +79,7 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
         others_append(site)
 
     monkeypatch.setattr(site.client.runtime, "sleep", sleep)
-    site.backend.plan("replace", "clicks$header", before=by_other(site, "append", b"."))
+    site.backend.plan("replace", "clicks$header", before=partial(site.by_another, "append", b"."))
     offset = site.append(b"mine")
     assert len(pauses) == 1
     assert (site.content()[offset:], site.content().count(b"mine")) == (b"mine", 1)

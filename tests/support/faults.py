@@ -127,11 +127,8 @@ class Store(MemoryBackend):
     def land(self) -> None:
         """Let all requests that are on their way arrive; their answers are lost."""
         while self.late:
-            try:
+            with contextlib.suppress(OSError, ValueError):  # nobody waits for the answer any more
                 drive(self.late.pop(0)())  # type: ignore[arg-type]
-            except (OSError, ValueError) as error:
-                answer = error  # nobody waits for it any more
-                assert answer is not None
 
     def lapse(self, seconds: float) -> None:
         """Let time pass. Requests under way arrive first, because G - D is longer than any request lives."""
@@ -264,7 +261,8 @@ class Faulty(FaultyBackend):
         CLOCK.sleep(CALL_S if self.always is None else TIMEOUT_S)
         index, self.index = self.index, self.index + 1
         self.trace.append((verb, args[0] if args else None))
-        fault = self.plan.pop(index, self._always(verb))
+        always = None if self.answers_reads and verb not in CHANGING else self.always
+        fault = self.plan.pop(index, always)
         if fault is None and self.draw is not None:
             fault = self.draw(verb, args)
         fault = self._possible(fault, verb, args)
@@ -285,9 +283,6 @@ class Faulty(FaultyBackend):
     def _store(self) -> Store:
         assert isinstance(self.inner, Store)
         return self.inner
-
-    def _always(self, verb: str) -> Fault | None:
-        return None if self.answers_reads and verb not in CHANGING else self.always
 
     @staticmethod
     def _possible(fault: Fault | None, verb: str, args: Sequence[Any]) -> Fault | None:

@@ -34,6 +34,7 @@ from rollingfs.format.pin_codec import Pin, format_pin, parse_pin
 from rollingfs.format.policies import parse_rolling
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import parse_ledger
+from tests.support.spark import parquet_file
 
 CPU_S_MAX = 1.0
 BYTES_MAX = 64 * 1024 * 1024
@@ -163,19 +164,10 @@ def _state(data: bytes) -> object:
 @cache
 def _footers() -> list[bytes]:
     """Of real Parquet files; the last has an Arrow schema with durations."""
-    import io
-
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    found = []
-    for columns in TABLES:
-        sink = io.BytesIO()
-        pq.write_table(pa.table(columns), sink, row_group_size=1)
-        whole = sink.getvalue()
-        size = int.from_bytes(whole[-8:-4], "little")
-        found.append(whole[-8 - size : -8])
-    return found
+    files = [parquet_file(pa.table(columns), row_group_size=1) for columns in TABLES]
+    return [file[-8 - int.from_bytes(file[-8:-4], "little") : -8] for file in files]
 
 
 @cache

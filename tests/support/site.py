@@ -1,7 +1,6 @@
 """A segment's path, a client, and short forms of what tests ask of both."""
 
 import uuid
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollingfs.backend.contract import Backend
@@ -56,31 +55,18 @@ class Site:
 
     def content(self) -> bytes:
         """All retained bytes, read now by another client."""
-        return drive(self._content(self.other()))
-
-    async def _content(self, client: Client) -> bytes:
-        view = await client.lookup.view(self.path, fresh=True)
-        return await client.fetcher.read(view, view.start, view.length) if view.size else b""
+        other = self.other()
+        view = drive(other.lookup.view(self.path, fresh=True))
+        return drive(other.fetcher.read(view, view.start, view.length)) if view.size else b""
 
     def is_there(self) -> bool:
         return bool(drive(self.other().headers.load(self.path)).live)
 
     def chunk_files(self) -> list[str]:
         """The names of the chunk files in the segment's folder, committed or not."""
-        return sorted(self._chunk_files())
-
-    def _chunk_files(self) -> Iterator[str]:
-        inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
         try:
-            listing = drive(inner.list(names.chunks_folder(self.path)))
+            listing = drive(self.other().backend.list(names.chunks_folder(self.path)))
         except FileNotFoundError:
-            return
-        for entry in listing.entries:
-            name = entry.path.rpartition("/")[2]
-            if name[0].isdigit() or name.startswith(names.STAGED_PREFIX):
-                yield name
-
-
-def by_other(site: Site, verb: str, *args: Any, **options: Any) -> Callable[[], Any]:
-    """Let another client call a verb on the segment, when this is called."""
-    return lambda: drive(getattr(site.other().segments, verb)(site.path, *args, **options))
+            return []
+        found = sorted(entry.path.rpartition("/")[2] for entry in listing.entries)
+        return [name for name in found if name[0].isdigit() or name.startswith(names.STAGED_PREFIX)]

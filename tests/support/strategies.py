@@ -57,26 +57,21 @@ def references(draw: st.DrawFn) -> str:
     return "/".join([*climb, *folders, draw(PARTS) + names.CHUNKS_SUFFIX, name])
 
 
-@st.composite
-def policies(draw: st.DrawFn) -> RollingPolicy:
-    age_s = draw(st.none() | st.integers(1, 10**12).map(lambda age_ms: age_ms / 1000))
-    inline_bytes = draw(st.integers(0, INLINE_BYTES_MAX))
-    return RollingPolicy(draw(st.integers(1, OFFSET_MAX)), age_s, inline_bytes, draw(st.booleans()))
-
-
-@st.composite
-def offload_policies(draw: st.DrawFn) -> OffloadPolicy:
-    """A policy with one field or more."""
-    fields = {
-        "tier": st.sampled_from(["", "cold", "a-1_b"]),
-        "after_bytes": st.integers(0, OFFSET_MAX),
-        "after_age": st.integers(0, 10**12).map(lambda age_ms: age_ms / 1000),
-        "deletion_lag": st.integers(0, 10**12).map(lambda lag_ms: lag_ms / 1000),
-        "block_bytes": st.integers(1, OFFSET_MAX),
-        "max_delay": st.integers(0, 10**12).map(lambda delay_ms: delay_ms / 1000),
-    }
-    names = draw(st.sets(st.sampled_from(sorted(fields)), min_size=1))
-    return OffloadPolicy(**{name: draw(fields[name]) for name in names})
+AGES_S = st.integers(1, 10**12).map(lambda age_ms: age_ms / 1000)
+POLICIES = st.builds(
+    RollingPolicy, st.integers(1, OFFSET_MAX), st.none() | AGES_S, st.integers(0, INLINE_BYTES_MAX), st.booleans()
+)
+OFFLOAD_FIELDS = {
+    "tier": st.sampled_from(["", "cold", "a-1_b"]),
+    "after_bytes": st.integers(0, OFFSET_MAX),
+    "after_age": st.just(0.0) | AGES_S,
+    "deletion_lag": st.just(0.0) | AGES_S,
+    "block_bytes": st.integers(1, OFFSET_MAX),
+    "max_delay": st.just(0.0) | AGES_S,
+}
+OFFLOAD_POLICIES = (
+    st.fixed_dictionaries({}, optional=OFFLOAD_FIELDS).filter(bool).map(lambda fields: OffloadPolicy(**fields))
+)
 
 
 @st.composite
@@ -94,19 +89,16 @@ def pages(draw: st.DrawFn, start: int, length: int) -> Page:
 
 
 ALIASES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True)
-
-
-@st.composite
-def tiers(draw: st.DrawFn) -> tuple[Tier, ...]:
-    aliases = draw(st.lists(ALIASES, unique=True, max_size=2))
-    keys = st.integers(0, 16**12 - 1).map("{:012x}".format)
-    return tuple(Tier(alias, draw(keys), draw(TIMES_MS)) for alias in aliases)
+TIER_KEYS = st.integers(0, 16**12 - 1).map("{:012x}".format)
+TIERS = st.lists(st.builds(Tier, ALIASES, TIER_KEYS, TIMES_MS), unique_by=lambda tier: tier.alias, max_size=2).map(
+    tuple
+)
 
 
 @st.composite
 def in_tiers(draw: st.DrawFn, header: Header) -> Header:
     """The header with some of its chunks and dropped files in tiers."""
-    lines = draw(tiers())
+    lines = draw(TIERS)
     choose = st.sampled_from(["", *(line.alias for line in lines)])
 
     def placed(line: Any) -> Any:
@@ -126,10 +118,10 @@ def in_tiers(draw: st.DrawFn, header: Header) -> Header:
 
 
 @st.composite
-def entry_maps(draw: st.DrawFn, at: int, *, count_max: int = 5) -> tuple[Entry, ...]:
+def entry_maps(draw: st.DrawFn, at: int) -> tuple[Entry, ...]:
     """Contiguous entries, pages and chunks mixed, from `at` on."""
     found: list[Entry] = []
-    for length in draw(st.lists(st.integers(1, 2**40), max_size=count_max)):
+    for length in draw(st.lists(st.integers(1, 2**40), max_size=5)):
         seen = {one.file for one in found if isinstance(one, Page)}  # a header names a page once
         entry = st.one_of(chunks(at, length), pages(at, length))
         found.append(draw(entry.filter(lambda one, seen=seen: isinstance(one, Chunk) or one.file not in seen)))
@@ -163,33 +155,13 @@ def commits(draw: st.DrawFn, version: int) -> tuple[Commit, ...]:
     )
 
 
-@st.composite
-def marks(draw: st.DrawFn) -> tuple[MergeOutcome, ...]:
-    return tuple(MergeOutcome(draw(UUIDS), draw(RELATIVE)) for _ in range(draw(st.integers(0, 2))))
-
-
-@st.composite
-def merges(draw: st.DrawFn) -> Merge:
-    prior = draw(st.sampled_from([Phase.OPEN, Phase.SEALED]))
-    return Merge(draw(UUIDS), draw(RELATIVE), draw(UUIDS), prior, draw(TIMES_MS))
+MARKS = st.lists(st.builds(MergeOutcome, UUIDS, RELATIVE), max_size=2).map(tuple)
+MERGES = st.builds(Merge, UUIDS, RELATIVE, UUIDS, st.sampled_from([Phase.OPEN, Phase.SEALED]), TIMES_MS)
 
 
 @st.composite
 def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
     """Any valid header: of every state, with every kind of line, perhaps with files in tiers.
-
-    Parameters
-    ----------
-    live
-        True for open and sealed ones only.
-    """
-    header = draw(hot_headers(live=live))
-    return draw(in_tiers(header)) if draw(st.booleans()) else header
-
-
-@st.composite
-def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
-    """The same without tiers.
 
     Parameters
     ----------
@@ -203,10 +175,10 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         draw(UUIDS),
         version,
         phase=phase,
-        merge=draw(merges()) if phase is Phase.MERGING else None,
+        merge=draw(MERGES) if phase is Phase.MERGING else None,
         epoch=draw(st.integers(0, 2**40)),
-        policy=draw(policies()),
-        offload=draw(st.none() | offload_policies()),
+        policy=draw(POLICIES),
+        offload=draw(st.none() | OFFLOAD_POLICIES),
         commits=lines,
         evicted=draw(st.just(0) | st.integers(0, version)),
         turn=draw(st.none() | WORDS),
@@ -218,31 +190,27 @@ def hot_headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         unknown=tuple(draw(st.lists(UNKNOWN_LINES, max_size=2))),
     )
     if phase is Phase.DELETED:
-        return replace_header(common, merged=draw(st.none() | UUIDS))
-    at = draw(st.just(0) | st.integers(0, 2**50))
-    entries = draw(entry_maps(at))
-    tail = draw(st.binary(max_size=64))
-    tail_at_ms = draw(TIMES_MS) if tail else 0
-    return replace_header(
-        common,
-        start=at + draw(st.integers(0, entries[0].length - 1)) if entries else at,
-        entries=entries,
-        tail=tail,
-        tail_at_ms=tail_at_ms,
-        tail_until_ms=draw(st.none() | st.integers(tail_at_ms + 1, tail_at_ms + 10_000)) if tail else None,
-        rewritten=draw(st.just(0) | st.integers(0, OFFSET_MAX)),
-        owner=draw(st.none() | WORDS),
-        attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),
-        merges=draw(marks()),
-        aborts=draw(marks()),
-    )
-
-
-def replace_header(header: Header, **fields: object) -> Header:
-    """`dataclasses.replace`, checked: a strategy must not make what the format forbids."""
-    found = dataclasses.replace(header, **fields)  # type: ignore[arg-type]
-    invariants.check(found)
-    return found
+        found = dataclasses.replace(common, merged=draw(st.none() | UUIDS))
+    else:
+        at = draw(st.just(0) | st.integers(0, 2**50))
+        entries = draw(entry_maps(at))
+        tail = draw(st.binary(max_size=64))
+        tail_at_ms = draw(TIMES_MS) if tail else 0
+        found = dataclasses.replace(
+            common,
+            start=at + draw(st.integers(0, entries[0].length - 1)) if entries else at,
+            entries=entries,
+            tail=tail,
+            tail_at_ms=tail_at_ms,
+            tail_until_ms=draw(st.none() | st.integers(tail_at_ms + 1, tail_at_ms + 10_000)) if tail else None,
+            rewritten=draw(st.just(0) | st.integers(0, OFFSET_MAX)),
+            owner=draw(st.none() | WORDS),
+            attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),
+            merges=draw(MARKS),
+            aborts=draw(MARKS),
+        )
+    invariants.check(found)  # a strategy must not make what the format forbids
+    return draw(in_tiers(found)) if draw(st.booleans()) else found
 
 
 def full_commits(version: int) -> tuple[Commit, ...]:

@@ -13,7 +13,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
 from tests.support.schedules import in_threads
-from tests.support.site import LARGE, by_other
+from tests.support.site import LARGE
 
 HEADER = "$header"
 
@@ -26,13 +26,14 @@ conflict = raises(errors.ConflictError("so says the store"))
 
 def refusals(site):
     """What makes an append refused, and how."""
+    other = site.by_another
     return {
-        "sealed": (by_other(site, "seal"), {}, errors.SegmentSealedError),
-        "fenced": (by_other(site, "acquire", "another"), {}, errors.FencedError),
-        "offset": (by_other(site, "append", [b"x"]), {"guard": Guard(expected_offset=0)}, errors.BadOffsetError),
-        "gone": (by_other(site, "delete"), {}, FileNotFoundError),
+        "sealed": (partial(other, "seal"), {}, errors.SegmentSealedError),
+        "fenced": (partial(other, "acquire", "another"), {}, errors.FencedError),
+        "offset": (partial(other, "append", [b"x"]), {"guard": Guard(expected_offset=0)}, errors.BadOffsetError),
+        "gone": (partial(other, "delete"), {}, FileNotFoundError),
         "attrs": (
-            by_other(site, "append", [b"x"], attrs={"k": "new"}),
+            partial(other, "append", [b"x"], attrs={"k": "new"}),
             {"guard": Guard(expected_attrs={"k": None})},
             errors.AttributeMismatchError,
         ),
@@ -146,7 +147,7 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
 
 def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
     site.path += "-new"
-    site.backend.plan("create", HEADER, before=by_other(site, "overwrite", [b"first"]))
+    site.backend.plan("create", HEADER, before=partial(site.by_another, "overwrite", [b"first"]))
     written = site.run(site.client.segments.extend(site.path, data, create=True))
     assert written.offset == 5
     assert site.content() == b"first" + data
