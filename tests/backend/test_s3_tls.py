@@ -19,7 +19,7 @@ from tests.backend.conftest import BUNDLES
 from tests.support.certificates import make_certificate
 from tests.support.driven import Driven
 from tests.support.s3 import driven_s3, rolling_s3, ways_of
-from tests.support.servers import cache_dir, minio_binary, minio_server, new_bucket
+from tests.support.servers import minio_server, new_bucket
 
 MIB = 2**20
 DATA = os.urandom(13 * MIB)
@@ -117,7 +117,7 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, told, monkeypatch):
     certificate = make_certificate(tmp_path, is_own_ca=True)
     monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
-    with minio_server(minio_binary(cache_dir(), build=False), certificate) as options:
+    with minio_server(certificate) as options:
         backend = driven_s3(options)
         backend.make_folder(bucket := f"rollingfs-{uuid.uuid4().hex[:12]}")
         token = backend.create(f"{bucket}/file", b"one")

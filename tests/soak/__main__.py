@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from rollingfs import OffloadPolicy
 from tests.soak.check import Told, broken, growth
 from tests.soak.plan import Place, read_notes
 from tests.support import clouds, seaweed, servers
+from tests.support.schedules import eventually
 
 WORKERS = 8
 SAFE = 1
@@ -33,6 +34,13 @@ OFFLOAD, TAIL_S_MAX = OffloadPolicy("cold", after_bytes="256KiB"), 60.0
 """What a round of upkeep finds to do in the logs."""
 START_S_MAX = END_S_MAX = 180
 SHOWN_MAX = 20
+STORES: dict[str, tuple[str, Callable[[Any], str], Callable[[], contextlib.AbstractContextManager[Any]]]] = {
+    "seaweed": ("s3", servers.new_bucket, seaweed.seaweed_server),
+    "minio": ("s3", servers.new_bucket, servers.minio_server),
+    "azurite": ("az", clouds.new_container, clouds.azurite_server),
+    "fake_google": ("gs", clouds.new_google_bucket, clouds.fake_google_server),
+}
+"""The protocol of each, what makes a bucket on it, and a server."""
 
 
 def soak(place: Place, seconds: float, seed: int) -> Counter[str]:
@@ -47,7 +55,7 @@ def soak(place: Place, seconds: float, seed: int) -> Counter[str]:
         while started < WORKERS:
             workers.append(_start(place, seed, started))
             started += 1
-        _wait_for_first_notes(place)
+        eventually(lambda: len({writer for writer, _ in read_notes(place)}) == WORKERS, START_S_MAX)  # all are at work
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             time.sleep(chance.random() * 2 * BETWEEN_SIGNALS_S)
@@ -74,14 +82,6 @@ def _start(place: Place, seed: int, number: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log)
 
 
-def _wait_for_first_notes(place: Place) -> None:
-    """Wait until all workers are at work, however long a loaded machine takes to start them."""
-    until_s = time.monotonic() + START_S_MAX
-    while len({writer for writer, _ in read_notes(place)}) < WORKERS:
-        assert time.monotonic() < until_s, "some workers have not begun"
-        time.sleep(0.1)
-
-
 def _meet(worker: subprocess.Popen[bytes], kind: signal.Signals, chance: random.Random) -> bool:
     """Send a signal; False if the process has ended."""
     worker.send_signal(kind)
@@ -101,27 +101,14 @@ def place_of(kind: str, options: dict[str, Any] | None = None) -> Iterator[Place
         if kind == "disk":
             yield Place("file", f"{notes}/data", {}, notes)
             return
-        options = options or stack.enter_context(_server(kind))
-        if kind == "azurite":
-            yield Place("az", f"{clouds.new_container(options)}/data", options, notes)
-        elif kind == "fake_google":
-            yield Place("gs", f"{clouds.new_google_bucket(options)}/data", options, notes)
-        else:
-            yield Place("s3", f"{servers.new_bucket(options)}/data", options, notes)
-
-
-def _server(kind: str) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    if kind in ("azurite", "fake_google"):
-        return clouds.azurite_server() if kind == "azurite" else clouds.fake_google_server()
-    is_seaweed = kind == "seaweed"
-    binary = seaweed.seaweed_binary() if is_seaweed else servers.minio_binary(servers.cache_dir(), build=True)
-    assert binary is not None, f"{kind} is not installed"
-    return seaweed.seaweed_server(binary) if is_seaweed else servers.minio_server(binary)
+        protocol, new_folder, server = STORES[kind]
+        options = options or stack.enter_context(server())
+        yield Place(protocol, f"{new_folder(options)}/data", options, notes)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("place", choices=("disk", "seaweed", "minio", "azurite", "fake_google"))
+    parser.add_argument("place", choices=("disk", *STORES))
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, help="copy notes and a disk's files here if a promise was broken")

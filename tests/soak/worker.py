@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import random
 import resource
 import sys
@@ -29,6 +28,7 @@ from rollingfs import (
 )
 from rollingfs.stream.upkeep import Upkeep
 from tests.soak.plan import SOCKETS_AT_REST_MAX, Notes, Place
+from tests.support.descriptors import opened
 from tests.support.records import record, records
 
 PART_RECORDS_MAX = 12
@@ -86,9 +86,9 @@ class Worker:
 
     def _health(self) -> dict[str, int]:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        opened = [_opened(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-        sockets = sum(name.startswith("socket:") for name in opened)
-        counts = {"files": len(opened) - sockets, "sockets": sockets, "threads": threading.active_count()}
+        names = opened()
+        sockets = sum(name.startswith("socket:") for name in names)
+        counts = {"files": len(names) - sockets, "sockets": sockets, "threads": threading.active_count()}
         return {"rss": pages * resource.getpagesize(), **counts}
 
     # -- appends, which are noted before and after ------------------------------------------------------------
@@ -282,14 +282,6 @@ class Worker:
 
     def collect(self) -> None:
         self.fs.collect(self.place.root, recursive=True)
-
-
-def _opened(descriptor: str) -> str:
-    """What a descriptor stands for; empty if a thread has closed it since."""
-    try:
-        return os.readlink(descriptor)
-    except FileNotFoundError:
-        return ""
 
 
 VERBS: dict[Callable[[Worker], None], int] = {

@@ -10,25 +10,23 @@ import tempfile
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import _server, cache_dir, go_program, require, required
+from tests.support.servers import BUILD_S_MAX, _server, cache_dir, go_program, installed
 
 AZURITE_VERSION = "3.37.0"
-AZURITE_BUILD_S_MAX = 600
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Azurite's own, known to everybody."""
-FAKE_GOOGLE_MODULE = "github.com/fsouza/fake-gcs-server"
-FAKE_GOOGLE_VERSION = "v1.56.1"
-FAKE_GOOGLE_BUILD_S_MAX = 1500
+FAKE_GOOGLE = "github.com/fsouza/fake-gcs-server@v1.56.1"
 PROJECT = "rollingfs"
 
 
-def azurite_program(cache: Path, build: bool) -> Path | None:
+def azurite_program(build: bool) -> Path | None:
     """The script that starts azurite's blob service, installed at first use; None if it is missing and cannot be."""
+    cache = cache_dir()
     home = cache / f"azurite-{AZURITE_VERSION}"
     script = home / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     if script.exists():
@@ -39,7 +37,7 @@ def azurite_program(cache: Path, build: bool) -> Path | None:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         command = [npm, "install", "--no-audit", "--no-fund", "--loglevel=error", f"azurite@{AZURITE_VERSION}"]
-        subprocess.run(command, check=True, timeout=AZURITE_BUILD_S_MAX, cwd=folder)
+        subprocess.run(command, check=True, timeout=BUILD_S_MAX, cwd=folder)
         # a rename over a folder that another process made meanwhile fails; its content is the same
         with contextlib.suppress(OSError):
             os.rename(folder, home)
@@ -47,19 +45,9 @@ def azurite_program(cache: Path, build: bool) -> Path | None:
     return script
 
 
-def fake_google_program(cache: Path, build: bool) -> Path | None:
-    """The fake-gcs-server in `cache`, built at first use; None if it is missing and cannot be built."""
-    package = f"{FAKE_GOOGLE_MODULE}@{FAKE_GOOGLE_VERSION}"
-    return go_program(cache, build, "fake-gcs-server", package, FAKE_GOOGLE_BUILD_S_MAX)
-
-
-def installed(name: str, program: Callable[[Path, bool], Path | None], tool: str) -> Path:
-    """A server's program; without it, the test is skipped or fails."""
-    found = program(cache_dir(), required())
-    if found is None:
-        why = "ROLLINGFS_REQUIRE is not 'all'" if shutil.which(tool) else f"`{tool}` to build it is not either"
-        require(f"{name} is not built in the cache and {why} (python -m tests.support.servers builds it)")
-    return found
+def fake_google_program(build: bool) -> Path | None:
+    """The fake-gcs-server in the cache, as `minio_binary`."""
+    return go_program(build, "fake-gcs-server", FAKE_GOOGLE)
 
 
 @contextlib.contextmanager

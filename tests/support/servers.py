@@ -43,9 +43,8 @@ S3Response.put_object = alone(S3Response.put_object)
 S3Response.delete_object = alone(S3Response.delete_object)
 main(sys.argv[1:])
 """
-MINIO_MODULE = "github.com/minio/minio"
-MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
-MINIO_BUILD_S_MAX = 1500
+MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+BUILD_S_MAX = 1500
 READY_S_MAX = 60
 READY_POLL_S = 0.05
 STARTS_MAX = 3
@@ -80,13 +79,14 @@ def cache_dir() -> Path:
     return Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
 
 
-def minio_binary(cache: Path, build: bool) -> Path | None:
-    """The MinIO server in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
-    return go_program(cache, build, "minio", f"{MINIO_MODULE}@{MINIO_VERSION}", MINIO_BUILD_S_MAX)
+def minio_binary(build: bool) -> Path | None:
+    """The MinIO server in the cache, built at first use; None if it is missing, and is not to be or cannot be built."""
+    return go_program(build, "minio", MINIO)
 
 
-def go_program(cache: Path, build: bool, name: str, package: str, build_s_max: float) -> Path | None:
-    """A program of Go in `cache`, built at first use; None if it is missing and is not to be, or cannot be, built."""
+def go_program(build: bool, name: str, package: str) -> Path | None:
+    """A program of Go in the cache, as `minio_binary`."""
+    cache = cache_dir()
     binary = cache / f"{name}-{package.rpartition('@')[2]}"
     if binary.exists():
         return binary
@@ -96,9 +96,18 @@ def go_program(cache: Path, build: bool, name: str, package: str, build_s_max: f
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         command = [go, "install", "-ldflags=-s -w", package]
-        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=build_s_max, cwd=folder)
+        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=BUILD_S_MAX, cwd=folder)
         os.replace(Path(folder) / name, binary)
     return binary
+
+
+def installed(name: str, program: Callable[[bool], Path | None], tool: str) -> Path:
+    """A server's program; without it, the test is skipped or fails."""
+    found = program(required())
+    if found is None:
+        why = "ROLLINGFS_REQUIRE is not 'all'" if shutil.which(tool) else f"`{tool}` to build it is not either"
+        require(f"{name} is not built in the cache and {why} (python -m tests.support.servers builds it)")
+    return found
 
 
 @contextlib.contextmanager
@@ -113,13 +122,15 @@ def moto_server() -> Iterator[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def minio_server(binary: Path, certificate: Path | None = None, region: str | None = None) -> Iterator[dict[str, Any]]:
+def minio_server(certificate: Path | None = None, region: str | None = None) -> Iterator[dict[str, Any]]:
     """A MinIO server with an empty folder; gives the storage options of s3fs for it.
 
     With a `region` it refuses what is signed for another one, as S3 does.
 
     With a `certificate` (of the CA, beside ``public.crt`` and ``private.key``) it speaks https only.
     """
+    require_module("s3fs")
+    binary = installed("MinIO", minio_binary, "go")
     with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
 
         def command(port: int) -> list[str]:
@@ -309,7 +320,7 @@ def main() -> None:
     programs = {"MinIO": minio_binary, "azurite": azurite_program, "fake-gcs-server": fake_google_program}
     for name, program in programs.items():
         started = time.monotonic()
-        print(f"{name}: {program(cache_dir(), build=True)} ({time.monotonic() - started:.0f} s)")
+        print(f"{name}: {program(build=True)} ({time.monotonic() - started:.0f} s)")
 
 
 if __name__ == "__main__":
