@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 import inspect
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from fsspec.asyn import get_loop
@@ -19,6 +17,7 @@ from rollingfs.backend.memory import MemoryBackend
 from rollingfs.runtime import bridge, concurrency
 from rollingfs.runtime.bridge import Bridge
 from tests.support.backends import Scripted
+from tests.support.forks import is_so_in_child, needs_fork
 
 OUTCOMES = {"done": "committed", "refused": "not committed", "unknown": "unknown", "broken": "unknown"}
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="signals to a thread are POSIX")
@@ -190,26 +189,22 @@ def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_jud
     assert not isinstance(plain.value, AppendInterrupted)
 
 
-def _in_child(reached: Bridge, answers: Any) -> None:
-    with contextlib.suppress(AttributeError):
-        reached.backend.loop = get_loop()
-    answers.put([reached.run(here()) != 0, reached.run(here()) != 0])
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@needs_fork
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.parametrize("kind", [MemoryBackend, suspending])
 def test_a_forked_child_is_told_once_before_its_first_call(kind):
-    context = multiprocessing.get_context("fork")
-    told, answers = context.SimpleQueue(), context.SimpleQueue()
-    reached = Bridge(kind(), on_fork=lambda: told.put(os.getpid()))
+    told: list[int] = []
+    reached = Bridge(kind(), on_fork=lambda: told.append(os.getpid()))
     reached.run(here())
-    assert told.empty()
-    child = context.Process(target=_in_child, args=(reached, answers))
-    child.start()
-    assert answers.get() == [True, True]
-    child.join(30)
-    assert told.get() == child.pid
-    assert told.empty()
+    assert told == []
+
+    def is_told_once() -> bool:
+        with contextlib.suppress(AttributeError):
+            reached.backend.loop = get_loop()
+        return reached.run(here()) != 0 and reached.run(here()) != 0 and told == [os.getpid()]
+
+    assert is_so_in_child(is_told_once)
+    assert told == []
 
 
 def test_a_lock_whose_task_was_left_on_a_closed_loop_is_free() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import itertools
-import multiprocessing
 import threading
 from time import perf_counter_ns
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from rollingfs.errors import ConflictError
 from rollingfs.runtime import meters
 from rollingfs.runtime.meters import BUCKETS, LEFT_MAX, NS_MIN, STEPS, Meters, bounds_ns
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import Caller, in_threads
 
 THREADS, CALLS = 8, 500
@@ -119,22 +119,21 @@ def test_coroutines_of_one_loop_are_all_counted_with_how_they_ended():
     assert (total.count, total.refusals, total.errors, total.bytes) == (120, 60, 40, 100)
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
+def counts(counted: Meters) -> dict[str, int]:
+    return {name: tally.count for name, tally in counted.total().items()}
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_a_child_process_counts_from_zero_whoever_had_the_lock():
     counted = Meters()
     counted.note("x")
-    context = multiprocessing.get_context("fork")
-    receive, send = context.Pipe(duplex=False)
 
-    def child() -> None:
+    def counts_anew() -> bool:
         counted.after_fork()
         counted.note("y")
-        send.send({name: tally.count for name, tally in counted.total().items()})
+        return counts(counted) == {"y": 1}
 
     with counted._lock:
-        process = context.Process(target=child)
-        process.start()
-        assert receive.poll(60)
-        assert receive.recv() == {"y": 1}
-        process.join()
-    assert {name: tally.count for name, tally in counted.total().items()} == {"x": 1}
+        assert is_so_in_child(counts_anew)
+    assert counts(counted) == {"x": 1}
