@@ -1,6 +1,7 @@
 """Packages import in one direction only; the picture of the layers is `docs/architecture.md`."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -11,29 +12,8 @@ import pytest
 from rollingfs import RollingFileSystem
 
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
-LAYERS = (
-    "errors",
-    "runtime",
-    "policy",
-    "format",
-    "backend",
-    "commit",
-    "read",
-    "write",
-    "maintenance",
-    "client",
-    "folders",
-    "stream",
-    "show",
-    "fs",
-    "logging",
-    "testing",
-    "parquet",
-    "spark",
-    "server",
-    "cli",
-    "demo",
-)
+PICTURE = (ROLLINGFS.parent / "docs" / "architecture.md").read_text().partition("```text\n")[2].partition("```")[0]
+LAYERS = re.findall(r"(?:^|(?<=  ))(\w+)/?(?=  )", PICTURE, re.MULTILINE)
 """From the ground up: each imports only what stands before it, and itself."""
 TOP_NAMES_MAX = 23
 """20, and three that users open: `show`, `server`, and `parquet` beside `spark`."""
