@@ -15,7 +15,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory, raises
-from tests.support.schedules import eventually, in_threads
+from tests.support.schedules import beside, eventually, in_threads
 from tests.support.servers import new_bucket, require_module
 
 PATH = "logs/app"
@@ -84,19 +84,12 @@ def test_a_full_queue_loses_the_newest_records_and_the_log_says_how_many(fs, mak
         logger.info("record %d", number)  # 9 bytes each
     assert handler.lost == 7
     handler.flush()
-    logger.info("after")
+    logger.info("x" * 100)  # the queue is empty: it takes even what is larger
     handler.flush()
     found = lines(fs)
     assert found[:3] == ["record 0", "record 1", "record 2"]
     assert found[3].startswith("7 log records before this line were lost")
-    assert found[4:] == ["after"]
-
-
-def test_a_record_larger_than_the_queue_is_taken_when_the_queue_is_empty(fs, make):
-    handler, logger = make(interval="1h", queue_bytes=10)
-    logger.info("x" * 100)
-    handler.flush()
-    assert lines(fs) == ["x" * 100]
+    assert found[4:] == ["x" * 100]
 
 
 def test_emit_waits_for_room_only_as_long_as_told(fs, make, backend):
@@ -145,13 +138,19 @@ def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backe
     assert "unknown whether 1 log record was written: " in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_before_the_end_is_told_on_stderr(fs, make, monkeypatch, capsys):
+def test_what_cannot_be_written_before_the_end_is_told_on_stderr_and_not_waited_for_again(
+    fs, make, monkeypatch, capsys
+):
     failing(fs, monkeypatch, *[OSError("no store")] * ALWAYS)
     handler, logger = make(interval="1h", close_s=0.1)
     logger.info("one")
     handler.close()
     assert handler.lost + handler.unknown == 1
     assert "no store" in capsys.readouterr().err
+    handler.close_s = SOON_S
+    began_s = time.monotonic()
+    handler.flush()  # as `logging.shutdown` does once more
+    assert time.monotonic() - began_s < SOON_S / 2
 
 
 @pytest.mark.parametrize("store", ["file", "s3"])
@@ -197,20 +196,19 @@ def test_threads_lose_and_double_nothing(fs, make):
         assert mine == [f"{name}.{number}" for number in range(200)]
 
 
-@pytest.mark.parametrize(
-    "options", [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}], ids=str
-)
-def test_numbers_out_of_range_are_refused(fs, options):
-    with pytest.raises(ValueError, match="it must be at least"):
+OUT_OF_RANGE = [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}]
+
+
+@pytest.mark.parametrize("options", [*OUT_OF_RANGE, {"share_commits": True}], ids=str)
+def test_numbers_out_of_range_and_options_of_the_filesystem_are_refused(fs, options):
+    with pytest.raises(ValueError, match="share_commits" if "share_commits" in options else "it must be at least"):
         RollingHandler(PATH, fs=fs, **options)
 
 
-def test_commits_are_shared_by_the_filesystem_that_the_handler_makes(fs):
+def test_commits_are_shared_by_the_filesystem_that_the_handler_makes():
     handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
     handler.close()
     assert handler.fs._client.commits.share is not None
-    with pytest.raises(ValueError, match="share_commits"):
-        RollingHandler(PATH, fs=fs, share_commits=True)
 
 
 def test_a_url_of_another_filesystem_is_refused(tmp_path):
@@ -236,13 +234,7 @@ def test_a_formatter_that_wants_fields_of_the_program_does_not_end_the_handler(f
 
 def test_a_commit_that_logs_does_not_wait_for_an_emit_that_waits_for_room(fs, make, monkeypatch):
     handler, logger = make(interval="1h", queue_bytes=30, block_s=SOON_S)
-    append = fs.append
-
-    def logged(*args, **kwargs):
-        logger.debug("a record of the commit's own")
-        return append(*args, **kwargs)
-
-    monkeypatch.setattr(fs, "append", logged)
+    beside(monkeypatch, fs, "append", lambda *_, **__: logger.debug("a record of the commit's own"))
     logger.info("a" * 20)
     logger.info("b" * 20)
     assert handler.lost == 0
@@ -278,34 +270,18 @@ def test_a_thread_that_cannot_start_does_not_disturb_the_program_and_loses_nothi
 
 def test_flush_does_not_wait_for_records_that_come_after_it(fs, make, monkeypatch):
     handler, logger = make(interval="1h", close_s=SOON_S)
-    append = fs.append
     more = iter(range(3))
 
-    def beside(*args, **kwargs):
-        result = append(*args, **kwargs)
-        for number in more:  # while the handler commits, the program logs
-            thread = threading.Thread(target=logger.info, args=(f"more {number}",))
-            thread.start()
-            thread.join()
-        return result
+    def log_more(*_, **__):  # while the handler commits, the program logs
+        for number in more:
+            in_threads(lambda number=number: logger.info("more %d", number))
 
-    monkeypatch.setattr(fs, "append", beside)
+    beside(monkeypatch, fs, "append", after=log_more)
     logger.info("first")
     began_s = time.monotonic()
     handler.flush()
     assert time.monotonic() - began_s < SOON_S / 2
     assert lines(fs) == ["first"]
-
-
-def test_a_closed_handler_is_not_waited_for_again(fs, make, monkeypatch):
-    handler, logger = make(interval="1h", close_s=0.1)
-    failing(fs, monkeypatch, *[OSError("outage")] * ALWAYS)
-    logger.info("lost")
-    handler.close()
-    handler.close_s = SOON_S
-    began_s = time.monotonic()
-    handler.flush()  # as `logging.shutdown` does once more
-    assert time.monotonic() - began_s < SOON_S / 2
 
 
 ENDS = """
