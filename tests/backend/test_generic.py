@@ -24,13 +24,11 @@ from tests.support.driven import Driven
 
 class GenericContract(BackendContract):
     claims_atomicity = False
-
-    def make_fs(self) -> AbstractFileSystem:
-        raise NotImplementedError
+    make_fs: Callable[[], AbstractFileSystem]
 
     @pytest.fixture(autouse=True)
     def fs(self) -> AbstractFileSystem:
-        self._fs = self.make_fs()
+        self._fs = type(self).make_fs()
         return self._fs
 
     @pytest.fixture
@@ -54,16 +52,13 @@ class GenericContract(BackendContract):
 
 
 class TestGenericBackendInMemory(GenericContract):
-    def make_fs(self) -> AbstractFileSystem:
-        return private_memory().fs
+    make_fs = staticmethod(lambda: private_memory().fs)
 
 
 class TestGenericBackendOnDisk(GenericContract):
     # a file overwritten in place within one tick of the clock has the same date
     tokens_tell_equal_bytes = False
-
-    def make_fs(self) -> AbstractFileSystem:
-        return LocalFileSystem()
+    make_fs = staticmethod(LocalFileSystem)
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> str:
@@ -81,8 +76,7 @@ class AsyncMemoryFileSystem(AsyncFileSystemWrapper):
 
 
 class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
-    def make_fs(self) -> AbstractFileSystem:
-        return AsyncMemoryFileSystem(private_memory().fs, asynchronous=False)
+    make_fs = staticmethod(lambda: AsyncMemoryFileSystem(private_memory().fs, asynchronous=False))
 
 
 def test_without_a_single_writer_it_reads_and_does_not_write():

@@ -2,9 +2,7 @@
 
 import pickle
 import uuid
-from collections.abc import Iterator
 
-import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -21,18 +19,12 @@ from tests.support.schedules import held_elsewhere
 
 @pytest.fixture
 def store() -> MemoryFileSystem:
-    fs = fsspec.filesystem("memory")
-    assert isinstance(fs, MemoryFileSystem)
-    return fs
+    return MemoryFileSystem()
 
 
 @pytest.fixture
-def folder(store: MemoryFileSystem) -> Iterator[str]:
-    name = f"/{uuid.uuid4().hex}"
-    yield name
-    for path in [path for path in store.store if path.startswith(name)]:
-        del store.store[path]
-    store.pseudo_dirs[:] = [path for path in store.pseudo_dirs if not path.startswith(name)]
+def folder() -> str:
+    return f"/{uuid.uuid4().hex}"
 
 
 class InPrivateMemory(BackendContract):

@@ -124,13 +124,8 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
     assert aborted == ["/archive/logs/s$chunks/tier-x"]
 
 
-def test_a_forked_child_drops_the_connections_of_the_tiers_too():
-    forks = []
-
-    class Forking(MemoryBackend):
-        def after_fork(self):
-            forks.append(self)
-
-    cold = Forking()
+def test_a_forked_child_drops_the_connections_of_the_tiers_too(monkeypatch):
+    cold, forks = private_memory(), []
+    monkeypatch.setattr(cold, "after_fork", lambda: forks.append("cold"))
     tiered(cold=cold).after_fork()
-    assert forks == [cold]
+    assert forks == ["cold"]

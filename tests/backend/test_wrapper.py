@@ -55,17 +55,12 @@ def test_a_wrapper_can_be_pickled(tmp_path: Path) -> None:
     assert (wrapper.shift_s, (tmp_path / "x$header").read_bytes()) == (3.0, b"1")
 
 
-def test_names_and_forks_are_forwarded() -> None:
-    class Forked(MemoryBackend):
-        forks = 0
-
-        def after_fork(self) -> None:
-            self.forks += 1
-
-    inner = Forked()
+def test_names_and_forks_are_forwarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, forks = private_memory(), []
+    monkeypatch.setattr(inner, "after_fork", lambda: forks.append("inner"))
     wrapper = BackendWrapper(inner)
     wrapper.after_fork()
-    assert inner.forks == 1
+    assert forks == ["inner"]
     url = wrapper.unstrip("/x")
     assert (url, wrapper.strip(url), wrapper.root("/x")) == ("memory:///x", "/x", "memory")
 
