@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -103,18 +104,14 @@ class Scenario:
     op: Step
 
 
-def _step(
-    verb: Callable[..., model.Next],
-    path: str,
-    start: Callable[[Client], Coroutine[Any, Any, Any]],
-    done: Callable[[Any, Doing], None] | None = None,
-    **args: Any,
-) -> Op:
-    return Op(Call(verb, path, args), start, done)
+def _op(verb: Callable[..., model.Next], path: str, *given: Any, **args: Any) -> Op:
+    """A verb of segments that the model has by the same name."""
+    start = methodcaller(verb.__name__, path, *given)
+    return Op(Call(verb, path, args), lambda client: start(client.segments))
 
 
 def create(path: str) -> Step:
-    return lambda world: _step(model.create, path, lambda client: client.segments.create(path, world.policy))
+    return lambda world: _op(model.create, path, POLICY)
 
 
 def append(path: str, *counts: int) -> Step:
@@ -135,25 +132,22 @@ def append_owned(path: str) -> Step:
 
 def append_staged(path: str) -> Step:
     def make(world: Course) -> Op:
-        receipts = [receipt for receipt, _, _ in world.receipts]
-        return _append(path, receipts, b"".join(data for _, data, _ in world.receipts))
+        receipts, pieces, _ = zip(*world.receipts, strict=True)
+        return _append(path, list(receipts), b"".join(pieces))
 
     return make
 
 
 def _append(path: str, given: Any, data: bytes, who: Who = ANYBODY, **how: Any) -> Op:
-    async def start(client: Client) -> int:
-        return await client.segments.append(path, given, **how)
-
-    return _step(model.append, path, start, data=data, attrs={}, who=who)
+    call = Call(model.append, path, {"data": data, "attrs": {}, "who": who})
+    return Op(call, lambda client: client.segments.append(path, given, **how))
 
 
 def stage(path: str) -> Step:
     def make(world: Course) -> Op:
         data = world.data(10)
-        return _step(
-            model.look,
-            path,
+        return Op(
+            Call(model.look, path),
             lambda client: client.segments.stage(path, data),
             lambda receipt, _: world.receipts.append((receipt, data, world.now_s)),
         )
@@ -164,66 +158,44 @@ def stage(path: str) -> Step:
 def overwrite(path: str) -> Step:
     def make(world: Course) -> Op:
         data = world.data(14)
-        return _step(
-            model.overwrite,
-            path,
-            lambda client: client.segments.overwrite(path, data),
-            data=data,
-            attrs={},
-            who=ANYBODY,
-        )
+        return _op(model.overwrite, path, data, data=data, attrs={}, who=ANYBODY)
 
     return make
 
 
 def seal(path: str) -> Step:
-    return lambda world: _step(model.seal, path, lambda client: client.segments.seal(path), who=ANYBODY)
+    return lambda world: _op(model.seal, path, who=ANYBODY)
 
 
 def truncate(path: str, offset: int) -> Step:
-    async def start(client: Client) -> None:
-        await client.segments.truncate(path, offset)
-
-    return lambda world: _step(model.truncate, path, start, offset=offset, who=ANYBODY)
+    return lambda world: _op(model.truncate, path, offset, offset=offset, who=ANYBODY)
 
 
 def delete(path: str) -> Step:
-    async def start(client: Client) -> None:
-        await client.segments.delete(path)
-
-    return lambda world: _step(model.delete, path, start, who=ANYBODY)
+    return lambda world: _op(model.delete, path, who=ANYBODY)
 
 
 def concat(path: str, *sources: str) -> Step:
     attrs = {"k": "v"}
-    return lambda world: _step(
-        model.concat,
-        path,
-        lambda client: client.concats.concat(path, sources, attrs=attrs),
-        sources=sources,
-        attrs=attrs,
-        who=ANYBODY,
-    )
+    call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": ANYBODY})
+    return lambda world: Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs))
 
 
 def rename(path: str, target: str) -> Step:
-    async def start(client: Client) -> None:
-        await client.concats.rename(path, target)
-
-    return lambda world: _step(model.rename, path, start, target=target)
+    call = Call(model.rename, path, {"target": target})
+    return lambda world: Op(call, lambda client: client.concats.rename(path, target))
 
 
 def acquire(path: str) -> Step:
-    async def start(client: Client) -> int:
-        return (await client.segments.acquire(path, "me")).epoch
-
-    return lambda world: _step(
-        model.acquire, path, start, lambda epoch, _: world.handles.append(Handle(path, "me", epoch)), owner="me"
+    return lambda world: Op(
+        Call(model.acquire, path, {"owner": "me"}),
+        lambda client: client.segments.acquire(path, "me"),
+        lambda header, _: world.handles.append(Handle(path, "me", header.epoch)),
     )
 
 
 def collect(path: str) -> Step:
-    return lambda world: _step(model.look, path, lambda client: client.collector.collect(path, grace_s=0))
+    return lambda world: Op(Call(model.look, path), lambda client: client.collector.collect(path, grace_s=0))
 
 
 def plain(path: str) -> Step:
@@ -233,7 +205,7 @@ def plain(path: str) -> Step:
         async def start(client: Client) -> None:
             world.store.put_whole(path, data, Over.ANYTHING)
 
-        return _step(model.drop_in, path, start, data=data)
+        return Op(Call(model.drop_in, path, {"data": data}), start)
 
     return make
 
