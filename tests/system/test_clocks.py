@@ -45,16 +45,8 @@ def path(tmp_path):
     return f"{tmp_path}/log"
 
 
-def collect(world, path, **options):
-    return drive(world.client.collector.collect(path, **options))
-
-
-def stage(world, path, data=b"staged"):
-    return drive(world.client.segments.stage(path, data))
-
-
 def commit(world, path, receipt):
-    drive(world.client.segments.append(path, [receipt]))
+    world.append(path, receipt)
     return [names.resolve(path, entry.file) for entry in world.header(path).entries]
 
 
@@ -90,7 +82,7 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
 def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead_s, is_copied):
     world = World(policy=CHUNKS)
     world.create("/log")
-    receipt = stage(world, "/log")
+    receipt = world.stage("/log", b"staged")
     chunks = tuple(replace(chunk, stored_at=chunk.stored_at + ahead_s) for chunk in receipt.chunks)
     files = commit(world, "/log", replace(receipt, chunks=chunks))
     assert (files != [chunk.path for chunk in chunks]) == is_copied
@@ -109,7 +101,7 @@ def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypat
         world.clock.now_s = NOON_S
         yield b"after"
 
-    receipt = stage(world, "/log", data())
+    receipt = world.stage("/log", data())
     store.shift_s = 2.5 * AGE_S_MAX  # since then; half an hour after the first reading of the clock
     files = commit(world, "/log", receipt)
     assert world.content("/log") == b"before, after"
@@ -125,6 +117,6 @@ def test_a_store_without_dates_collects_nothing_by_age():
     backend.plan("now", answers=lambda now: 0.0, times=None)
     world = World(backend, CHUNKS)
     world.create("/log")
-    (chunk,) = stage(world, "/log").chunks
-    assert collect(world, "/log", grace_s=GRACE_S).files == ()
-    assert collect(world, "/log", grace_s=0.0).files == (chunk.path,)
+    (chunk,) = world.stage("/log", b"staged").chunks
+    assert world.collect("/log", GRACE_S).files == ()
+    assert world.collect("/log").files == (chunk.path,)

@@ -39,20 +39,16 @@ def raw(store: HashingStore) -> bytes | None:
     return None if file is None else bytes(file.getvalue())
 
 
-def seal(world: World) -> None:
-    world.seal(LOG)
-
-
 def rename(world: World) -> None:
-    drive(world.client.concats.rename(LOG, MOVED))
+    world.rename(LOG, MOVED)
 
 
 def delete(world: World) -> None:
-    drive(world.client.segments.delete(LOG))
+    world.delete(LOG)
 
 
 def collect(world: World) -> None:
-    drive(world.client.collector.collect(LOG, grace_s=0))
+    world.collect(LOG)
 
 
 def is_visible(store: HashingStore) -> bool:
@@ -70,7 +66,7 @@ def is_live(store: HashingStore) -> bool:
 def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
     store = HashingStore()
     put(store)
-    seal(client(store))
+    client(store).seal(LOG)
     end(client(store))
     assert not is_visible(store)
     store.lapse(DAY_S)
@@ -80,14 +76,14 @@ def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not
     store.lapse(2 * DAY_S)
     collect(client(store))
     assert is_visible(store)
-    seal(client(store))
+    client(store).seal(LOG)
     assert is_visible(store)
 
 
 def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the_one_that_was_adopted() -> None:
     store = HashingStore()
     put(store)
-    seal(client(store))
+    client(store).seal(LOG)
     store.lapse(DAY_S)
     put(store)
     collect(client(store))
@@ -102,7 +98,7 @@ def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_n
     store = HashingStore()
     CLOCK.now_s = float(int(CLOCK.now_s)) + 1
     drive(store.write(LOG, [DATA]))
-    seal(client(store))
+    client(store).seal(LOG)
     end(client(store))
     drive(store.write(LOG, [DATA]))
     assert is_visible(store)
@@ -114,7 +110,7 @@ def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> 
     for verb in (rename, delete, collect):
         store = HashingStore()
         put(store)
-        seal(client(store))
+        client(store).seal(LOG)
         store.lapse(2 * DAY_S)
         verb(client(store))
         assert raw(store) is None
@@ -125,7 +121,7 @@ def filled(verb: Verb) -> tuple[HashingStore, World]:
     store = HashingStore()
     put(store)
     world = client(store)
-    seal(world)
+    world.seal(LOG)
     if verb is collect:
         held = client(store)
         held.backend.can_delete_if = False
