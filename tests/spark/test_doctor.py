@@ -15,6 +15,7 @@ import pytest
 from pyspark.cloudpickle import dumps
 
 from rollingfs.spark.doctor import _python
+from tests.support.backends import raises
 
 WORKER = """
 import pickle, sys
@@ -82,10 +83,7 @@ def test_a_failed_job_is_named_by_its_cause_with_what_to_set(monkeypatch, text, 
     class FailedError(Exception):
         java_exception = text
 
-    def fail(function: Any) -> list[Any]:
-        raise FailedError
-
     monkeypatch.setattr(py4j.protocol, "Py4JJavaError", FailedError)
-    [sentence] = _python(spark_of(fail))
+    [sentence] = _python(spark_of(raises(FailedError())))
     assert why in sentence
     assert "PYSPARK_PYTHON" in sentence

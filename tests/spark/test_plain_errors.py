@@ -16,6 +16,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
+from tests.support.backends import raises
 from tests.support.spark_source import QUERY, TEXT, Task, put, record_batch
 
 SENTENCE = "/x is sealed; nothing was written"
@@ -41,17 +42,10 @@ def sent(call: Callable[[], Any]) -> str:
     return out.getvalue()[CODE_LENGTH_BYTES:].decode()
 
 
-def failing(error: Exception) -> Callable[[], None]:
-    def fail() -> None:
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize("error", [CorruptHeaderError(SENTENCE), PermissionError(SENTENCE)])
 def test_a_worker_sends_the_sentence_of_an_error_and_no_traceback(worker, error):
-    assert sent(plainly(failing(error))).removesuffix("\n").endswith(f"Error: {SENTENCE}")
-    assert "Traceback" not in sent(plainly(failing(error)))
+    assert sent(plainly(raises(error))).removesuffix("\n").endswith(f"Error: {SENTENCE}")
+    assert "Traceback" not in sent(plainly(raises(error)))
 
 
 def test_a_worker_sends_the_sentence_of_a_value_that_rollingfs_refuses(worker):
@@ -61,18 +55,18 @@ def test_a_worker_sends_the_sentence_of_a_value_that_rollingfs_refuses(worker):
 
 
 def test_a_worker_sends_the_sentence_of_an_error_in_the_midst_of_rows(worker):
-    rows = plainly_each(lambda: (failing(CorruptHeaderError(SENTENCE))() for _ in range(1)))
+    rows = plainly_each(lambda: (raises(CorruptHeaderError(SENTENCE))() for _ in range(1)))
     assert "Traceback" not in sent(lambda: list(rows()))
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), ValueError("of another library"), AssertionError()])
 def test_a_bug_keeps_its_traceback(worker, error):
-    assert sent(plainly(failing(error))).startswith("Traceback")
+    assert sent(plainly(raises(error))).startswith("Traceback")
 
 
 def test_a_program_of_a_user_keeps_the_tracebacks_that_spark_shows(monkeypatch):
     monkeypatch.delenv(HIDE_TRACEBACK, raising=False)
-    assert sent(plainly(failing(CorruptHeaderError(SENTENCE)))).startswith("Traceback")
+    assert sent(plainly(raises(CorruptHeaderError(SENTENCE)))).startswith("Traceback")
     assert HIDE_TRACEBACK not in os.environ
 
 

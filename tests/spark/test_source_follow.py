@@ -14,7 +14,7 @@ from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import places
 from rollingfs.spark.source.stream import stream_reader
-from tests.support.backends import Counting
+from tests.support.backends import Counting, raises
 from tests.support.spark_source import ALL, first_column, reader, saved, step
 
 
@@ -242,13 +242,10 @@ def test_a_publication_of_unknown_outcome_is_made_again_and_a_refused_one_raises
     query = Query(tmp_path / "f", subscriber="me")
 
     def append_and_run(line: bytes, error: OSError | None = None) -> None:
-        def failing(*args: Any) -> None:
-            raise error
-
         fs.append(f"{tmp_path}/f/a", line)
         with monkeypatch.context() as patch:
             if error is not None:
-                patch.setattr(Stream, "publish", failing)
+                patch.setattr(Stream, "publish", raises(error))
             query.run()
 
     query.run()

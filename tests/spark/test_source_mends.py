@@ -21,6 +21,7 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream import stream_reader
+from tests.support.backends import raises
 from tests.support.spark import parquet_file
 from tests.support.spark_source import (
     ALL,
@@ -217,10 +218,7 @@ def test_a_query_that_cannot_become_a_subscriber_reads_nothing(fs, tmp_path, mon
     put(fs, f"{tmp_path}/f/s", b"one\n")
     at = saved(reader(tmp_path / "f").initialOffset())
 
-    def refused(*_: Any, **__: Any) -> None:
-        raise ConflictError("busy")
-
-    monkeypatch.setattr(Stream, "publish", refused)
+    monkeypatch.setattr(Stream, "publish", raises(ConflictError("busy")))
     for start in (None, at):
         with pytest.raises(ConflictError, match="not subscriber 'me' yet"):
             step(reader(tmp_path / "f", subscriber="me"), start)

@@ -28,6 +28,7 @@ from rollingfs.spark.source.sink.task_writer import task_bytes_max
 from rollingfs.write import parquet_footers
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
+from tests.support.schedules import beside
 from tests.support.spark_source import QUERY, Sink, Task, record_batch
 
 ROUTED = StructType().add("device", "string").add("value", "string")
@@ -72,35 +73,33 @@ def test_by_default_64_tasks_may_send_64_kib_128_may_send_16_and_512_may_send_1(
 # -- requests ----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_200_tasks_of_1_kib_makes_one_request_besides_those_of_the_header(store, monkeypatch):
-    sink = Sink(monkeypatch, store)
-    tasks = [[f"{nth:04d}" + "x" * (KIB - 5)] for nth in range(200)]
+FOOTERS = ["read_range"] * 2
+"""At the plan and at the commit."""
+
+
+@pytest.mark.parametrize(
+    ("format_", "expected"),
+    [("text", [[], ["write"]]), ("parquet", [[*FOOTERS, "write"]] * 2)],  # a chunk of tail and batch, or the tail
+)
+def test_a_batch_of_200_tasks_makes_one_request_besides_those_of_the_header_and_of_footers(
+    store, monkeypatch, format_, expected
+):
+    monkeypatch.setattr(parquet_footers, "WASTED_PART_MAX", 1)  # else Parquet is written anew
+    sink = Sink(monkeypatch, store, format=format_)
+    # another process commits; the writers of tasks need not be others
+    sink.pickled = lambda one: pickle.loads(dumps(one)) if isinstance(one, RollingDataSource) else one
+    chooser = random.Random(SEED)  # of bytes that do not get smaller: a batch of Parquet does not fit into the tail
+    tasks = [[chooser.randbytes(16).hex() for _ in range(31)] for _ in range(200)]
     for batch in range(5):
         store.clear()
         sink.stream(batch, *tasks)
         besides = [verb for verb, path in store.calls if not path.endswith("$header")]
         if batch:  # the first makes the segment
-            assert besides == (["write"] if batch % 2 else [])  # a chunk of tail and batch, or the tail
+            assert besides == expected[batch % 2]
             assert Counter(store.verbs)["replace"] == 1
-            assert len(store.calls) <= 5
-    assert sink.rows() == [row for _ in range(5) for [row] in tasks]
-    assert len(sink.chunk_files()) == 2
-
-
-def test_a_parquet_batch_of_200_tasks_makes_three_requests_besides_those_of_the_header(store, monkeypatch):
-    monkeypatch.setattr(parquet_footers, "WASTED_PART_MAX", 1)  # else it is written anew
-    sink = Sink(monkeypatch, store, format="parquet")
-    # another process commits; the writers of tasks need not be others
-    sink.pickled = lambda one: pickle.loads(dumps(one)) if isinstance(one, RollingDataSource) else one
-    chooser = random.Random(SEED)  # of bytes that do not get smaller: the batch does not fit into the tail
-    tasks = [[chooser.randbytes(16).hex() for _ in range(32)] for _ in range(200)]
-    for batch in range(3):
-        store.clear()
-        sink.stream(batch, *tasks)
-        besides = [verb for verb, path in store.calls if not path.endswith("$header")]
-        if batch:  # the first makes the segment
-            assert besides == ["read_range", "read_range", "write"]  # the footer at plan and commit, and a chunk
-    assert sink.rows() == [row for _ in range(3) for task in tasks for row in task]
+            assert len(store.calls) - len(besides) <= 4
+    assert sink.rows() == [row for _ in range(5) for task in tasks for row in task]
+    assert len(sink.chunk_files()) == (2 if format_ == "text" else 5)
 
 
 def test_few_bytes_between_staged_ones_share_one_file(sink, store):
@@ -173,10 +172,7 @@ def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothin
     assert sink.chunk_files("log/t/a") == []
     Sink(monkeypatch, store, ROUTED, segmentBy="device", format="parquet").write([("x.gz", "2")])
     assert sink.fs.exists("log/t/x.gz")
-
-
-def test_the_folder_of_routed_lines_may_have_any_name(store, monkeypatch):
-    sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", path="memory://log/t.gz")
+    sink.options["path"] = "memory://log/t.gz"  # a folder may have any name
     sink.write([("a", "1")])
     assert sink.rows("log/t.gz/a") == ["1"]
 
@@ -359,15 +355,8 @@ def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it
 
 def test_twins_that_commit_at_the_same_moment_commit_once(sink, monkeypatch):
     sink.stream(0, ["a"])
-    mine, look = sink.tasks(1, ["b"]), segments.look
-
-    def look_then_lose(*args: Any) -> Any:
-        seen = look(*args)
-        monkeypatch.setattr(segments, "look", look)
-        sink.stream(1, ["b"])
-        return seen
-
-    monkeypatch.setattr(segments, "look", look_then_lose)
+    mine = sink.tasks(1, ["b"])
+    beside(monkeypatch, segments, "look", after=lambda *_: sink.stream(1, ["b"]), once=True)
     sink.commit(mine, 1)
     assert sink.rows() == ["a", "b"]
 
@@ -427,7 +416,7 @@ def test_a_write_of_a_transaction_takes_effect_once(request, kind, rows, path, f
         sink.write(*rows)
 
 
-def test_an_overwrite_of_a_transaction_takes_effect_once(sink):
+def test_an_overwrite_of_a_transaction_takes_effect_once_and_a_stream_takes_none_because_it_has_its_own(sink):
     sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
     sink.write(["a"], overwrite=True)
     sink.fs.append("log/t", b"later\n")
@@ -436,6 +425,8 @@ def test_an_overwrite_of_a_transaction_takes_effect_once(sink):
     sink.options["txnVersion"] = "4"
     sink.write(["b"], overwrite=True)
     assert sink.rows() == ["b"]
+    with pytest.raises(ValueError, match="a stream counts its batches itself"):
+        sink.plan(0)
 
 
 @pytest.mark.parametrize("format_", ["text", "parquet"])
@@ -468,12 +459,6 @@ def test_an_overwrite_keeps_a_batch_that_comes_between_its_plan_and_its_commit(s
     sink.stream(1, ["b"])
     sink.stream(0, ["late"], query="another")
     assert sink.rows() == ["new"]
-
-
-def test_a_stream_takes_no_transaction_because_it_has_its_own(sink):
-    sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
-    with pytest.raises(ValueError, match="a stream counts its batches itself"):
-        sink.plan(0)
 
 
 # -- the verdict of the probe --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema
 from rollingfs.spark.source.sink.batch_writer import RollingWriter
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from tests.support.schedules import beside
 from tests.support.spark import parquet_file
 from tests.support.spark_source import NUMBERS, QUERY, TEXT, Sink
 
@@ -318,17 +319,17 @@ def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(parque
     mine = parquet.run(slow, None, numbers(1))
     pauses: list[float] = []
     monkeypatch.setattr(grow.time, "sleep", pauses.append)
-    look, tries = SegmentCommit.view, iter(range(3))
+    rivals = [0, 0, 0]
 
-    def look_then_lose(one: SegmentCommit) -> Any:
-        seen = look(one)
-        with monkeypatch.context() as patch:
-            patch.setattr(SegmentCommit, "view", look)
-            if next(tries, None) is not None:
-                parquet.write(numbers(0))
-        return seen
+    def lose_next_race() -> None:
+        beside(monkeypatch, SegmentCommit, "view", after=lose, once=True)
 
-    monkeypatch.setattr(SegmentCommit, "view", look_then_lose)
+    def lose(_: SegmentCommit) -> None:
+        parquet.write(numbers(rivals.pop()))
+        if rivals:
+            lose_next_race()
+
+    lose_next_race()
     slow.commit(mine)
     assert [row["n"] for row in parquet.rows()] == [0, 0, 0, 1]
     assert len(pauses) == 3
