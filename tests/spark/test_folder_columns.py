@@ -12,10 +12,9 @@ from pyspark.sql import types
 from rollingfs import RollingFileSystem
 from rollingfs.spark import read_json
 from rollingfs.spark.source import folder_columns, places
-from rollingfs.spark.source.datasource import RollingDataSource
 from tests.support.backends import Counting, private_memory
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import inferred, rows_of
+from tests.support.spark_source import batch_reader, inferred, rows_of
 
 DAY = types.StructType().add("n", "long").add("day", "date")
 
@@ -107,23 +106,18 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_have_the_columns_of_their_folders(log):
-    source = RollingDataSource({"path": str(log), "format": "json"})
-    assert rows_of(source.reader(DAY)) == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
-
-
-def test_folders_are_no_columns_with_the_option_off(log):
-    schema = types.StructType().add("day", types.StringType())
-    source = RollingDataSource({"path": str(log), "format": "json", "partitionColumns": "false"})
-    assert [row["day"] for row in rows_of(source.reader(schema))] == [None, None]
+def test_rows_have_the_columns_of_their_folders_unless_the_option_is_off(log):
+    days = rows_of(batch_reader(log, DAY, format="json"))
+    assert days == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
+    text = types.StructType().add("day", "string")
+    assert rows_of(batch_reader(log, text, format="json", partitionColumns="false")) == [{"day": None}] * 2
 
 
 def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
-    source = RollingDataSource({"path": str(log)})
     schema = types.StructType().add("value", "string").add("day", "date")
-    assert rows_of(source.reader(schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
+    assert rows_of(batch_reader(log, schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
     with pytest.raises(ValueError, match="one column of strings"):
-        source.reader(schema.add("more", types.IntegerType())).partitions()
+        batch_reader(log, schema.add("more", types.IntegerType())).partitions()
 
 
 @pytest.mark.parametrize(
@@ -137,20 +131,19 @@ def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
     ],
 )
 def test_columns_begin_below_what_is_read_or_below_the_base(log, options, columns):
-    source = RollingDataSource({name: text.format(log) for name, text in options.items()})
-    assert source.schema().simpleString() == f"struct<value:string{columns}>"
+    found = inferred(**{name: text.format(log) for name, text in options.items()})
+    assert found.simpleString() == f"struct<value:string{columns}>"
 
 
 def test_a_base_that_lies_elsewhere_is_refused(log):
-    source = RollingDataSource({"path": str(log), "basePath": "/elsewhere"})
     with pytest.raises(ValueError, match="option basePath is '/elsewhere'"):
-        source.schema()
+        inferred(log, basePath="/elsewhere")
 
 
 def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(log):
     schema = types.StructType().add("day", types.IntegerType())
     with pytest.raises(ValueError, match="part: its folder says day=2026-11-20, which is no int: give the column"):
-        rows_of(RollingDataSource({"path": str(log), "format": "json"}).reader(schema))
+        rows_of(batch_reader(log, schema, format="json"))
 
 
 @pytest.mark.parametrize(

@@ -192,10 +192,6 @@ def test_sealed_segments_come_one_after_another_and_growing_ones_together():
 # -- lines -------------------------------------------------------------------------------------------------------
 
 
-def lines_in(data: bytes) -> lines.Lines:
-    return lines.normalized(data, len(data))
-
-
 def lines_of(data: bytes) -> list[bytes]:
     """What Spark's own reader makes of a file."""
     whole = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -233,7 +229,8 @@ def test_ends_of_lines_are_found_from_both_sides(data, look):
 
 
 def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
-    found = text.to_lines(lines_in(b"a\n\n\xff\xfe\nb"))
+    data = b"a\n\n\xff\xfe\nb"
+    found = text.to_lines(lines.normalized(data, len(data)))
     assert found.cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
 
 
@@ -377,26 +374,21 @@ def test_a_task_takes_no_new_pages_for_blocks_of_the_size_that_the_task_before_i
 # -- options of the other side -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["maxBytes", "segmentBy", "txnAppId", "taskMessageBytes"])
-def test_a_read_refuses_the_options_of_writes(name):
-    found = parse_options({"path": "/x", name: "1", **({"txnVersion": "1"} if name == "txnAppId" else {})})
-    found.check_use(WRITE)
-    with pytest.raises(ValueError, match=f"option {name}.* for writes, and batch reads would ignore"):
-        found.check_use(BATCH)
+OF_WRITES = ("maxBytes", "segmentBy", "txnAppId", "taskMessageBytes")
+OF_READS = {"partitionBytes": "1", "startingOffsets": "earliest", "maxBytesPerTrigger": "1"}
+OF_BOTH = {"queryName": "q", "checkpointLocation": "/c", "storage_options": "{}", "tiers": "{}", "compression": "none"}
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("partitionBytes", "1"), ("startingOffsets", "earliest"), ("maxBytesPerTrigger", "1")]
+    ("name", "value", "use", "other", "why"),
+    [
+        *((name, "1", WRITE, BATCH, ".* for writes, and batch reads would ignore") for name in OF_WRITES),
+        *((name, value, BATCH, WRITE, " is for reads, .*; nothing was written") for name, value in OF_READS.items()),
+    ],
 )
-def test_a_write_refuses_the_options_of_reads_and_says_that_nothing_was_written(name, value):
-    found = parse_options({"path": "/x", "format": "json", name: value})
-    found.check_use(BATCH)
-    with pytest.raises(ValueError, match=f"option {name} is for reads, .*; nothing was written"):
-        found.check_use(WRITE)
-
-
-def test_options_of_both_sides_are_refused_by_neither():
-    both = {"storage_options": "{}", "tiers": "{}", "compression": "none"}
-    found = parse_options({"path": "/x", "queryName": "q", "checkpointLocation": "/c", **both})
-    found.check_use(BATCH)
-    found.check_use(WRITE)
+def test_the_options_of_one_side_are_refused_by_the_other_and_those_of_both_by_neither(name, value, use, other, why):
+    more = {"txnVersion": "1"} if name == "txnAppId" else {}
+    found = parse_options({"path": "/x", **OF_BOTH, name: value, **more})
+    found.check_use(use)
+    with pytest.raises(ValueError, match=f"option {name}{why}"):
+        found.check_use(other)
