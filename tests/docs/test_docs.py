@@ -90,6 +90,13 @@ def page_blocks(page: str) -> list[Block]:
     return list(blocks(page, (ROOT / page).read_text(encoding="utf-8")))
 
 
+def program_of(page: str, *names: str) -> str:
+    """The blocks of a page that say that they are of these programs."""
+    found = [block.code for name in names for block in page_blocks(page) if f"not-run: {name}," in block.info]
+    assert found, f"{page} has no {names}"
+    return "".join(found)
+
+
 OTHERS_WARN = pytest.mark.filterwarnings("ignore")
 """Other projects' tools warn of what they use themselves."""
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from rollingfs import RollingFileSystem
 from rollingfs.demo import flights
-from tests.docs.test_docs import PROMISE, page_blocks
+from tests.docs.test_docs import PROMISE, program_of
 from tests.support.schedules import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1200)]
@@ -26,20 +26,13 @@ PROGRAM_S_MAX = 900
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
 
 
-def program(name: str) -> str:
-    """The blocks of the page that say that they are of this program."""
-    found = [block.code for block in page_blocks("docs/spark.md") if f"not-run: {name}," in block.info]
-    assert found, f"docs/spark.md has no {name}"
-    return "".join(found)
-
-
 def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_the_first(tmp_path):
     world.require_java()
     known = world.as_installed(tmp_path)
     folder = tmp_path / "empty"
     folder.mkdir()
     for name in PROGRAMS:
-        (folder / name).write_text(program(name))
+        (folder / name).write_text(program_of("docs/spark.md", name))
     appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
     try:
         eventually((folder / "log" / "flights$header").exists, PROGRAM_S_MAX, process=appender)
@@ -48,7 +41,7 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
     finally:
         appender.kill()
         appender.wait()
-    promised = PROMISE.findall(program("follow.py"))
+    promised = PROMISE.findall(program_of("docs/spark.md", "follow.py"))
     assert promised
     assert done.stdout.splitlines()[-len(promised) :] == promised
     dropped = [int(size.replace(",", "")) for size in re.findall(r"^([\d,]+) bytes dropped", done.stdout, re.MULTILINE)]
