@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import fsspec
@@ -19,6 +18,7 @@ from rollingfs.cli.errors import ReaderGone
 from rollingfs.cli.read import PEEK_BYTES
 from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment, failed, running
 from tests.support.examples import slowly
+from tests.support.schedules import eventually
 from tests.support.servers import new_bucket
 
 RANDOM = random.Random(6).randbytes(300_000)
@@ -157,11 +157,7 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
     with running(*words, PYTHONWARNINGS="default", PYTHONFAULTHANDLER="1", **settings) as append:
         append.stdin.write(b"x" * (6 << 20))
         append.stdin.flush()
-        deadline_s = time.monotonic() + EXPECT_S_MAX
-        while not _chunks(plain, bucket):
-            assert append.poll() is None, append.stderr.read()
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        eventually(lambda: _chunks(plain, bucket), process=append)
         append.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             append.wait(EXPECT_S_MAX)

@@ -9,6 +9,7 @@ import fsspec
 import pytest
 from rich.console import Console
 
+from rollingfs import RollingFileSystem
 from rollingfs.cli import output, top
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.state import SegmentState
@@ -21,10 +22,8 @@ from tests.support.cli import Run, done, terminal
 def root(tmp_path: Path) -> str:
     """Segments of 100, 250 and 400 bytes in chunks of 50 and less; the second is offloaded in part."""
     folder = f"{tmp_path}/logs"
-    fs = fsspec.filesystem(
-        "rolling", target_protocol="file", max_bytes=50, inline_bytes=0, header_cache_s=0, sync=False,
-        tiers={"cold": f"{tmp_path}/archive"}, skip_instance_cache=True,
-    )  # fmt: skip
+    options = {"max_bytes": 50, "inline_bytes": 0, "sync": False, "skip_instance_cache": True}
+    fs = RollingFileSystem("file", tiers={"cold": f"{tmp_path}/archive"}, **options)
     for name, size in (("a", 100), ("b", 250), ("c", 400)):
         fs.pipe_file(f"{folder}/{name}", b"x" * size)
     fs.offload(f"{folder}/b", upto=100)

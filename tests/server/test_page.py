@@ -4,7 +4,6 @@ import asyncio
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from tests.server.conftest import Client, serving
+from tests.support.schedules import eventually
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -77,9 +77,7 @@ def test_the_last_lines_grow_in_a_browser(tmp_path: Path) -> None:
         command = [CHROMIUM, *options, f"--user-data-dir={profile}", "about:blank"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as browser:
             try:
-                while not (profile / "DevToolsActivePort").exists():
-                    assert browser.poll() is None
-                    time.sleep(0.1)
+                eventually((profile / "DevToolsActivePort").exists, process=browser)
                 port = int((profile / "DevToolsActivePort").read_text().split()[0])
                 changes = [lambda: httpx.post(url, content=b"<b>grown</b> line\n"), lambda: httpx.post(f"{url}:seal")]
                 expected = ["live", "<b>grown</b> line", "sealed"]

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,7 +51,7 @@ def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_
 
 
 def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_path: Path) -> None:
-    with serving(f"{tmp_path}/store") as server:
+    with serving(f"{tmp_path}/store") as server, ThreadPoolExecutor(1) as pool:
         url = "/v1/segments/a"
         httpx.put(server.url + url).raise_for_status()
         half = begun(server, url, 1 << 20)
@@ -61,15 +60,12 @@ def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_p
             assert httpx.post(server.url + url, content=b"one\n").status_code == 200
             events = answer.iter_lines()
             assert "data: one" in [next(events) for _ in range(5)]
-            code: list[int] = []
-            stopper = threading.Thread(target=lambda: code.append(server.stop()))
-            stopper.start()
+            stop = pool.submit(server.stop)
             assert half.recv(4096).startswith(b"HTTP/1.1 503 ")
             list(events)
             half.close()
             tail.close()
-            stopper.join(60)
-        assert code == [0]
+            assert stop.result(60) == 0
     assert RollingFileSystem("file").cat_file(f"{tmp_path}/store/a") == b"one\n"
 
 

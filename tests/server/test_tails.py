@@ -1,7 +1,6 @@
 """Following a segment over HTTP."""
 
-import threading
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
@@ -49,18 +48,11 @@ def test_events_are_records_with_the_offset_behind_them(client: Client) -> None:
 def test_clients_that_wait_are_woken(server: Process) -> None:
     url = f"{server.url}/v1/segments/a"
     httpx.put(url).raise_for_status()
-    found: list[Any] = []
-    waiting = [
-        threading.Thread(target=lambda: found.append(httpx.get(f"{url}:tail?offset=0&wait=60", timeout=90)))
-        for _ in range(3)
-    ]
-    for thread in waiting:
-        thread.start()
-    eventually(lambda: "rollingfs_server_tails_running 3" in httpx.get(f"{server.url}/metrics").text)
-    httpx.post(url, content=b"news\n").raise_for_status()
-    for thread in waiting:
-        thread.join(90)
-    assert [answer.content for answer in found] == [b"news\n"] * 3
+    with ThreadPoolExecutor(3) as pool:
+        waiting = [pool.submit(httpx.get, f"{url}:tail?offset=0&wait=60", timeout=90) for _ in range(3)]
+        eventually(lambda: "rollingfs_server_tails_running 3" in httpx.get(f"{server.url}/metrics").text)
+        httpx.post(url, content=b"news\n").raise_for_status()
+    assert [one.result().content for one in waiting] == [b"news\n"] * 3
 
 
 def test_the_last_event_of_a_segment_that_is_deleted_is_a_problem(server: Process) -> None:

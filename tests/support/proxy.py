@@ -53,10 +53,10 @@ class Proxy:
     """For each request: nothing, one of the words above, or the status and code (or whole body) of a refusal."""
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def fail(self, *faults: str | tuple[int, str], method: str) -> None:
-        """Meet the next requests of `method` with these faults, one each."""
+    def fail(self, *faults: str | tuple[int, str], method: str = "") -> None:
+        """Meet the next requests, or the next of `method`, with these faults, one each."""
         left = list(faults)
-        self.fault = lambda seen: left.pop(0) if seen.method == method and left else None
+        self.fault = lambda seen: left.pop(0) if method in ("", seen.method) and left else None
 
     def of(self, method: str) -> list[Seen]:
         """The requests of one method."""

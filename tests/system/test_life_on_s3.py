@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from rollingfs.backend.contract import Over
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from tests.support.backends import Scripted
+from tests.support.schedules import eventually
 
 MIB = 2**20
 
@@ -42,8 +42,7 @@ def write_later(fs, path, data):
     """Write a file as another tool does, in a later second of the store's clock than the last write."""
     before = fs.info(path)["mtime"] if fs.exists(path) else 0.0
     fs._bridge.run(fs._backend.delete([path]))
-    while fs._bridge.run(fs._backend.now(path)) <= before:
-        time.sleep(0.05)
+    eventually(lambda: fs._bridge.run(fs._backend.now(path)) > before)
     fs._bridge.run(fs._backend.write(path, [data]))
 
 

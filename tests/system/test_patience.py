@@ -12,6 +12,7 @@ import pytest
 from rollingfs import AppendOutcomeUnknown, RollingFileSystem
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.proxy import DROP_BEFORE, Handler, Proxy, Seen, proxy_to, serving
+from tests.support.schedules import Caller
 from tests.support.servers import new_bucket, share_verdict
 
 OUTAGE = 12
@@ -50,11 +51,6 @@ def way(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Wa
         yield found
 
 
-def failing(count: int, kind: Callable[[Seen], bool]) -> Callable[[Seen], Any]:
-    left = [DROP_BEFORE] * count
-    return lambda seen: left.pop() if left and kind(seen) else None
-
-
 READS: dict[str, Callable[[RollingFileSystem, str], Any]] = {
     "cat_file": lambda fs, path: len(fs.cat_file(path)),
     "open": lambda fs, path: len(fs.open(path).read()),
@@ -66,9 +62,9 @@ READS: dict[str, Callable[[RollingFileSystem, str], Any]] = {
 @pytest.mark.parametrize("verb", READS)
 def test_a_read_rides_out_what_an_append_rides_out(way: Way, verb: str) -> None:
     fs = way.through()
-    way.proxy.fault = failing(OUTAGE, lambda seen: True)
+    way.proxy.fail(*[DROP_BEFORE] * OUTAGE)
     assert READS[verb](fs, way.path) == 5
-    way.proxy.fault = failing(OUTAGE, lambda seen: seen.method == "PUT")
+    way.proxy.fail(*[DROP_BEFORE] * OUTAGE, method="PUT")
     assert fs.append(way.path, b"more") == 5
 
 
@@ -93,8 +89,7 @@ def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(way: Way
         return DROP_BEFORE
 
     way.proxy.fault = drop
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.extend(tail))
+    reader = Caller(lambda: b"".join(tail))
     reader.start()
     assert refused.wait(60)
     assert reader.is_alive()
@@ -102,8 +97,7 @@ def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(way: Way
     way.plain.seal(way.path)
     way.proxy.fault = lambda _: None
     reader.join(60)
-    assert not reader.is_alive()
-    assert b"".join(found) == b"two"
+    assert reader.outcome == b"two"
     assert "the store fails, and is asked again until it answers" in caplog.text
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import backend as objects_module
 from tests.support.messages import check_message
 from tests.support.proxy import proxy_to
+from tests.support.schedules import eventually
 from tests.support.seaweed import ROLE
 from tests.support.servers import botocore_client, free_port, new_bucket
 
@@ -166,11 +166,6 @@ def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any
     raise AssertionError("the credentials never worked")
 
 
-def wait_until_past(end: datetime.datetime) -> None:
-    while datetime.datetime.now(datetime.UTC) < end + datetime.timedelta(seconds=1):
-        time.sleep(0.1)
-
-
 @pytest.fixture
 def own_path(seaweed: dict[str, Any]) -> str:
     return new_segment(seaweed)
@@ -185,7 +180,7 @@ def test_credentials_that_expire_while_a_file_is_written_leave_the_segment_as_it
     def write_until_refused() -> None:
         with open_fs(options).open(own_path, mode) as file:
             file.write(bytes(2 * PART_BYTES))
-            wait_until_past(end)
+            eventually(lambda: datetime.datetime.now(datetime.UTC) > end + datetime.timedelta(seconds=1))
             file.write(bytes(2 * PART_BYTES))
 
     with pytest.raises(PermissionError, match=EXPIRED) as caught:

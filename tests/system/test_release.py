@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,15 +50,8 @@ assert importlib.util.find_spec("pyspark_rollingfs") is not None
 def run(*words: str | Path, cwd: Path | None = None, **variables: str) -> str:
     """Run a command, which must succeed; returns what it printed. In the checkout, Python would import that."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        env=environment | variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
+    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 600}
+    done = subprocess.run([*map(str, words)], cwd=cwd, env=environment | variables, **how)
     assert done.returncode == 0, f"{words}\n{done.stdout}"
     return done.stdout
 
