@@ -9,7 +9,14 @@ from tests.support.examples import slowly
 from tests.support.places import new_folder
 
 
-class Fixtures(abstract.AbstractFixtures):
+class TestConformance(
+    abstract.AbstractFixtures,
+    abstract.AbstractCopyTests,
+    abstract.AbstractGetTests,
+    abstract.AbstractPutTests,
+    abstract.AbstractOpenTests,
+    abstract.AbstractPipeTests,
+):
     @pytest.fixture(
         params=["memory", *slowly("file", "s3"), pytest.param("az", marks=[pytest.mark.clouds, pytest.mark.slow])]
     )
@@ -31,23 +38,3 @@ class Fixtures(abstract.AbstractFixtures):
     @pytest.fixture
     def fs_join(self):
         return posixpath.join
-
-
-class TestCopy(abstract.AbstractCopyTests, Fixtures):
-    pass
-
-
-class TestGet(abstract.AbstractGetTests, Fixtures):
-    pass
-
-
-class TestPut(abstract.AbstractPutTests, Fixtures):
-    pass
-
-
-class TestOpen(abstract.AbstractOpenTests, Fixtures):
-    pass
-
-
-class TestPipe(abstract.AbstractPipeTests, Fixtures):
-    pass

@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
-from tests.support.backends import Scripted, private_memory, raises
+from tests.support.backends import private_memory, raises
 from tests.support.schedules import held_elsewhere
 
 PATH = "logs/app"
@@ -18,13 +18,9 @@ SOON_S = 20
 
 
 @pytest.fixture
-def backend():
-    return Scripted(private_memory())
-
-
-@pytest.fixture
-def fs(backend):
-    return RollingFileSystem(backend=backend, skip_instance_cache=True, header_cache_s=0, commit_timeout_s=1)
+def fs():
+    options = {"skip_instance_cache": True, "header_cache_s": 0, "commit_timeout_s": 1}
+    return RollingFileSystem(backend=private_memory(), **options)
 
 
 def seen(fs):
@@ -79,7 +75,7 @@ def test_commit_on_is_for_files_that_can_be_committed_in_steps(fs):
 
 
 @pytest.mark.parametrize("mode", ["ab", "wb", "xb"])
-def test_flush_commits_what_is_written_and_nothing_twice(fs, backend, mode):
+def test_flush_commits_what_is_written_and_nothing_twice(fs, mode):
     with fs.open(PATH, mode, commit_on="flush") as file:
         file.write(b"one")
         before = seen(fs)
@@ -129,7 +125,7 @@ def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
 # -- failures ----------------------------------------------------------------------------------------------
 
 
-def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, backend, caplog):
+def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, caplog):
     fs.create(PATH)
     file = fs.open(PATH, "ab", commit_on="0.02s")
     failed = threading.Event()

@@ -171,10 +171,17 @@ def test_a_target_that_is_replaced_before_its_footer_is_read_is_read_again() -> 
     assert numbers(fs, "/all") == [10, 1]
 
 
-def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit(folder: Any, monkeypatch: Any) -> None:
+def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit_and_none_is_joined_if_one_does_not_fit(
+    folder: Any, monkeypatch: Any
+) -> None:
     fs, root = folder
     monkeypatch.setattr(concats, "MARKS_MAX", 2)
     sources = [sealed(fs, f"{root}/p{nth}", table([nth])) for nth in range(5)]
+    other = sealed(fs, f"{root}/other", pa.table({"b": [1]}))
+    with pytest.raises(MalformedFooterError, match="other"):
+        fs.concat(f"{root}/all", [*sources, other], as_format="parquet")
+    assert fs.info(f"{root}/all")["size"] == 0
+    assert all(map(fs.exists, [*sources, other]))
     fs.concat(f"{root}/all", sources, as_format="parquet")
     assert numbers(fs, f"{root}/all") == [*range(5)]
 
@@ -195,14 +202,3 @@ def test_page_indexes_of_joined_files_are_left_out_because_their_offsets_are_of_
     for low in (100, 7000, 14995):
         found = pq.read_table(data, filters=[("n", ">=", low), ("n", "<", low + 5)])
         assert found["n"].to_pylist() == list(range(low, low + 5))
-
-
-def test_of_more_sources_than_one_commit_takes_none_is_joined_if_one_does_not_fit() -> None:
-    fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
-    sources = [sealed(fs, f"{root}/{nth:03}", pa.table({"a": [1]})) for nth in range(concats.MARKS_MAX + 1)]
-    sources.append(sealed(fs, f"{root}/other", pa.table({"b": [1]})))
-    fs.create(f"{root}/all")
-    with pytest.raises(MalformedFooterError, match="other"):
-        fs.concat(f"{root}/all", sources, as_format="parquet")
-    assert fs.info(f"{root}/all")["size"] == 0
-    assert all(fs.exists(source) for source in sources)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from fsspec.callbacks import Callback
 
-from rollingfs import RollingFileSystem, Segment
+from rollingfs import RollingFileSystem, Segment, Stream
 from rollingfs.show.notebook import segment_html
 from rollingfs.show.prices import S3_STANDARD
 from tests.support.backends import Counting, private_memory
@@ -20,12 +20,8 @@ SECRET = "a-key-that-nobody-may-see"
 
 
 @pytest.fixture
-def backend() -> Counting:
-    return Counting(private_memory())
-
-
-@pytest.fixture
-def fs(backend: Counting) -> RollingFileSystem:
+def fs() -> RollingFileSystem:
+    backend = Counting(private_memory())
     return RollingFileSystem(backend=backend, max_bytes=10, inline_bytes=4, skip_instance_cache=True)
 
 
@@ -62,14 +58,19 @@ def text_of(html: str) -> str:
     return " ".join(parsed(html).itertext())
 
 
-def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileSystem, backend: Counting) -> None:
+def shown(fs: RollingFileSystem, thing: Segment | Stream) -> str:
+    """The HTML of a thing, for which nothing is asked of the store."""
+    asked = len(fs._backend.calls)
+    html = thing._repr_html_()
+    assert len(fs._backend.calls) == asked
+    return html
+
+
+def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileSystem) -> None:
     segment = filled(fs, "/a")
     segment.truncate(7)
     segment.seal()
-    asked = len(backend.calls)
-    html = segment._repr_html_()
-    assert len(backend.calls) == asked
-    text = text_of(html)
+    text = text_of(html := shown(fs, segment))
     assert "/a" in text
     assert "sealed" in text
     assert "start 7, length 35" in text
@@ -84,14 +85,11 @@ def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileS
     assert found[-1][0] + found[-1][1] == pytest.approx(720)
 
 
-def test_a_segment_with_index_pages_shows_its_map_and_asks_nothing(fs: RollingFileSystem, backend: Counting) -> None:
+def test_a_segment_with_index_pages_shows_its_map_and_asks_nothing(fs: RollingFileSystem) -> None:
     fs.create("/a")
     fs.append("/a", [bytes(10)] * 3000)
     fs.truncate("/a", 25)
-    segment = fs.segment("/a")
-    asked = len(backend.calls)
-    html = segment._repr_html_()
-    assert len(backend.calls) == asked
+    html = shown(fs, fs.segment("/a"))
     assert "chunks in index pages" in text_of(html)
     assert bars(html)[-1][0] + bars(html)[-1][1] == pytest.approx(720, abs=2)
 
@@ -107,14 +105,12 @@ def test_a_name_that_is_html_stays_text(fs: RollingFileSystem) -> None:
         assert parsed(html).find(".//script") is None
 
 
-def test_a_stream_shows_what_was_last_listed_and_asks_nothing(fs: RollingFileSystem, backend: Counting) -> None:
+def test_a_stream_shows_what_was_last_listed_and_asks_nothing(fs: RollingFileSystem) -> None:
     filled(fs, "/logs/a").truncate(10)
     filled(fs, "/logs/b").seal()
     stream = fs.stream("/logs")
     stream.size()
-    asked = len(backend.calls)
-    text = text_of(stream._repr_html_())
-    assert len(backend.calls) == asked
+    text = text_of(shown(fs, stream))
     assert "2 segments, 60 B" in text
     assert re.search(r"a\s+open\s+10\s+35", text)
     assert re.search(r"b\s+sealed\s+0\s+35", text)

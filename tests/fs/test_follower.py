@@ -14,7 +14,7 @@ from rollingfs.stream.blocks import RETRY_S_MAX
 from tests.fs.conftest import tiered
 from tests.support.backends import raises
 from tests.support.cli import done
-from tests.support.schedules import eventually
+from tests.support.schedules import count_at_once, eventually
 
 DATA = b"0123456789" * 30
 WAIT_S = 60.0
@@ -108,21 +108,10 @@ def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
 def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
     fs = tiered(name)
     paths = sealed(fs, *[f"/{name}/{number}" for number in range(6)])
-    under_way, most = [], []
-    move = follow.Followed.move
-
-    async def counted(self: Any, block: Any) -> Any:
-        under_way.append(self)
-        most.append(len(under_way))
-        try:
-            return await move(self, block)
-        finally:
-            under_way.remove(self)
-
-    monkeypatch.setattr(follow.Followed, "move", counted)
+    moves = count_at_once(monkeypatch, follow.Followed, "move")
     follower = Follower(paths, fs=fs, max_memory="64MiB")
     follower.run()
-    assert max(most) == 1
+    assert moves["most"] == 1
     assert {status.cold_end for status in follower.status().values()} == {304}
 
 

@@ -25,6 +25,12 @@ def world():
 
 
 @pytest.fixture
+def other(world):
+    """Another client."""
+    return World(world.backend.inner, POLICY)
+
+
+@pytest.fixture
 def naps(monkeypatch):
     """What is done in each pause, in order; pauses cost no time. An exhausted list fails the test."""
     todo, lengths = [], []
@@ -47,17 +53,14 @@ def test_without_follow_it_ends_where_the_segment_ends(world):
     assert list(tail(world, 100, follow=False)) == []
 
 
-def test_it_goes_on_with_what_is_appended_and_ends_at_the_seal(world, naps):
-    other = World(world.backend.inner, POLICY)
+def test_it_goes_on_with_what_is_appended_and_ends_at_the_seal(world, other, naps):
     naps.todo += [partial(other.append, LOG, b"small"), lambda: None, partial(other.append, LOG, b"large" * 30)]
     naps.todo.append(lambda: (other.append(LOG, b"last"), other.seal(LOG)))
     assert b"".join(tail(world)) == b"0123456789" * 10 + b"small" + b"large" * 30 + b"last"
     assert naps.todo == []
 
 
-def test_the_async_iterator_gives_the_same(world):
-    other = World(world.backend.inner, POLICY)
-
+def test_the_async_iterator_gives_the_same(world, other):
     async def follow():
         found = b""
         async for piece in tail(world, 90, poll_s_min=0.001, poll_s_max=0.001):
@@ -70,9 +73,9 @@ def test_the_async_iterator_gives_the_same(world):
     assert asyncio.run(follow()) == b"0123456789more"
 
 
-def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rarely(world, naps):
+def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rarely(world, other, naps):
     naps.todo += [lambda: None] * 20
-    naps.todo.append(lambda: World(world.backend.inner, POLICY).append(LOG, b"!"))
+    naps.todo.append(lambda: other.append(LOG, b"!"))
     follower = tail(world, 100, poll_s_min=0.1, poll_s_max=1.0)
     world.backend.clear()
     assert next(follower) == b"!"
@@ -81,15 +84,14 @@ def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rare
     assert naps.lengths == sorted(naps.lengths)
     assert naps.lengths[-1] == 1.0
     naps.lengths.clear()
-    naps.todo.append(lambda: World(world.backend.inner, POLICY).append(LOG, b"?"))
+    naps.todo.append(lambda: other.append(LOG, b"?"))
     assert next(follower) == b"?"
     assert naps.lengths == [0.1]
 
 
-def test_what_was_truncated_before_it_was_read_is_an_error(world, naps):
+def test_what_was_truncated_before_it_was_read_is_an_error(world, other, naps):
     follower = tail(world, 10)
     assert next(follower) == (b"0123456789" * 10)[10:]
-    other = World(world.backend.inner, POLICY)
     naps.todo.append(lambda: (other.append(LOG, b"x" * 100), other.truncate(LOG, 150)))
     with pytest.raises(SegmentTruncatedError, match="150 to 200"):
         next(follower)
@@ -107,13 +109,11 @@ def test_offsets_outside_are_refused(world):
         tail(world, poll_s_min=0.0)
 
 
-def test_a_file_that_follows_gives_lines_as_they_come(world):
-    world = World(world.backend.inner, POLICY)
+def test_a_file_that_follows_gives_lines_as_they_come(world, other):
     lines = []
     file = open_follow(Core(world.client, world.bridge), world.create("/lines", [b"one\ntw"]))
     reader = threading.Thread(target=lambda: lines.extend(file))
     reader.start()
-    other = World(world.backend, POLICY)
     for piece in (b"o\n", b"three\n" * 20, b"no end"):
         other.append("/lines", piece)
     other.seal("/lines")

@@ -11,7 +11,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
 from rollingfs.write import chunk_writer, ingest
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import private_memory
 from tests.support.site import Site
 
 LARGE = bytes(range(256)) * 8
@@ -25,11 +25,6 @@ def small(monkeypatch):
     monkeypatch.setattr(write_buffer, "PIECE_BYTES", 200)
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
     monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
-
-
-@pytest.fixture
-def hooked():
-    return Site(Scripted(private_memory()), "", POLICY)
 
 
 @pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])
@@ -210,15 +205,16 @@ def test_text_of_an_unknown_encoding_is_refused_and_commits_nothing(site):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads(hooked):
-    file = hooked.open("wb")
+def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads():
+    site = Site(private_memory(), "", POLICY)
+    file = site.open("wb")
     file.write(LARGE)
-    files = hooked.chunk_files()
+    files = site.chunk_files()
     file._process -= 1  # as the child sees it
     with pytest.raises(ValueError, match="another process"):
         file.write(b"x")
     file.forget()
-    assert hooked.chunk_files() == files != []
+    assert site.chunk_files() == files != []
 
 
 # -- commit --------------------------------------------------------------------------------------------------
@@ -252,19 +248,18 @@ def test_attributes_come_with_the_first_commit(site):
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(hooked, data):
-    hooked.create()
-    file = hooked.open("ab")
+def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(site, data):
+    site.create()
+    file = site.open("ab")
     file.write(data)
-    hooked.by_another("acquire", "somebody")
+    site.by_another("acquire", "somebody")
     with pytest.raises(FencedError):
         file.commit()
-    hooked.by_another("release", Guard(epoch=1))
-    with pytest.raises(OSError, match="earlier write or commit"):
-        file.write(b"later")
-    with pytest.raises(OSError, match="earlier write or commit"):
-        file.close()
-    assert (hooked.content(), hooked.chunk_files()) == (b"", [])
+    site.by_another("release", Guard(epoch=1))
+    for later in (lambda: file.write(b"later"), file.close):
+        with pytest.raises(OSError, match="earlier write or commit"):
+            later()
+    assert (site.content(), site.chunk_files()) == (b"", [])
 
 
 # -- a file object -------------------------------------------------------------------------------------------

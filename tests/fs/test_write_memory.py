@@ -1,5 +1,6 @@
 """Many open files stay within one bound of memory, and lose nothing by it."""
 
+import asyncio
 import gc
 import os
 import random
@@ -11,6 +12,7 @@ from rollingfs import RollingFileSystem, SegmentSealedError
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
+from rollingfs.fs.write_file import WriteFile
 from rollingfs.write import budget, ingest
 from tests.support.backends import fail, raises
 from tests.support.schedules import held_elsewhere
@@ -89,14 +91,6 @@ def fill(fs, count=20):
     return files
 
 
-def close(file):
-    file.close()
-
-
-def discard(file):
-    file.discard()
-
-
 def break_off(file):
     with pytest.raises(ZeroDivisionError), file:
         file.write(b"y" * (1 // 0))
@@ -108,7 +102,7 @@ def fail_to_upload(file):
     file.discard()
 
 
-@pytest.mark.parametrize("end", [close, discard, break_off, fail_to_upload, None])
+@pytest.mark.parametrize("end", [WriteFile.close, WriteFile.discard, break_off, fail_to_upload, None])
 def test_every_end_of_a_file_gives_back_its_share(fs, end):
     files = fill(fs)
     if end is fail_to_upload:
@@ -119,7 +113,7 @@ def test_every_end_of_a_file_gives_back_its_share(fs, end):
     for file in files:
         end(file)
     if fs._backend.is_async:
-        fs._bridge.run(_nothing())
+        fs._bridge.run(asyncio.sleep(0))  # what the loop was given before is done
     files.clear()
     assert held(fs) == 0
 
@@ -127,10 +121,6 @@ def test_every_end_of_a_file_gives_back_its_share(fs, end):
 def _write_until_it_fails(file):
     for _ in range(100):
         file.write(b"y" * 1000)
-
-
-async def _nothing():
-    """What the loop was given before is done."""
 
 
 def test_ctrl_c_in_a_write_that_waits_gives_back_the_share_and_breaks_only_that_file(fs, monkeypatch):
@@ -173,10 +163,9 @@ def test_flush_of_a_file_that_could_not_be_spilled_does_not_pass_for_a_commit(fs
     file.write(b"x" * 2000)  # the largest
     fs._backend.plan(("write", "open_write", "upload.write"), before=fail, times=1)
     others = fill(fs)
-    with pytest.raises(OSError, match="earlier write"):
-        file.flush()
-    with pytest.raises(OSError, match="earlier write"):
-        file.close()
+    for end in (file.flush, file.close):
+        with pytest.raises(OSError, match="earlier write"):
+            end()
     for other in others:
         other.close()
     assert not fs.exists(file.path)
