@@ -1,22 +1,20 @@
 """`set_policy` and `get_policy`: policies of live segments, plain files and folders."""
 
-import uuid
-
 import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from tests.fs.conftest import tiered
 
 
 @pytest.fixture
-def path() -> str:
-    return f"/{uuid.uuid4().hex}/s"
+def path(name: str) -> str:
+    return f"/{name}/s"
 
 
 @pytest.fixture
-def fs(path: str) -> RollingFileSystem:
-    tiers = {"cold": f"/archive{path}"}
-    fs = RollingFileSystem("memory", max_bytes=100, inline_bytes=50, tiers=tiers, skip_instance_cache=True)
+def fs(name: str, path: str) -> RollingFileSystem:
+    fs = tiered(name, inline_bytes=50)
     fs.pipe_file(path, b"x" * 120)
     return fs
 
@@ -161,12 +159,11 @@ def test_the_memory_of_a_stream_gets_no_policy_to_move_and_is_neither_offloaded_
     folder = path.rpartition("/")[0]
     fs.set_policy(folder, OffloadPolicy("cold"))
     ledger = f"{folder}/$stream"
-    with pytest.raises(ValueError, match="never moves"):
-        fs.set_policy(ledger, OffloadPolicy("cold"))
     fs.roll(ledger)
-    with pytest.raises(ValueError, match="never moves; nothing was moved"):
-        fs.offload(ledger, "cold")
-    with pytest.raises(ValueError, match="never moves"):
-        fs.segment(ledger).offload("cold")
-    with pytest.raises(ValueError, match="never moves"):
-        Follower(ledger, fs=fs)
+    for move, said in (
+        (lambda: fs.set_policy(ledger, OffloadPolicy("cold")), ""),
+        (lambda: fs.offload(ledger, "cold"), "; nothing was moved"),
+        (lambda: Follower(ledger, fs=fs), ""),
+    ):
+        with pytest.raises(ValueError, match=f"never moves{said}"):
+            move()

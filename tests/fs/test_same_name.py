@@ -3,6 +3,7 @@
 import contextlib
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,10 +90,9 @@ def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it()
     site = plain_site()
     handle = Segment(Core(site.other(header_cache_s=0.0), site.bridge), site.segment()._snapshot)
     another_segment(site)
-    with pytest.raises(FileNotFoundError):
-        handle.read(0, 5)
-    with pytest.raises(FileNotFoundError):
-        handle.refresh()
+    for look in (partial(handle.read, 0, 5), handle.refresh):
+        with pytest.raises(FileNotFoundError):
+            look()
 
 
 @pytest.mark.parametrize("data", [b"", b"oth", b"other", b"longer than what was there"])

@@ -68,7 +68,7 @@ def test_a_plain_file_is_a_segment_of_one_chunk_until_a_verb_adopts_it(site):
 # -- chunks --------------------------------------------------------------------------------------------------
 
 
-def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
+def test_the_length_of_chunks_needs_no_page_an_item_only_its_own_and_what_is_truncated_within_one_does_not_count():
     site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=1, inline_bytes=0))
     site.create()
     count = LOOSE_CHUNKS_MAX * 3
@@ -85,17 +85,9 @@ def test_the_length_of_chunks_needs_no_page_and_an_item_only_its_own(tmp_path):
     for index in (count, -count - 1):
         with pytest.raises(IndexError, match=f"it has {count}"):
             handle.chunks[index]
-
-
-def test_chunks_that_were_truncated_away_within_a_page_are_not_counted():
-    site = Site(private_memory(), "", RollingPolicy(max_bytes=1, inline_bytes=0))
-    site.create()
-    site.append(DATA)
-    handle = site.segment()
     handle.truncate(30)
-    assert len(handle.chunks) == len(list(handle.chunks)) == 220
+    assert len(handle.chunks) == len(list(handle.chunks)) == len(site.chunk_files()) == count - 30
     assert handle.chunks[0].start == 30
-    assert len(site.chunk_files()) == 220
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -135,10 +127,7 @@ def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, f
         assert site.content() == b"another"
 
 
-def test_rows_of_another_segment_are_no_answer_to_verify():
-    site = Site(Scripted(private_memory()), "", POLICY)
-    site.create()
-    handle = site.segment()
+def test_rows_of_another_segment_are_no_answer_to_verify(site, handle):
     handle.append(DATA)
     site.backend.plan(path="$header", skips=1, before=lambda: site.by_another("overwrite", [b"another"]))
     with pytest.raises(FileNotFoundError, match="another has its name"):

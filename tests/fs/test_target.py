@@ -270,18 +270,12 @@ def shares(fs: RollingFileSystem) -> bool:
     return fs._client.commits.share is not None
 
 
-def test_it_is_off_unless_the_user_chooses_it() -> None:
+def test_it_is_off_unless_the_user_chooses_it_and_passes_through_urls_and_pickles() -> None:
     assert not shares(RollingFileSystem("memory"))
-    assert shares(RollingFileSystem("memory", share_commits=True))
-
-
-def test_it_passes_through_urls_and_pickles() -> None:
-    fs, _ = fsspec.url_to_fs("rolling::memory://log", share_commits=True)
-    assert shares(fs)
-    assert shares(pickle.loads(pickle.dumps(fs)))
     nested, _ = fsspec.url_to_fs("rolling::memory://log", rolling={"share_commits": True})
-    assert shares(nested)
-    assert shares(RollingFileSystem.from_json(fs.to_json()))
+    fs, _ = fsspec.url_to_fs("rolling::memory://log", share_commits=True)
+    copies = pickle.loads(pickle.dumps(fs)), RollingFileSystem.from_json(fs.to_json())
+    assert all(map(shares, (RollingFileSystem("memory", share_commits=True), nested, fs, *copies)))
 
 
 def test_a_disk_takes_it_and_does_nothing(tmp_path: Path) -> None:
