@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import signal
 import sys
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -244,6 +245,12 @@ def s3_options(request: pytest.FixtureRequest) -> dict[str, Any]:
 def bucket(s3_options: dict[str, Any]) -> str:
     """A new bucket on the store of `s3_options`."""
     return new_bucket(s3_options)
+
+
+@pytest.fixture
+def root() -> str:
+    """A folder of the store ``memory`` that no other test has."""
+    return f"/{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import uuid
 from dataclasses import dataclass
 
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.format import names
 from rollingfs.stream.retention import RetentionPolicy
-from tests.support.backends import Scripted, raises
+from tests.support.backends import Scripted, private_memory, raises
 
 CORRUPT = b"rollingfs 1\nnonsense\n"
 TOO_NEW = b"rollingfs 2\nwho knows\n"
@@ -71,9 +69,9 @@ SPOILED = {"corrupt": ("b$header", CORRUPT), "too new": ("too new", TOO_NEW), "f
 
 
 def spoiled(how: str) -> Place:
-    fs = RollingFileSystem(backend=Scripted(MemoryBackend()), header_cache_s=0, skip_instance_cache=True)
+    fs = RollingFileSystem(backend=Scripted(private_memory()), header_cache_s=0, skip_instance_cache=True)
     said, data = SPOILED[how]
-    return fill(fs, f"/{uuid.uuid4().hex}", said).spoil(data)
+    return fill(fs, "/root", said).spoil(data)
 
 
 @pytest.fixture(params=SPOILED)
@@ -154,9 +152,8 @@ def test_what_is_corrupt_is_there_and_is_a_file(corrupt):
 
 
 def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported():
-    backend = Scripted(MemoryBackend())
+    backend, root = Scripted(private_memory()), "/root"
     fs = RollingFileSystem(backend=backend, header_cache_s=0, skip_instance_cache=True)
-    root = f"/{uuid.uuid4().hex}"
     fs._bridge.run(backend.write(f"{root}/x", [b"plain"]))
     fs.append(f"{root}/x", b"adopted")
     fs.pipe_file(f"{root}/y", b"y")

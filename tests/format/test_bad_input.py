@@ -6,7 +6,6 @@ import uuid
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingPolicy
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.asks import Ask, format_ask, parse_ask
@@ -16,6 +15,7 @@ from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import private_memory
 
 AT = "at=2026-11-20T10:00:00.000Z"
 
@@ -40,8 +40,8 @@ DAMAGES = {
 
 @pytest.fixture
 def client():
-    client = Client(MemoryBackend(), RollingPolicy(100), header_cache_s=0)
-    client.path = f"/{uuid.uuid4().hex}/clicks"
+    client = Client(private_memory(), RollingPolicy(100), header_cache_s=0)
+    client.path = "/folder/clicks"
     drive(client.segments.create(client.path))
     return client
 

@@ -1,6 +1,5 @@
 """Where the tests of the filesystem, of handles and of open files work."""
 
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,17 +74,6 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 def memory(request: pytest.FixtureRequest) -> Place:
     return new_place("memory", request, header_cache_s=0)
-
-
-@pytest.fixture
-def name() -> str:
-    return uuid.uuid4().hex
-
-
-def tiered(name: str, **options: Any) -> RollingFileSystem:
-    """A client of memory with a tier, and a small policy."""
-    options = {"max_bytes": 100, "inline_bytes": 10, "tiers": {"cold": f"/archive-{name}"}, **options}
-    return RollingFileSystem("memory", skip_instance_cache=True, **options)
 
 
 @pytest.fixture(params=["memory", "local", "async"])

@@ -1,7 +1,6 @@
 """`concat` refuses formats that do not join, by every face, and changes nothing; `as_bytes` joins them."""
 
 import io
-import uuid
 from functools import partial
 from typing import Any
 
@@ -28,7 +27,7 @@ TEXT = b"line\n"
 
 @pytest.fixture(params=[None, RollingPolicy(max_bytes=100, inline_bytes=0)], ids=["inline", "chunks"])
 def folder(request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
-    fs, root = RollingFileSystem("file"), f"{tmp_path}/{uuid.uuid4().hex}"
+    fs, root = RollingFileSystem("file"), str(tmp_path)
     for name, data in (("a", PARQUET), ("b", PARQUET), ("text", TEXT)):
         fs.create(f"{root}/{name}", request.param)
         fs.append(f"{root}/{name}", data)
@@ -187,7 +186,7 @@ def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit_and_n
 
 
 def test_page_indexes_of_joined_files_are_left_out_because_their_offsets_are_of_the_old_files() -> None:
-    fs, root = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    fs, root = RollingFileSystem("memory"), "/paged"
     tables = [pa.table({"n": list(range(part * 5000, part * 5000 + 5000))}) for part in range(3)]
     paged = {"write_page_index": True, "data_page_size": 1024, "use_dictionary": False}
     sources = [sealed(fs, f"{root}/{nth}", table, **paged) for nth, table in enumerate(tables)]

@@ -11,9 +11,9 @@ import pytest
 from rollingfs import Follower, OffloadStatus, RollingFileSystem, UnknownTierError
 from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
-from tests.fs.conftest import tiered
 from tests.support.backends import raises
 from tests.support.cli import done
+from tests.support.places import tiered
 from tests.support.schedules import count_at_once, eventually
 
 DATA = b"0123456789" * 30
@@ -35,9 +35,9 @@ def waited_for(told: list[Any], wanted: Callable[[str, OffloadStatus], bool]) ->
     eventually(lambda: any(wanted(*one) for one in [*told]))
 
 
-def test_one_segment_that_fails_does_not_stop_the_others(name):
-    fs, told = tiered(name), list[Any]()
-    good, missing = f"/{name}/good", f"/{name}/missing"
+def test_one_segment_that_fails_does_not_stop_the_others(root):
+    fs, told = tiered(root), list[Any]()
+    good, missing = f"{root}/good", f"{root}/missing"
     sealed(fs, good)
     with Follower([missing, good], fs=fs, on_change=lambda *one: told.append(one)) as follower:
         waited_for(told, lambda path, status: path == good and status.cold_end == 304)
@@ -46,8 +46,8 @@ def test_one_segment_that_fails_does_not_stop_the_others(name):
         assert follower.status()[good].last_error is None
 
 
-def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(name, monkeypatch):
-    fs, path, told = tiered(name), f"/{name}/s", list[Any]()
+def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(root, monkeypatch):
+    fs, path, told = tiered(root), f"{root}/s", list[Any]()
     fs.pipe_file(path, DATA)
     glanced = threading.Event()
     glance = follow.Followed.glance
@@ -68,8 +68,8 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
         assert follower.status()[path].last_error == "the tier is away"
 
 
-def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(name, monkeypatch):
-    fs, path, told = tiered(name), f"/{name}/plain", list[Any]()
+def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(root, monkeypatch):
+    fs, path, told = tiered(root), f"{root}/plain", list[Any]()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
     monkeypatch.setattr(follow.blocks, "POLL_S_MAX", 0.1)
@@ -79,8 +79,8 @@ def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_s
         waited_for(told, lambda _, status: status.cold_end == len(b"a plain file no more") and not status.last_error)
 
 
-def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
-    fs, path = tiered(name), f"/{name}/s"
+def test_a_cancelled_run_waits_for_the_block_under_way(root, monkeypatch):
+    fs, path = tiered(root), f"{root}/s"
     fs.pipe_file(path, DATA)
     follower = Follower(path, "cold", 100, fs=fs)
     move, tasks = follow.Followed.move, []
@@ -105,9 +105,9 @@ def test_a_cancelled_run_waits_for_the_block_under_way(name, monkeypatch):
     assert follower.status()[path].cold_end == 100
 
 
-def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
-    fs = tiered(name)
-    paths = sealed(fs, *[f"/{name}/{number}" for number in range(6)])
+def test_blocks_beyond_the_memory_wait_and_move_later(root, monkeypatch):
+    fs = tiered(root)
+    paths = sealed(fs, *[f"{root}/{number}" for number in range(6)])
     moves = count_at_once(monkeypatch, follow.Followed, "move")
     follower = Follower(paths, fs=fs, max_memory="64MiB")
     follower.run()
@@ -115,14 +115,14 @@ def test_blocks_beyond_the_memory_wait_and_move_later(name, monkeypatch):
     assert {status.cold_end for status in follower.status().values()} == {304}
 
 
-def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
-    fs, has_failed = tiered(name), threading.Event()
+def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(root):
+    fs, has_failed = tiered(root), threading.Event()
 
     def fail(path: str, status: OffloadStatus) -> None:
         has_failed.set()
         raise BrokenPipeError("nobody listens")
 
-    paths = sealed(fs, f"/{name}/a", f"/{name}/b")
+    paths = sealed(fs, f"{root}/a", f"{root}/b")
     with pytest.raises(BrokenPipeError):
         Follower(paths, fs=fs, on_change=fail).run()
     has_failed.clear()
@@ -142,14 +142,14 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(name):
         ({"paths": "/x$chunks"}, ValueError, r"\$chunks"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_followed(name, given, error, said):
+def test_what_cannot_be_meant_is_refused_before_anything_is_followed(root, given, error, said):
     with pytest.raises(error, match=said):
-        Follower(**{"paths": f"/{name}/s", **given}, fs=tiered(name))
+        Follower(**{"paths": f"{root}/s", **given}, fs=tiered(root))
 
 
-def test_a_follower_is_started_once(name):
+def test_a_follower_is_started_once(root):
     with (
-        Follower(sealed(tiered(name), f"/{name}/s"), fs=tiered(name)) as follower,
+        Follower(sealed(tiered(root), f"{root}/s"), fs=tiered(root)) as follower,
         pytest.raises(RuntimeError, match="started already"),
     ):
         follower.start()
@@ -158,14 +158,14 @@ def test_a_follower_is_started_once(name):
 # -- roll, and the commands ----------------------------------------------------------------------------------
 
 
-def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(name):
-    fs, path = tiered(name), f"/{name}/plain"
+def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(root):
+    fs, path = tiered(root), f"{root}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     assert fs.roll(path) == 12
     assert fs.segment(path).roll() == 12
     assert fs.segment(path).version == 0
     with pytest.raises(FileNotFoundError):
-        fs.roll(f"/{name}/none")
+        fs.roll(f"{root}/none")
 
 
 def test_the_commands_roll_and_follow(tmp_path):

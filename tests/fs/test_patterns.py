@@ -1,10 +1,9 @@
 """Names that look like patterns: such a path is a name if something has that name, and a pattern otherwise."""
 
-import uuid
-
 import pytest
 
 from rollingfs import RollingFileSystem
+from tests.support.backends import private_memory
 
 NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
 """As patterns, none of them matches itself; the first matches ``part1.log``, which must stay."""
@@ -13,7 +12,7 @@ NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
 @pytest.fixture
 def site():
     """A filesystem and an empty folder of it."""
-    return RollingFileSystem("memory", header_cache_s=0), f"/{uuid.uuid4().hex}"
+    return RollingFileSystem(backend=private_memory(), header_cache_s=0), "/root"
 
 
 @pytest.fixture(params=NAMES)

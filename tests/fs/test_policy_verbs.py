@@ -4,17 +4,17 @@ import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
-from tests.fs.conftest import tiered
+from tests.support.places import tiered
 
 
 @pytest.fixture
-def path(name: str) -> str:
-    return f"/{name}/s"
+def path(root: str) -> str:
+    return f"{root}/s"
 
 
 @pytest.fixture
-def fs(name: str, path: str) -> RollingFileSystem:
-    fs = tiered(name, inline_bytes=50)
+def fs(root: str, path: str) -> RollingFileSystem:
+    fs = tiered(root, inline_bytes=50)
     fs.pipe_file(path, b"x" * 120)
     return fs
 

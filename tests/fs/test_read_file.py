@@ -10,7 +10,6 @@ import os
 import pickle
 import queue
 import random
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -212,7 +211,7 @@ def test_threads_that_hand_a_file_on_read_on_where_it_is(world):
 
 
 def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
-    fs, path = RollingFileSystem("memory"), f"/{uuid.uuid4().hex}"
+    fs, path = RollingFileSystem("memory"), "/unpickled"
     fs.pipe_file(path, letters(500))
     fs.truncate(path, 50)
     tuning = Tuning(3, False, "2MiB")

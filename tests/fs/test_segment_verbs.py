@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-import uuid
 
 import fsspec
 import pytest
@@ -17,7 +16,7 @@ def fs(request, tmp_path):
     options |= {"sync": False} if request.param == "file" else {}
     fs = fsspec.filesystem("rolling", target_protocol=request.param, **options)
     fs.target = fsspec.filesystem(request.param)
-    fs.home = f"/{uuid.uuid4().hex}" if request.param == "memory" else str(tmp_path)
+    fs.home = str(tmp_path)
     return fs
 
 

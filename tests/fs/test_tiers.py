@@ -6,8 +6,8 @@ import fsspec
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.fs.conftest import tiered
 from tests.support.cli import done, failed
+from tests.support.places import tiered
 
 DATA = bytes(range(200)) * 3
 
@@ -18,25 +18,25 @@ def write(fs: RollingFileSystem, path: str) -> None:
     fs.append(path, b"tail")
 
 
-def test_a_plain_file_is_adopted_and_moved(name):
-    fs, path = tiered(name), f"/{name}/plain"
+def test_a_plain_file_is_adopted_and_moved(root):
+    fs, path = tiered(root), f"{root}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     assert fs.offload(path).files == 1
     assert fs.cat_file(path) == b"a plain file"
     with pytest.raises(FileNotFoundError):
-        fs.offload(f"/{name}/none")
+        fs.offload(f"{root}/none")
 
 
-def test_a_tier_on_another_kind_of_store(name, tmp_path):
-    fs = tiered(name, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
-    path = f"/{name}/s"
+def test_a_tier_on_another_kind_of_store(root, tmp_path):
+    fs = tiered(root, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
+    path = f"{root}/s"
     write(fs, path)
     moved = fs.offload(path)
     assert (moved.chunks, moved.files, moved.server_bytes) == (6, 1, 0)
-    assert len(list(Path(tmp_path, name, "s$chunks").iterdir())) == 1
+    assert len(list(Path(f"{tmp_path}{root}/s$chunks").iterdir())) == 1
     assert fs.cat_file(path) == DATA + b"tail"
     fs.rm(path)
-    assert list(Path(tmp_path, name, "s$chunks").iterdir()) == []
+    assert list(Path(f"{tmp_path}{root}/s$chunks").iterdir()) == []
 
 
 @pytest.mark.parametrize(

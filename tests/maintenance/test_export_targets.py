@@ -20,6 +20,7 @@ from rollingfs.fs.export_verb import open_export_target
 from rollingfs.maintenance import export
 from rollingfs.runtime.concurrency import drive
 from rollingfs.spark.maintain import maintain
+from tests.support.backends import raises
 from tests.support.life import World
 
 MIB = 2**20
@@ -86,30 +87,22 @@ def test_a_private_file_that_is_replaced_stays_private(fs, tmp_path):
 # -- another export to the same name ---------------------------------------------------------------------------
 
 
-def beside(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
-    """Let another export happen before the first one that asks for its end."""
-    ask, calls = export.still_there, []
-
-    async def hooked(*args: Any) -> Any:
-        calls.append(args)
-        if len(calls) == 1:
-            await other()
-        return await ask(*args)
-
-    monkeypatch.setattr(export, "still_there", hooked)
-
-
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("kind", ["local", "generic"])
 def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path, monkeypatch):
     content = made(fs, f"{tmp_path}/log")
     target = fs._backend if kind == "local" else GenericBackend(fsspec.filesystem("file", auto_mkdir=True))
-    view = drive(fs._client.lookup.view(f"{tmp_path}/log"))
+    view, ask = drive(fs._client.lookup.view(f"{tmp_path}/log")), export.still_there
 
     async def run() -> Any:
         return await fs._client.exporter.export(view, target, f"{tmp_path}/out/file", overwrite=overwrite)
 
-    beside(monkeypatch, run)
+    async def after_another(*args: Any) -> Any:
+        monkeypatch.setattr(export, "still_there", ask)
+        await run()
+        return await ask(*args)
+
+    monkeypatch.setattr(export, "still_there", after_another)
     with pytest.raises((ConflictError, FileExistsError), match=r"another export|has this name"):
         drive(run())
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["file"]
@@ -253,11 +246,7 @@ def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path):
 def test_a_disk_without_hard_links_takes_exports(tmp_path, monkeypatch):
     fs, path, target = rolling("file"), f"{tmp_path}/log", f"{tmp_path}/file"
     content = made(fs, path)
-
-    def refuse(*args: Any, **options: Any) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("os.link", refuse)
+    monkeypatch.setattr("os.link", raises(PermissionError(1, "Operation not permitted")))
     fs.export(path, target)
     assert (tmp_path / "file").read_bytes() == content
     upload = drive(fs._backend.open_write(target, Over.NOTHING))

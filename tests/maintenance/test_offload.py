@@ -55,8 +55,7 @@ def collect_all(world: World, times: int = 1) -> None:
 
 
 def tiers_of(world: World, path: str = A) -> list[str]:
-    header = world.header(path)
-    return [chunk.tier for chunk in drive(world.client.pages.unfold(path, header.entries))]
+    return [chunk.tier for chunk in world.chunks(path)]
 
 
 def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
@@ -206,7 +205,7 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
     "delete": lambda world: world.delete(A),
     "overwrite": lambda world: world.overwrite(A, b"x"),
     "collect": lambda world: world.collect(A),
-    "collect without deleting": lambda world: drive(world.client.collector.collect(A, grace_s=0, dry_run=True)),
+    "collect without deleting": lambda world: world.collect(A, dry_run=True),
 }
 
 

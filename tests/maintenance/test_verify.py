@@ -22,21 +22,16 @@ def file(world, index):
     return names.resolve(LOG, world.header(LOG).entries[index].file)
 
 
-def rewrite(world, path, data):
-    world.backend.fs.rm_file(path)
-    world.backend.fs.pipe_file(path, data)
-
-
 def states(world, path=LOG):
     return [row.state for row in world.rows(path)]
 
 
 def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
     world.backend.fs.rm_file(file(world, 0))
-    rewrite(world, file(world, 1), b"B" * 49)
-    rewrite(world, file(world, 2), b"C" * 51)
-    rewrite(world, file(world, 3), b"D" * 49 + b"x")
-    rewrite(world, file(world, 4), b"")
+    world.backend._put(file(world, 1), b"B" * 49)
+    world.backend._put(file(world, 2), b"C" * 51)
+    world.backend._put(file(world, 3), b"D" * 49 + b"x")
+    world.backend._put(file(world, 4), b"")
     rows = world.rows(LOG)
     assert [row.state for row in rows] == ["missing", "too short", "too long", "corrupt", "too short", "ok"]
     assert [row.found_size for row in rows] == [None, 49, 51, 50, 0, 50]
@@ -51,7 +46,7 @@ def test_a_page_that_cannot_be_read_is_one_row(world):
     page = world.header(LOG).entries[0]
     good = world.backend.fs.cat_file(names.resolve(LOG, page.file))
     world.client.pages.after_fork()  # forget what was read
-    rewrite(world, names.resolve(LOG, page.file), good[:-1])
+    world.backend._put(names.resolve(LOG, page.file), good[:-1])
     assert states(world) == ["corrupt"] + ["ok"] * (206 - page.count)
     world.backend.fs.rm_file(names.resolve(LOG, page.file))
     assert states(world) == ["missing"] + ["ok"] * (206 - page.count)

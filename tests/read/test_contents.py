@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import uuid
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.client import Client
 from tests.read.conftest import backend_of
-from tests.support.backends import Scripted
+from tests.support.backends import Scripted, private_memory
 from tests.support.examples import slowly
 
 LARGE = bytes(3_000_000)
@@ -180,18 +178,16 @@ def test_a_writer_that_may_not_list_is_not_kept_from_writing():
     def refuse(folder: str, *_: Any) -> NoReturn:
         raise PermissionError(errno.EACCES, "you may not list", folder)
 
-    unlistable = Scripted(MemoryBackend())
+    unlistable = Scripted(private_memory())
     unlistable.plan(("list", "list_page"), instead=refuse, times=None)
     fs = RollingFileSystem(backend=unlistable, skip_instance_cache=True)
-    path = f"/{uuid.uuid4().hex}"
-    fs.create(path)
-    assert fs.append(path, b"x") == 0
+    fs.create("/new")
+    assert fs.append("/new", b"x") == 0
 
 
 def test_a_segment_that_another_has_made_meanwhile_is_found_before_the_folder():
     """What is concluded from a cached header (there is nothing) is concluded from it no more once it is old."""
-    fs = RollingFileSystem("memory", skip_instance_cache=True)
-    path = f"/{uuid.uuid4().hex}"
+    fs, path = RollingFileSystem(backend=private_memory(), skip_instance_cache=True), "/made"
     fs.create(path)
     fs.rm(path)  # the tombstone is cached
     other = Client(fs._backend)

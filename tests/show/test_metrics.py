@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import uuid
 
 import pytest
 
@@ -10,48 +9,45 @@ from rollingfs import AppendOutcomeUnknown, RollingFileSystem
 from rollingfs.show.metrics import Calls, Timing
 from tests.support.backends import Counting, Scripted, fail, private_memory
 
+PATH = "/folder/s"
+
 
 @pytest.fixture
 def fs() -> RollingFileSystem:
     return filesystem(Counting(private_memory()))
 
 
-@pytest.fixture
-def path() -> str:
-    return f"/{uuid.uuid4().hex}/s"
-
-
 def filesystem(below: Counting, **options: object) -> RollingFileSystem:
     return RollingFileSystem(backend=below, max_bytes=1000, inline_bytes=100, skip_instance_cache=True, **options)
 
 
-def test_bytes_and_calls_by_verb(fs, path):
-    fs.pipe_file(path, b"x" * 300)
+def test_bytes_and_calls_by_verb(fs):
+    fs.pipe_file(PATH, b"x" * 300)
     for size in (10, 20, 1_200_000):
-        fs.append(path, b"y" * size)
-    with fs.open(path, "ab") as file:
+        fs.append(PATH, b"y" * size)
+    with fs.open(PATH, "ab") as file:
         file.write(b"z" * 7)
     metrics = fs.metrics()
     assert (metrics.overwrite.count, metrics.overwrite.bytes) == (1, 300)
     assert (metrics.append.count, metrics.append.bytes) == (4, 1_200_037)
     assert metrics.commits.count == 5
     assert metrics.read == Calls()
-    fs.cat_file(path, 0, 100)
-    fs.cat_ranges([path] * 2, [0, 5], [10, 20])
+    fs.cat_file(PATH, 0, 100)
+    fs.cat_ranges([PATH] * 2, [0, 5], [10, 20])
     read = fs.metrics().read
     assert (read.count, read.errors, read.bytes) == (2, 0, 125)
-    assert fs.cat_ranges([path], [0], [1], on_error="return")
+    assert fs.cat_ranges([PATH], [0], [1], on_error="return")
     assert metrics.read == Calls()  # a value does not change
 
 
-def test_a_lost_race_is_a_conflict_and_both_commits_are_counted(path):
+def test_a_lost_race_is_a_conflict_and_both_commits_are_counted():
     below = Scripted(private_memory())
     fs, other = filesystem(below), filesystem(below)
-    fs.pipe_file(path, b"")
+    fs.pipe_file(PATH, b"")
     refused = fs.metrics().requests["replace"].refused  # the probe has tried it
-    below.plan("replace", before=lambda: other.append(path, b"first"))
-    fs.append(path, b"second")
-    assert fs.cat_file(path) == b"firstsecond"
+    below.plan("replace", before=lambda: other.append(PATH, b"first"))
+    fs.append(PATH, b"second")
+    assert fs.cat_file(PATH) == b"firstsecond"
     metrics = fs.metrics()
     assert (metrics.conflicts, metrics.commits.count, metrics.commits.errors) == (1, 2, 0)
     assert metrics.requests["replace"].refused == refused + 1
@@ -59,31 +55,31 @@ def test_a_lost_race_is_a_conflict_and_both_commits_are_counted(path):
     assert other.metrics().commits.count == 1
 
 
-def test_an_append_of_which_nobody_knows_is_counted_as_unknown(path):
+def test_an_append_of_which_nobody_knows_is_counted_as_unknown():
     below = Scripted(private_memory())
     fs = filesystem(below, commit_timeout_s=0.05)
-    fs.pipe_file(path, b"")
+    fs.pipe_file(PATH, b"")
     for _ in range(500):
         below.plan("replace", after=fail)
         below.plan("read_if_changed", before=fail)
         below.plan("read", before=fail)
     with pytest.raises(AppendOutcomeUnknown):
-        fs.append(path, b"x")
+        fs.append(PATH, b"x")
     metrics = fs.metrics()
     assert (metrics.unknown, metrics.commits.count, metrics.append.errors) == (1, 1, 1)
     assert metrics.append.bytes == 0
 
 
-def test_reads_that_fail_are_errors(fs, path):
-    fs.pipe_file(path, b"x" * 500)
-    listing = fs._bridge.run(fs._backend.list(f"{path}$chunks"))
+def test_reads_that_fail_are_errors(fs):
+    fs.pipe_file(PATH, b"x" * 500)
+    listing = fs._bridge.run(fs._backend.list(f"{PATH}$chunks"))
     fs._bridge.run(fs._backend.delete([one.path for one in listing.entries if not one.is_folder]))
-    assert isinstance(fs.cat_ranges([path], [0], [500])[0], Exception)
+    assert isinstance(fs.cat_ranges([PATH], [0], [500])[0], Exception)
     assert fs.metrics().read.errors == 1
 
 
-def test_the_value_can_be_pickled_compared_and_written_as_json(fs, path):
-    fs.pipe_file(path, b"123")
+def test_the_value_can_be_pickled_compared_and_written_as_json(fs):
+    fs.pipe_file(PATH, b"123")
     metrics = fs.metrics()
     assert pickle.loads(pickle.dumps(metrics)) == metrics
     found = json.loads(json.dumps(metrics.as_dict()))
@@ -92,8 +88,8 @@ def test_the_value_can_be_pickled_compared_and_written_as_json(fs, path):
     assert sum(count for _, count in found["commits"]["timing"]["buckets"]) == found["commits"]["count"] == 1
 
 
-def test_people_see_a_table(fs, path):
-    fs.pipe_file(path, b"x" * 2048)
+def test_people_see_a_table(fs):
+    fs.pipe_file(PATH, b"x" * 2048)
     text = repr(fs.metrics())
     title, head, *rows = text.splitlines()
     assert title.startswith("Metrics: ")

@@ -72,28 +72,12 @@ def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
     assert world.content(GROWN) == bytes(400) + DATA
 
 
-# -- real threads and processes ------------------------------------------------------------------------------
-
-
-def local(policy: RollingPolicy = POLICY) -> RollingFileSystem:
-    return RollingFileSystem("file", policy=policy, sync=False, skip_instance_cache=True)
-
-
-def few_at_the_end(fs: RollingFileSystem, path: str, written: bytes) -> None:
-    fs.seal(path)
-    keeper = Upkeep(core(fs).client, grace_s=0, readers_grace_s=0)
-    for _ in range(2):
-        assert not total(a_round(keeper, path)).failed
-    segment = fs.segment(path)
-    assert fs.cat_file(path) == written
-    assert len(segment.chunks) <= -(-len(written) // 6400) + 1
-    assert {row.state for row in segment.verify()} == {"ok"}
-    assert segment.rewritten <= 4 * len(written)
+# -- real processes ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
-    path, fs = f"{tmp_path}/log", local()
+    path, fs = f"{tmp_path}/log", RollingFileSystem("file", policy=POLICY, sync=False, skip_instance_cache=True)
     fs.create(path)
     written, chance = b"", random.Random(7)
     for _ in range(10):
@@ -109,4 +93,12 @@ def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
                 joined += b"joined to" in line and not line.startswith(b"round")
             time.sleep(chance.random() / 20)
             run.kill()
-    few_at_the_end(fs, path, written)
+    fs.seal(path)
+    keeper = Upkeep(core(fs).client, grace_s=0, readers_grace_s=0)
+    for _ in range(2):
+        assert not total(a_round(keeper, path)).failed
+    segment = fs.segment(path)
+    assert fs.cat_file(path) == written
+    assert len(segment.chunks) <= -(-len(written) // 6400) + 1
+    assert {row.state for row in segment.verify()} == {"ok"}
+    assert segment.rewritten <= 4 * len(written)

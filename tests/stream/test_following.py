@@ -1,8 +1,5 @@
 """A follower of folders: it finds segments, forgets those that ended, follows policies, and lists once a poll."""
 
-import uuid
-from typing import Any
-
 import fsspec
 import pytest
 
@@ -13,20 +10,11 @@ from rollingfs.stream.following import Following
 from tests.support.backends import Counting
 from tests.support.faults import TieredStore
 from tests.support.life import World
+from tests.support.places import tiered
 from tests.support.schedules import eventually
 from tests.support.small import Unreadable, verbs
 
 DATA = b"0123456789" * 30
-
-
-@pytest.fixture
-def root() -> str:
-    return f"/{uuid.uuid4().hex}"
-
-
-def filesystem(root: str, **options: Any) -> RollingFileSystem:
-    tiers = {"cold": f"/archive{root}", "far": f"/far{root}"}
-    return RollingFileSystem("memory", max_bytes=100, inline_bytes=10, tiers=tiers, skip_instance_cache=True, **options)
 
 
 def write(fs: RollingFileSystem, path: str, *, seal: bool = False) -> str:
@@ -44,13 +32,13 @@ def tiers(fs: RollingFileSystem, path: str) -> set[str]:
 
 
 def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are_found(root):
-    fs = filesystem(root)
+    fs = tiered(root)
     fs.set_policy(write(fs, f"{root}/own"), OffloadPolicy("far"))
     write(fs, f"{root}/kept/a")
     fs.set_policy(f"{root}/kept", OffloadPolicy(""))
     fs.set_policy(root, OffloadPolicy("cold", block_bytes=200, max_delay=0.2))
     write(fs, f"{root}/deep/er/a")
-    with Follower(root, fs=filesystem(root)) as follower:
+    with Follower(root, fs=tiered(root)) as follower:
         eventually(lambda: tiers(fs, f"{root}/own") == {"far"})
         eventually(lambda: tiers(fs, f"{root}/deep/er/a") == {"cold"})
         write(fs, f"{root}/later")
@@ -68,7 +56,7 @@ def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are
 
 
 def test_segments_that_ended_or_are_gone_are_forgotten(root):
-    fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
+    fs = tiered(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     ended, gone, open_ = write(fs, f"{root}/ended", seal=True), write(fs, f"{root}/gone"), write(fs, f"{root}/open")
     with Follower(root, fs=fs) as follower:
         eventually(lambda: tiers(fs, ended) == tiers(fs, gone) == tiers(fs, open_) == {"cold"})
@@ -79,11 +67,11 @@ def test_segments_that_ended_or_are_gone_are_forgotten(root):
 
 
 def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
-    fs = filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
+    fs = tiered(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     good, bad = write(fs, f"{root}/good/a"), write(fs, f"{root}/bad/a")
     fs.set_policy(f"{root}/bad", OffloadPolicy("far"))
     fsspec.filesystem("memory").pipe_file(f"{root}/bad/$stream$header", b"damaged")
-    with Follower(root, fs=filesystem(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))) as follower:
+    with Follower(root, fs=tiered(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))) as follower:
         eventually(lambda: tiers(fs, good) == {"cold"})
         eventually(lambda: bad in follower.status() and follower.status()[bad].last_error is not None)
     assert tiers(fs, bad) == {"", "inline"}

@@ -42,28 +42,13 @@ def put(store: HashingStore, path: str, data: bytes) -> None:
 NEW = b"what nobody has read"
 
 
-def make_again(world: World) -> None:
-    world.delete(A)
-    world.overwrite(A, NEW)
-
-
-def put_the_same(world: World) -> None:
-    """Other records that happen to be the same bytes."""
-    world.delete(A)
-    put(world.backend.inner, A, b"0123456789")
-
-
-def put_another(world: World) -> None:
-    world.delete(A)
-    put(world.backend.inner, A, NEW)
-
-
 REPLACING = {
     "overwrite": lambda world: world.overwrite(A, NEW),
-    "make again": make_again,
+    "make again": lambda world: (world.delete(A), world.overwrite(A, NEW)),
     "move there": lambda world: world.rename(B, A),
-    "put the same": put_the_same,
-    "put another": put_another,
+    # other records that happen to be the same bytes
+    "put the same": lambda world: (world.delete(A), put(world.backend.inner, A, b"0123456789")),
+    "put another": lambda world: (world.delete(A), put(world.backend.inner, A, NEW)),
 }
 
 

@@ -1,7 +1,6 @@
 """Offload of streams by policies, whose nearest level wins field by field; what a retention forbids is refused."""
 
 import itertools
-import uuid
 
 import fsspec
 import pytest
@@ -12,6 +11,7 @@ from rollingfs.format.header import Header
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import StreamOffloaded
 from rollingfs.stream.offload_policy import policies_of
+from tests.support.places import tiered
 
 VALUES = {
     "tier": ("a", "b", "c"),
@@ -22,18 +22,13 @@ VALUES = {
 
 
 @pytest.fixture
-def folder() -> str:
-    return f"/{uuid.uuid4().hex}/stream"
-
-
-def filesystem(folder: str, **options: object) -> RollingFileSystem:
-    tiers = {"cold": f"/archive{folder}", "far": f"/far{folder}"}
-    return RollingFileSystem("memory", max_bytes=100, inline_bytes=0, tiers=tiers, skip_instance_cache=True, **options)
+def folder(root: str) -> str:
+    return f"{root}/stream"
 
 
 @pytest.fixture
 def fs(folder: str) -> RollingFileSystem:
-    fs = filesystem(folder)
+    fs = tiered(folder, inline_bytes=0)
     for name in "ab":
         fs.create(f"{folder}/{name}")
         for _ in range(5):
@@ -69,7 +64,7 @@ def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_
     assert moved(fs.stream(folder).offload()) == {"b": 1}
     fs.set_policy(folder, None)
     fs.set_policy(f"{folder}/a", None)
-    default = filesystem(folder, offload_policy={"tier": "cold"})
+    default = tiered(folder, offload_policy={"tier": "cold"})
     assert moved(default.stream(folder).offload()) == {"a": 1}
 
 
@@ -131,7 +126,7 @@ def test_what_came_together_behind_our_back_is_refused_when_it_is_carried_out(fs
     did = fs.stream(folder).offload()
     assert did.moved == {}
     assert list(did.failed) == [f"{folder}/a"]
-    default = filesystem(folder, offload_policy=policy)
+    default = tiered(folder, offload_policy=policy)
     assert set(default.stream(folder).offload().failed) == {f"{folder}/a", f"{folder}/b"}
     assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))
 
@@ -141,9 +136,9 @@ def test_tiers_that_the_filesystem_does_not_have_are_refused_when_a_policy_is_se
         with pytest.raises(UnknownTierError, match="'warm'"):
             fs.set_policy(path, OffloadPolicy("warm"))
     with pytest.raises(ValueError, match="'warm'"):
-        filesystem(folder, offload_policy=OffloadPolicy("warm"))
+        tiered(folder, offload_policy=OffloadPolicy("warm"))
     with pytest.raises(TypeError, match="offload_policy"):
-        filesystem(folder, offload_policy={"teir": "cold"})
+        tiered(folder, offload_policy={"teir": "cold"})
 
 
 def test_the_policy_of_a_folder_stays_with_its_stream_beside_the_rest_of_its_memory(fs, folder):

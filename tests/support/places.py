@@ -24,6 +24,13 @@ class Folder:
         return RollingFileSystem(self.protocol, self.target, **own, **options)
 
 
+def tiered(root: str, **options: Any) -> RollingFileSystem:
+    """A client of memory with two tiers, which are of this folder alone, and a small policy."""
+    tiers = {"cold": f"/archive{root}", "far": f"/far{root}"}
+    options = {"max_bytes": 100, "inline_bytes": 10, "tiers": tiers, **options}
+    return RollingFileSystem("memory", skip_instance_cache=True, **options)
+
+
 def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
     """A folder on ``memory``, ``file``, ``s3`` (SeaweedFS) or ``az`` (azurite)."""
     name = uuid.uuid4().hex
