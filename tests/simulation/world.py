@@ -129,6 +129,8 @@ class World:
         self.shares = self.chance.random() < 0.6
         self.ways: list[Way] = []
         self.past: list[tuple[Way, Client]] = []
+        self.unknown: list[tuple[Sequence[str], Way]] = []
+        """The paths of calls that may go on although their caller knows no more: their requests may be on the way."""
         self.clients = [self._client(index) for index in range(count)]
 
     def _client(self, index: int) -> Client:
@@ -163,7 +165,8 @@ class World:
 
     def is_busy(self, path: str) -> bool:
         """Whether an operation works there, or a request may still land anywhere."""
-        return self.is_waiting or any(path in doing.call.paths for doing in self.doings.values())
+        is_left = any(path in paths and way.pending for paths, way in self.unknown)
+        return self.is_waiting or is_left or any(path in doing.call.paths for doing in self.doings.values())
 
     @property
     def is_waiting(self) -> bool:
@@ -230,6 +233,7 @@ class World:
         try:
             value = await op.start(client)
         except (Crashed, AppendOutcomeUnknown, asyncio.CancelledError):
+            self.unknown.append((doing.call.paths, self.ways[doing.client]))
             self._end(doing, "unknown")
         except CommitTimeoutError as error:
             self._end(doing, "not done", error)
