@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
-from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     OFFSET_MAX,
     TAIL_BYTES_MAX,
@@ -89,10 +88,6 @@ def test_offsets_near_the_end_of_the_range_round_trip_and_one_beyond_is_refused(
     assert parse_header(format_header(header), "x") == header
     with pytest.raises(ValueError, match="longer than"):
         format_header(dataclasses.replace(header, tail=b"x"))
-
-
-def test_the_checksum_is_crc32c_as_rfc_3720_defines_it():
-    assert crc32c(b"123456789") == 0xE3069283
 
 
 # -- damage --------------------------------------------------------------------------------------------------
@@ -204,6 +199,8 @@ def test_a_page_that_two_spellings_name_is_named_twice(other):
         ("Merged 7 x", "not a uuid"),
         (f"Inline 0 0 crc32c=00000000 {AT}", "do not go together"),
         ("Adopted token", "1 words where 2 belong"),
+        *((f"Chunk 0 5 f {AT}\nChunk {at} 5 g {AT}", f"overlap at offset {at}") for at in (0, 4)),
+        (f"Chunk 0 5 f {AT}\nChunk 6 5 g {AT}", "leave a gap at offset 5"),
         ("", "does not begin with a word"),
         (" attr a b", "does not begin with a word"),
         ("1 2", "does not begin with a word"),
@@ -217,15 +214,6 @@ def test_a_malformed_line_is_refused_with_its_reason(line, why):
 def test_the_error_names_the_file_the_line_and_what_stands_there():
     with pytest.raises(CorruptHeaderError, match=r"^events/clicks\$header, line 9 \('attr a'\): has 1 words"):
         parse_header(with_line("attr a"), "events/clicks$header")
-
-
-@pytest.mark.parametrize(
-    ("second", "why"), [(4, "overlap at offset 4"), (6, "leave a gap at offset 5"), (0, "overlap at offset 0")]
-)
-def test_entries_that_overlap_or_leave_a_gap_are_refused(second, why):
-    lines = [*lines_of(EMPTY), f"Chunk 0 5 f {AT}".encode(), f"Chunk {second} 5 g {AT}".encode()]
-    with pytest.raises(CorruptHeaderError, match=why):
-        parse_header(sealed(lines), "x")
 
 
 @pytest.mark.parametrize(
@@ -247,15 +235,10 @@ def test_a_tombstone_with_content_is_refused(extra):
 # -- lines of newer releases ---------------------------------------------------------------------------------
 
 
-def test_an_unknown_lower_case_line_is_kept_through_a_rewrite_and_an_upper_case_one_refused():
+def test_an_unknown_lower_case_line_is_kept_through_a_rewrite():
     found = parse_header(with_line("colour  blue %zz ü"), "x")
-    assert found is not None
-    assert found.unknown == ("colour  blue %zz ü",)
     again = parse_header(format_header(dataclasses.replace(found, version=2)), "x")
-    assert again is not None
-    assert again.unknown == found.unknown
-    with pytest.raises(CorruptHeaderError, match=r"'Mirror somewhere'.*too new for this release: upgrade"):
-        parse_header(with_line("Mirror somewhere"), "x")
+    assert again.unknown == found.unknown == ("colour  blue %zz ü",)
 
 
 def test_an_operation_that_another_commit_carried_has_an_offset_in_its_line():
@@ -277,7 +260,9 @@ def loose(count, name="{:020d}-0123456789ab"):
     return tuple(Chunk(index, 1, name.format(index), 1, 1) for index in range(count))
 
 
+OWNER_BYTES_MAX = TEXT_BYTES_MAX - len(format_text(dataclasses.replace(EMPTY, owner="")))
 OVER_A_LIMIT = {
+    f"{TEXT_BYTES_MAX + 1} bytes": dataclasses.replace(EMPTY, owner="o" * (OWNER_BYTES_MAX + 1)),
     "129 loose chunks": dataclasses.replace(EMPTY, entries=loose(129)),
     "1048577 bytes of inline tail": dataclasses.replace(EMPTY, tail=bytes(TAIL_BYTES_MAX + 1)),
     "129 drop lines": dataclasses.replace(EMPTY, drops=tuple(Drop(f"f{index}", 1) for index in range(129))),
@@ -311,18 +296,8 @@ def test_at_every_limit_at_once_a_header_is_written_and_read():
         commits=tuple(Commit(uuid.UUID(int=index).hex, 1, 1) for index in range(64)),
         merges=(MergeOutcome(SEGMENT, "s"),) * 128,
     )
-    assert parse_header(format_header(header), "x") == header
-
-
-def test_text_beyond_64_kib_is_neither_written_nor_read_and_at_64_kib_both():
-    room = TEXT_BYTES_MAX - len(format_text(dataclasses.replace(EMPTY, owner="")))
-    fits = dataclasses.replace(EMPTY, owner="o" * room)
-    assert parse_header(format_header(fits), "x") == fits
-    beyond = dataclasses.replace(EMPTY, owner="o" * (room + 1))
-    with pytest.raises(ValueError, match=f"{TEXT_BYTES_MAX + 1} bytes, but at most {TEXT_BYTES_MAX}"):
-        format_header(beyond)
-    with pytest.raises(CorruptHeaderError, match=f"{TEXT_BYTES_MAX + 1} bytes, but at most {TEXT_BYTES_MAX}"):
-        parse_header(format_text(beyond), "x")
+    for one in (header, dataclasses.replace(EMPTY, owner="o" * OWNER_BYTES_MAX)):
+        assert parse_header(format_header(one), "x") == one
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,6 @@ def test_a_header_whose_plain_file_must_be_judged_has_no_row():
 def test_a_row_has_the_incarnations_of_its_header_and_a_merging_source_has_none():
     renamed = replace(HEADER, root="c0ffee00-0000-4000-8000-000000000001")
     row = row_of("a", renamed, "t")
-    assert row is not None
     assert (row.segment, *row.others) == renamed.incarnations
     merge = Merge("c0ffee00-0000-4000-8000-000000000002", "b", HEADER.segment, Phase.OPEN, 7)
     assert row_of("a", replace(HEADER, phase=Phase.MERGING, merge=merge), "t") is None
