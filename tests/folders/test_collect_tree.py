@@ -31,7 +31,7 @@ def files(world):
     return set(world.backend.inner.fs.store)
 
 
-def grow_tree(world):
+def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
     """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
     for path in ("/tree/a", "/tree/deep", "/tree/deep/er/b", "/outside/c"):
         world.create(path, [path.encode() * 4])
@@ -40,11 +40,7 @@ def grow_tree(world):
     world.truncate("/tree/a", 28 + 50)
     world.create("/tree/gone", [b"g" * 10])
     world.delete("/tree/gone")
-    return [world.orphan(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
-
-
-def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
-    orphans = grow_tree(world)
+    orphans = [world.orphan(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep", "/tree/headless")]
     outside = world.orphan("/outside/c")
     contents = {path: world.content(path) for path in ("/tree/a", "/tree/deep/er/b", "/tree/deep")}
     assert collect(world).files == ()

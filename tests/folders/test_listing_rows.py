@@ -1,13 +1,12 @@
 """The rows of a folder spare listings the headers, and never show anything else than the headers say."""
 
+import itertools
 import json
 import zlib
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.folders import collect_tree, listing
 from rollingfs.folders.listing import REPORT, Listings
 from tests.support.backends import Scripted, private_memory, raises
@@ -89,11 +88,9 @@ def test_only_headers_that_changed_since_are_read(store):
 # -- who writes, and what may go wrong -------------------------------------------------------------------------
 
 
-def test_a_crash_at_any_call_of_the_writing_harms_nothing(store):
-    fill(store)
-    found, nth = truth(store), 0
-    while True:
-        world = MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+def test_a_crash_at_any_call_of_the_writing_harms_nothing():
+    for nth in itertools.count():
+        world = private_memory()
         fill(world)
         fs, found = client(world), truth(world)
         # a write takes effect and its answer is lost, or it does not take place
@@ -105,7 +102,6 @@ def test_a_crash_at_any_call_of_the_writing_harms_nothing(store):
         assert shown(client(world)) == found
         if plan.skips:
             break
-        nth += 1
     assert nth >= 6
 
 
@@ -138,7 +134,6 @@ def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(sto
     new = client(store)
     assert shown(new) == truth(store)
     assert f"{ROWS}: every header is read" in caplog.text
-    assert len(header_reads(client(store))) == 0
     after = client(store)
     assert shown(after) == truth(store)
     assert len(header_reads(after)) == 1, "the listing has written the rows anew"

@@ -58,20 +58,15 @@ class Place:
         return self
 
 
-def fill(fs: RollingFileSystem, root: str, said: str) -> Place:
-    for name, data in (("a", b"aaa"), ("b", b"bb"), ("c", b"c")):
-        fs.pipe_file(f"{root}/{name}", data)
-    fs.pipe_file(f"{root}/sub/d", b"dddd")
-    return Place(fs, root, said)
-
-
 SPOILED = {"corrupt": ("b$header", CORRUPT), "too new": ("too new", TOO_NEW), "forbidden": ("not for you", None)}
 
 
 def spoiled(how: str) -> Place:
     fs = RollingFileSystem(backend=Scripted(private_memory()), header_cache_s=0, skip_instance_cache=True)
-    said, data = SPOILED[how]
-    return fill(fs, "/root", said).spoil(data)
+    for name, data in (("a", b"aaa"), ("b", b"bb"), ("c", b"c"), ("sub/d", b"dddd")):
+        fs.pipe_file(f"/root/{name}", data)
+    said, spoiled = SPOILED[how]
+    return Place(fs, "/root", said).spoil(spoiled)
 
 
 @pytest.fixture(params=SPOILED)

@@ -4,8 +4,6 @@ import asyncio
 import errno
 import io
 import random
-import time
-import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -14,20 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollingfs.backend.memory import MemoryBackend
-from rollingfs.client import Client
 from rollingfs.format.parquet_chunks import chunk_spans
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
-from rollingfs.fs.core import Core
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.read import column_ahead, prefetch
 from rollingfs.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
 from rollingfs.read.prefetch import Bounds
 from rollingfs.read.tuning import Tuning
-from rollingfs.runtime.bridge import Bridge
-from tests.support.backends import Scripted, raises
+from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
+from tests.support.reading import World
+from tests.support.schedules import eventually
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -293,20 +289,12 @@ def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(mon
 # -- through files -------------------------------------------------------------------------------------------
 
 
-class Store:
+class Store(World):
     """A segment with `DATA`, over a backend that suspends."""
 
     def __init__(self):
-        self.backend = Scripted(MemoryBackend(), suspends=True)
-        self.client = Client(self.backend, RollingPolicy(max_bytes=20_000, inline_bytes=0))
-        self.bridge = Bridge(self.backend)
-        self.path = f"/{uuid.uuid4().hex}"
-        self.bridge.run(self.client.segments.create(self.path))
-        for first in range(0, len(DATA), 20_000):
-            self.bridge.run(self.client.segments.append(self.path, [DATA[first : first + 20_000]]))
-
-    def open(self, **options) -> ReadFile:
-        return ReadFile(Core(self.client, self.bridge), self.path, **options)
+        super().__init__(private_memory(), "", is_async=True)
+        self.make(DATA, RollingPolicy(max_bytes=20_000, inline_bytes=0), step=20_000)
 
     def scan(self, columns: list[str], **options) -> int:
         """Read columns as pyarrow does; the number of bytes that were fetched of chunks."""
@@ -314,9 +302,9 @@ class Store:
         with self.open(**options) as file:
             table = pq.ParquetFile(file, pre_buffer=True).read(columns=columns)
         assert table.equals(pq.read_table(io.BytesIO(DATA), columns=columns))
-        return sum(end - start for _, start, end in self.backend.ranges)
+        return bytes_of(self.ranges())
 
-    def read(self, file: ReadFile, group: int, column: int):
+    def read_chunk(self, file: ReadFile, group: int, column: int):
         """Read a chunk."""
         start, end = (offset - SHIFT for offset in spans(group, column))
         file.seek(start)
@@ -358,7 +346,7 @@ def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(sto
     with store.opened() as file:
         for group in range(GROUPS):
             for column in columns:
-                store.read(file, group, column)
+                store.read_chunk(file, group, column)
                 assert file._buffer._ahead._row.is_idle or group == 0  # which shows nothing yet
 
 
@@ -369,12 +357,12 @@ def test_an_error_from_before_a_read_is_not_that_of_the_read(store):
         ahead._fill(ahead.note(*(offset - SHIFT for offset in spans(0, 1))))
         [future] = ahead._ahead.values()
         assert isinstance(future.exception(60), OSError)
-        store.read(file, 1, 1)
+        store.read_chunk(file, 1, 1)
 
 
 def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store):
     file, gate = store.opened(), asyncio.Event()
-    store.read(file, 0, 1)
+    store.read_chunk(file, 0, 1)
     ahead = file._buffer._ahead._columns
     [(span, future)] = ahead._ahead.items()
     future.result(60)
@@ -382,9 +370,8 @@ def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store)
     ahead._ahead[span] = pending
     with ThreadPoolExecutor(1) as threads:
         store.backend.plan("read_range", before=gate.wait, times=None)
-        reading = threads.submit(store.read, file, 1, 1)
-        while span in ahead._ahead:
-            time.sleep(0.001)
+        reading = threads.submit(store.read_chunk, file, 1, 1)
+        eventually(lambda: span not in ahead._ahead)
         file.close()
         pending.cancel()
         with pytest.raises(ValueError, match="the file was closed while it was read"):
@@ -399,7 +386,7 @@ def test_what_is_begun_after_another_thread_s_close_is_given_up(store):
     fill = columns._fill
 
     columns._fill = lambda pattern: (file.close(), fill(pattern))
-    store.read(file, 0, 1)
+    store.read_chunk(file, 0, 1)
     assert file.closed
     assert columns._wasted == 1
     assert not columns._ahead

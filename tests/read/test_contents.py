@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
 from rollingfs.client import Client
 from tests.read.conftest import backend_of
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import slowly
 
 LARGE = bytes(3_000_000)
@@ -59,11 +59,6 @@ def _write(fs, path, mode, data=b"x"):
         file.write(data)
 
 
-def _concat(fs, path, other):
-    fs.seal(other)
-    fs.concat(path, [other])
-
-
 VERBS = {
     "create": lambda fs, path, other: fs.create(path),
     "append": lambda fs, path, other: fs.append(path, b"x"),
@@ -74,7 +69,7 @@ VERBS = {
     "wb large": lambda fs, path, other: _write(fs, path, "wb", LARGE),
     "ab owner": lambda fs, path, other: fs.open(path, "ab", owner="me"),
     "mv_file": lambda fs, path, other: fs.mv([other], [path]),
-    "concat": _concat,
+    "concat": lambda fs, path, other: (fs.seal(other), fs.concat(path, [other])),
 }
 """Those that make a segment each by code of its own."""
 
@@ -175,11 +170,9 @@ def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3
 
 
 def test_a_writer_that_may_not_list_is_not_kept_from_writing():
-    def refuse(folder: str, *_: Any) -> NoReturn:
-        raise PermissionError(errno.EACCES, "you may not list", folder)
-
     unlistable = Scripted(private_memory())
-    unlistable.plan(("list", "list_page"), instead=refuse, times=None)
+    refuse = raises(PermissionError(errno.EACCES, "you may not list"))
+    unlistable.plan(("list", "list_page"), before=refuse, times=None)
     fs = RollingFileSystem(backend=unlistable, skip_instance_cache=True)
     fs.create("/new")
     assert fs.append("/new", b"x") == 0

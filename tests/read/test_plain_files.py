@@ -17,6 +17,7 @@ from rollingfs.fs import read_buffer, reading
 from tests.read.conftest import backend_of
 from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below
+from tests.support.schedules import beside
 from tests.support.servers import count_requests, new_bucket
 
 SIZE = 4000
@@ -239,15 +240,8 @@ def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, 
 
 
 def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkeypatch):
-    hold, times = disk.backend.inner.hold, []
-
-    def late(path: str, token: str) -> object:
-        if not times:
-            disk.put(NEW)
-        times.append(path)
-        return hold(path, token)
-
-    monkeypatch.setattr(disk.backend.inner, "hold", late)
+    times: list[str] = []
+    beside(monkeypatch, disk.backend.inner, "hold", lambda path, _: (times or disk.put(NEW), times.append(path)))
     with disk.fs.open(disk.path) as file:
         assert file.read() == NEW
     assert len(times) == 2
@@ -286,10 +280,9 @@ def test_on_s3_ranges_of_another_object_are_refused(on_s3, size, condition, monk
     with fs.open(path) as file:
         assert file.read(100) == old[:100]
         other.pipe_file(path, new)
-        with pytest.raises(FileNotFoundError, match="open it again"):
-            file.read()
-        with pytest.raises(FileNotFoundError, match="open it again"):
-            file.read_at(10, 5)
+        for read in (file.read, lambda: file.read_at(10, 5)):
+            with pytest.raises(FileNotFoundError, match="open it again"):
+                read()
     assert fs.cat_file(path) == new
 
 

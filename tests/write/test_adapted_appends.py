@@ -2,33 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs import RollingFileSystem
 from rollingfs.format import records
 from rollingfs.format.header import RECORDS_MAX
 from rollingfs.format.names import header_path
 from rollingfs.runtime.meters import CONFLICT
 
-ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 
-
-@pytest.fixture(params=["memory", pytest.param("file", marks=ON_LINUX)])
-def target(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def log(target: str, tmp_path: Path) -> str:
-    path = f"{tmp_path}/log"
-    new_fs(target).create(path, policy=RollingPolicy(inline_bytes=400, max_bytes=400))
-    return path
-
-
-def new_fs(target: str, **options: Any) -> RollingFileSystem:
-    return RollingFileSystem(target, skip_instance_cache=True, **options)
+def new_fs() -> RollingFileSystem:
+    return RollingFileSystem("file", skip_instance_cache=True)
 
 
 def counted(fs: RollingFileSystem, name: str) -> int:
@@ -36,9 +21,9 @@ def counted(fs: RollingFileSystem, name: str) -> int:
     return tally.count if tally is not None else 0
 
 
-@ON_LINUX
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 def test_clients_that_append_by_turns_neither_look_nor_lose(tmp_path: Path) -> None:
-    log, one, two = f"{tmp_path}/log", new_fs("file"), new_fs("file")
+    log, one, two = f"{tmp_path}/log", new_fs(), new_fs()
     one.create(log)
     one.append(log, b"1")
     two.append(log, b"2")
@@ -64,7 +49,6 @@ def test_a_record_follows_on_others_within_the_limits() -> None:
     record = records.Record(2, "me", 7, at_ms, b"data")
     others = b"".join(records.Record(version, "you", version, at_ms, b"12345").encode(segment) for version in (2, 3))
     adapted = records.behind(record, others, segment, 3, 14)
-    assert adapted is not None
     assert (adapted.version, adapted.data) == (4, b"data")
     assert records.behind(record, others, segment, 2, 14) is None  # no room for a third
     assert records.behind(record, others, segment, 3, 13) is None  # too many bytes
@@ -74,12 +58,12 @@ def test_a_record_follows_on_others_within_the_limits() -> None:
 
 
 def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
-    log, one, two = f"{tmp_path}/log", new_fs("file"), new_fs("file")
+    log, one, two = f"{tmp_path}/log", new_fs(), new_fs()
     one.create(log)
     one.append(log, b"one ")
     two.append(log, b"two ")
     with open(header_path(log), "ab") as file:
         file.write(b"Record 99 torn")
     assert one.append(log, b"three") == 8
-    assert new_fs("file").cat_file(log) == b"one two three"
+    assert new_fs().cat_file(log) == b"one two three"
     assert b"torn" not in Path(header_path(log)).read_bytes()

@@ -223,7 +223,6 @@ def test_a_receipt_for_another_segment_is_refused(site):
 
 def test_a_receipt_cannot_be_staged_again(site):
     receipt = stage(site, b"x")
-    with pytest.raises(TypeError, match="staged already"):
-        stage(site, [receipt])
-    with pytest.raises(TypeError, match="staged already"):
-        stage(site, receipt)
+    for again in (receipt, [receipt]):
+        with pytest.raises(TypeError, match="staged already"):
+            stage(site, again)

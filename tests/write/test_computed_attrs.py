@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
 from tests.support.schedules import in_threads
@@ -13,18 +11,10 @@ from tests.support.schedules import in_threads
 APPENDS = 40
 
 
-@pytest.fixture
-def fs() -> RollingFileSystem:
-    return RollingFileSystem("file")
+def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(tmp_path: Path) -> None:
+    fs, path = RollingFileSystem("file"), f"{tmp_path}/a"
+    fs.create(path)
 
-
-@pytest.fixture
-def path(fs: RollingFileSystem, tmp_path: Path) -> str:
-    fs.create(f"{tmp_path}/a")
-    return f"{tmp_path}/a"
-
-
-def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(fs: RollingFileSystem, path: str) -> None:
     def append(number: int) -> None:
         def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             seen = present.get("seen", "").split()

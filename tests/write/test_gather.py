@@ -115,7 +115,8 @@ def gathered(site, *calls):
 def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
     receipt = site.run(site.client.segments.stage(site.path, b"gone"))
     drive(site.backend.inner.delete([receipt.chunks[0].path]))
-    expired = type(receipt)(receipt.path, tuple(_aged(chunk) for chunk in receipt.chunks), receipt.id)
+    aged = tuple(replace(chunk, stored_at=chunk.stored_at - 2 * 3600) for chunk in receipt.chunks)
+    expired = type(receipt)(receipt.path, aged, receipt.id)
     late = partial(site.append, b"b", guard=Guard(expected_offset=0))
     calls = partial(site.append, b"a"), late, partial(site.append, [expired]), partial(site.append, b"c")
     outcomes = gathered(site, *calls)
@@ -123,10 +124,6 @@ def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
     assert isinstance(outcomes[2], errors.StagedExpiredError)
     assert {outcomes[0], outcomes[3]} == {6, 7}
     assert site.segment().version == 3
-
-
-def _aged(chunk):
-    return replace(chunk, stored_at=chunk.stored_at - 2 * 3600)
 
 
 def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):

@@ -15,7 +15,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
-from tests.support.schedules import APPENDING, Caller, at_line
+from tests.support.schedules import APPENDING, Caller, at_line, eventually
 from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited
@@ -65,6 +65,22 @@ def started(caller):
     return caller
 
 
+def sending(site, append):
+    """A caller whose append is being sent, and what lets it go on."""
+    is_sent, may_end = threading.Event(), threading.Event()
+    site.backend.plan("replace", HEADER, before=lambda: (is_sent.set(), may_end.wait(WAIT_S)))
+    caller = started(Caller(append))
+    assert is_sent.wait(WAIT_S)
+    return caller, may_end
+
+
+def ended(*callers):
+    """Wait for callers."""
+    for caller in callers:
+        caller.join(WAIT_S)
+        assert not caller.is_alive(), "it hangs"
+
+
 def following(site, data):
     """A follower whose append is in the queue."""
     follower = started(Follower(site, data))
@@ -84,8 +100,7 @@ def lead(site, nth, happen, data, when=None, files=APPENDING):
         return outcome, met
 
     leader = started(Caller(append))
-    leader.join(WAIT_S)
-    assert not leader.is_alive(), "the leader hangs"
+    ended(leader)
     return leader.outcome
 
 
@@ -132,7 +147,7 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
 
         outcome, met = lead(site, nth, pause, mine, when=sent.is_set)
         follower.may_go_on.set()
-        follower.join(WAIT_S)
+        ended(follower)
         check_all(site, met, (outcome, mine), (follower.outcome, others))
         assert isinstance(follower.outcome, int), met
         if not met:
@@ -150,8 +165,7 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
         follower = following(site, others)
         outcome, met = lead(site, nth, raises(error()), mine, files=tuple(files))
         follower.may_go_on.set()
-        follower.join(WAIT_S)
-        assert not follower.is_alive(), ("the follower hangs", met)
+        ended(follower)
         check_all(site, met, (outcome, mine), (follower.outcome, others))
         assert isinstance(follower.outcome, int | errors.AppendOutcomeUnknown | error), (follower.outcome, met)
         if not met:
@@ -163,20 +177,12 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
     slots = site.client.commits.slots
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
-        holding, may_end = threading.Event(), threading.Event()
-
-        def hold(holding=holding, may_end=may_end):
-            holding.set()
-            assert may_end.wait(WAIT_S)
-
-        site.backend.plan("replace", HEADER, before=hold)
-        leader = started(Caller(partial(site.append, mine)))
-        assert holding.wait(WAIT_S)
+        leader, may_end = sending(site, partial(site.append, mine))
         releaser = threading.Timer(BLOCKED_S, may_end.set)
         releaser.start()  # the follower may have come to wait for the slot by then
         outcome, met = lead(site, nth, raises(KeyboardInterrupt()), others, when=lambda: slots.of(site.path).queue)
         may_end.set()
-        leader.join(WAIT_S)
+        ended(leader)
         check_all(site, met, (leader.outcome, mine), (outcome, others))
         assert isinstance(leader.outcome, int), met
         if not met:
@@ -200,12 +206,9 @@ def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
     callers = [started(Caller(partial(site.append, b"1")))]
     assert leads.wait(WAIT_S)
     callers += [started(Caller(partial(site.append, data))) for data in (b"2", b"3")]
-    while len(queue) < 2:
-        time.sleep(0.001)
+    eventually(lambda: len(queue) == 2)
     may_end.set()
-    for caller in callers:
-        caller.join(WAIT_S)
-        assert not caller.is_alive()
+    ended(*callers)
     assert sorted(site.content()) == sorted(b"23")
 
 
@@ -226,24 +229,20 @@ refused = raises(PermissionError(13, "so says the store"))
 )
 def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
     site.append(b"first;")
-    holding, may_end = threading.Event(), threading.Event()
-    site.backend.plan("replace", HEADER, before=lambda: (holding.set(), may_end.wait(WAIT_S)))
-    threads = [started(Caller(partial(site.append, b"", attrs={"x": "1"})))]
-    assert holding.wait(WAIT_S)
+    leader, may_end = sending(site, partial(site.append, b"", attrs={"x": "1"}))
     queue = site.client.commits.slots.of(site.path).queue
-    for call in (partial(site.append, b"A", attrs={"k": "v"}), partial(site.append, b"B", guard=guard)):
-        threads.append(started(Caller(call)))
-        while len(queue) < len(threads) - 1:
-            time.sleep(0.001)
+    first = started(Caller(partial(site.append, b"A", attrs={"k": "v"})))
+    eventually(lambda: len(queue) == 1)
+    second = started(Caller(partial(site.append, b"B", guard=guard)))
+    eventually(lambda: len(queue) == 2)
     for _ in range(2 if fails else 0):
         site.backend.plan("replace", HEADER, before=refused)
     may_end.set()
-    for thread in threads:
-        thread.join(WAIT_S)
-        assert not thread.is_alive()
-    first, second = (thread.outcome for thread in threads[1:])
-    assert (isinstance(first, PermissionError), second) == (True, 6) if fails else first == 6
-    assert fails or isinstance(second, error)
+    ended(leader, first, second)
+    if fails:
+        assert (isinstance(first.outcome, PermissionError), second.outcome) == (True, 6)
+    else:
+        assert (first.outcome, isinstance(second.outcome, error)) == (6, True)
     assert site.content() == (b"first;B" if fails else b"first;A")
 
 
@@ -260,9 +259,9 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
 
     site.backend.plan("replace", HEADER, before=lose)
     leader = started(Caller(partial(site.append, b"old")))
-    leader.join(WAIT_S)
+    ended(leader)
     follower.may_go_on.set()
-    follower.join(WAIT_S)
+    ended(follower)
     assert isinstance(leader.outcome, errors.CommitTimeoutError)
     assert follower.outcome == 1
     assert site.content() == b".young"

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -34,14 +33,12 @@ def later(store):
     return World(store, clock=Turned(time.time() + MARK_AGE_S_MAX + 1))
 
 
-@dataclass
 class Site:
     """Forty sealed sources of a chunk each, a target, and a mover over a store whose verbs suspend."""
 
-    backend: Scripted = field(default_factory=lambda: Scripted(private_memory(), suspends=True, small_requests_max=128))
-
-    def __post_init__(self):
-        self.store = self.backend.inner
+    def __init__(self):
+        self.store = private_memory()
+        self.backend = Scripted(self.store, suspends=True, small_requests_max=128)
         self.maker = World(self.store, RollingPolicy(max_bytes=100, inline_bytes=0), time.time)
         self.maker.create(TARGET, [b"t"], RollingPolicy())
         for number, source in enumerate(SOURCES):

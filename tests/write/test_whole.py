@@ -25,6 +25,7 @@ from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.whole import remove_grave, take_whole
+from tests.support.schedules import Caller
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
 
@@ -68,21 +69,13 @@ def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_pa
 def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, waits):
     backend, header = LocalBackend(), f"{tmp_path}/s$header"
     token = drive(backend.create(header, b"one"))
-    errors: list[BaseException] = []
-
-    def write() -> None:
-        try:
-            drive(backend.replace(header, b"two", token))
-        except ConflictError as error:
-            errors.append(error)
-
+    writer = Caller(lambda: drive(backend.replace(header, b"two", token)))
     with record_lock(f"{tmp_path}/s$chunks/lock"):
-        writer = threading.Thread(target=write)
         writer.start()
         waits.wait()
         os.unlink(header)
     writer.join()
-    assert len(errors) == 1
+    assert isinstance(writer.outcome, ConflictError)
     assert os.listdir(tmp_path) == []
 
 
@@ -188,16 +181,15 @@ def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, wa
     """Two calls that wait for each other's lock would never end."""
     (first, token), second = headers[0], names.lock_path(headers[1][0])
     (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")  # so it stays
-    answers: list[bool] = []
+    caller = Caller(lambda: whole(verb, headers))
     with record_lock(second):
-        caller = threading.Thread(target=lambda: answers.extend(whole(verb, headers)))
         caller.start()
         waits.wait()
         with record_lock(names.lock_path(first), 0.0):
             pass
         drive(LocalBackend().replace(first, b"newer", token))
     caller.join()
-    assert answers == [False, True, True]
+    assert caller.outcome == [False, True, True]
     assert Path(first).read_bytes() == b"newer"
 
 
@@ -222,14 +214,12 @@ def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_others(tmp_path,
 def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_path, monkeypatch, verb):
     for index in range(3):
         fs.pipe_file(f"{tmp_path}/a/{index}", b"few")
-    refused, holds_only_lock = f"{tmp_path}/a/1$chunks", removing.holds_only_lock
 
-    def refuse(folder: str) -> bool:
-        if folder == refused:
+    def refuse(folder: str) -> None:
+        if folder == f"{tmp_path}/a/1$chunks":
             raise PermissionError(errno.EACCES, "refused", folder)
-        return holds_only_lock(folder)
 
-    monkeypatch.setattr(removing, "holds_only_lock", refuse)
+    at_each_look(monkeypatch, refuse)
     a, b = f"{tmp_path}/a", f"{tmp_path}/b"
     call = partial(fs.rm, a) if verb == "remove_whole" else partial(fs.mv, a, b)
     with pytest.raises(PermissionError):
