@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.careless import careless_proxy
-from tests.support.cli import Run, done, failed
+from tests.support.cli import Run, done, failed, options_of
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket
 
@@ -18,10 +18,6 @@ ROWS = {
     *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
     *("read of 4 KiB", "write of 4 KiB"),
 }
-
-
-def options(store: dict[str, Any]) -> list[str]:
-    return [word for name, value in store.items() for word in ("--option", f"s3.{name}={value}")]
 
 
 @pytest.mark.parametrize("url", ["file://{}", "{}", "rolling::file://{}"])
@@ -50,14 +46,14 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:
-    assert "name a bucket" in failed("doctor", *options(moto), "s3://", code=2)
+    assert "name a bucket" in failed("doctor", *options_of(moto), "s3://", code=2)
 
 
 @pytest.mark.parametrize("words", [[], *slowly(["--json"])])
 def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any], words: Any) -> None:
     bucket = new_bucket(moto)
     with careless_proxy(moto["endpoint_url"]) as proxy:
-        shown = Run("doctor", *words, *options({**moto, "endpoint_url": proxy.url}), f"s3://{bucket}")
+        shown = Run("doctor", *words, *options_of({**moto, "endpoint_url": proxy.url}), f"s3://{bucket}")
     assert shown.code == 3
     if words:
         found = json.loads(shown.out)
@@ -69,8 +65,10 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
 
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:
     bucket = new_bucket(moto)
-    assert f"{moto['endpoint_url']}/{bucket}: safe to write to" in done("doctor", *options(moto), f"s3://{bucket}").text
+    assert (
+        f"{moto['endpoint_url']}/{bucket}: safe to write to" in done("doctor", *options_of(moto), f"s3://{bucket}").text
+    )
 
 
 def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
-    assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options(moto), "s3://no-such-bucket")
+    assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options_of(moto), "s3://no-such-bucket")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollingfs.cli.errors import as_typed
-from tests.support.cli import Run, done, failed
+from tests.support.cli import Run, done, failed, options_of
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
 
@@ -47,10 +47,9 @@ def test_a_missing_path_is_no_folder(folder: str) -> None:
         assert refused(words, f"{folder}/none") == f"rollingfs: {folder}/none: No such segment or file\n"
 
 
-def test_a_missing_bucket_is_named(moto: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in moto.items():
-        monkeypatch.setenv(f"ROLLINGFS_OPTION_S3_{name.upper()}", str(value))
-    assert "the bucket 'not-made-by-anybody' does not exist" in refused("cat", "s3://not-made-by-anybody/x")
+def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
+    said = failed("cat", *options_of(moto), "s3://not-made-by-anybody/x")
+    assert "the bucket 'not-made-by-anybody' does not exist" in said
 
 
 def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

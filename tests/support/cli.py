@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.support.servers import require_module
 
@@ -72,6 +73,11 @@ def failed(*words: object, code: int = 1, stdin: bytes | None = None) -> str:
     assert found.err.startswith("rollingfs: ")
     assert found.err.count("\n") == 1
     return found.err
+
+
+def options_of(store: dict[str, Any]) -> list[str]:
+    """The options of a store on S3, in the words of a command."""
+    return [word for name, value in store.items() for word in ("--option", f"s3.{name}={value}")]
 
 
 def environment(**more: str) -> dict[str, str]:

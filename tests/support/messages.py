@@ -1,10 +1,15 @@
 """The rules for messages to users: a message names the path, says what is true now, and has no internal name."""
 
+import contextlib
 import functools
 import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 
 import rollingfs
 from rollingfs.cli.errors import in_one_line
@@ -39,22 +44,29 @@ def internal_classes() -> set[str]:
     return {name for name in found if sum(letter.isupper() for letter in name) > 1} | {"Methods", "Verbs", "Upkeep"}
 
 
-def check_message(error: BaseException, path: str, *, changes: bool = True) -> None:
-    """Check an error against the rules, as it is raised and as the command line shows it.
+@contextlib.contextmanager
+def refused(
+    kind: Any, path: str, said: str | None = None, *, changes: bool = True
+) -> Iterator[pytest.ExceptionInfo[OSError]]:
+    """What is done in the block raises an error that keeps the rules, as it is and as the command line shows it.
 
     Parameters
     ----------
     path
         The path that the message must name.
+    said
+        A pattern that the message has.
     changes
         Whether the message is about a change.
     """
-    for text in (str(error), in_one_line(error)):
+    with pytest.raises(kind, match=said) as caught:
+        yield caught
+    for text in (str(caught.value), in_one_line(caught.value)):
         check_text(text, path, changes=changes)
 
 
 def check_text(text: str, path: str, *, changes: bool = True) -> None:
-    """`check_message` of a text."""
+    """The rules of `refused`, for a text."""
     assert path in text, text
     for pattern in (*FORBIDDEN, *(rf"\b{name}\b" for name in internal_classes())):
         assert not re.search(pattern, text), (pattern, text)

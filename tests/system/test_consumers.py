@@ -11,7 +11,7 @@ import fsspec
 import numpy as np
 import pytest
 
-from rollingfs import RollingPolicy
+from rollingfs import RollingFileSystem, RollingPolicy
 from tests.support.places import new_folder
 from tests.support.servers import require_module
 
@@ -117,23 +117,14 @@ def test_pyarrow_reads_and_writes_parquet_by_handler_before_and_after_a_truncati
 def test_pyarrow_writes_and_reads_a_partitioned_dataset(place: Place) -> None:
     table = pa.table({"id": range(ROWS), "part": [index % 3 for index in range(ROWS)]})
     part = pa.dataset.partitioning(pa.schema([("part", pa.int64())]), flavor="hive")
+    how = {"filesystem": place.arrow, "format": "parquet", "partitioning": part}
     for _ in range(2):  # the second time, what is there is deleted first
-        pa.dataset.write_dataset(
-            table,
-            place.path("set"),
-            filesystem=place.arrow,
-            format="parquet",
-            partitioning=part,
-            existing_data_behavior="delete_matching",
-        )
-    found = pa.dataset.dataset(place.path("set"), filesystem=place.arrow, format="parquet", partitioning=part)
+        pa.dataset.write_dataset(table, place.path("set"), existing_data_behavior="delete_matching", **how)
+    found = pa.dataset.dataset(place.path("set"), **how)
     assert found.to_table().sort_by("id").to_pydict() == table.to_pydict()
     assert found.count_rows(filter=pa.dataset.field("part") == 1) == ROWS // 3
-    assert [info.base_name for info in place.arrow.get_file_info(pa.fs.FileSelector(place.path("set")))] == [
-        "part=0",
-        "part=1",
-        "part=2",
-    ]
+    listed = place.arrow.get_file_info(pa.fs.FileSelector(place.path("set")))
+    assert [info.base_name for info in listed] == ["part=0", "part=1", "part=2"]
 
 
 def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation(place: Place) -> None:
@@ -223,18 +214,15 @@ def test_zarr_writes_resizes_and_reads_an_array_by_url_and_by_filesystem(place: 
     from zarr.storage import FsspecStore
 
     options = place.storage_options
-    array = zarr.create_array(
-        place.url("group/a"), shape=(50, 50), chunks=(20, 20), dtype="int64", storage_options=options
-    )
+    shape = {"shape": (50, 50), "chunks": (20, 20), "dtype": "int64"}
+    array = zarr.create_array(place.url("group/a"), **shape, storage_options=options)
     array[:] = np.arange(2500).reshape(50, 50)
     array.resize((60, 50))
     array[50:] = 7
     found = zarr.open_array(place.url("group/a"), mode="r", storage_options=options)
     assert (found[:50] == np.arange(2500).reshape(50, 50)).all()
     assert (found[50:] == 7).all()
-    asynchronous = fsspec.filesystem(
-        "rolling", target_protocol=place.protocol, target_options=place.target_options, asynchronous=True
-    )
+    asynchronous = RollingFileSystem(place.protocol, place.target_options, asynchronous=True)
     store = FsspecStore(asynchronous, path=place.path("group/a"), read_only=True)
     assert (zarr.open_array(store, mode="r")[40:] == found[40:]).all()
 

@@ -43,14 +43,10 @@ def plain(site):
     return site
 
 
-def run(site, call, path=None):
-    return site.bridge.run(call, commits=path or site.path)
-
-
 def outcome_of(site, call, path=None):
     """What the caller of an interrupted commit is told."""
     with pytest.raises(AppendInterrupted) as caught:
-        run(site, call, path)
+        site.bridge.run(call, commits=path or site.path)
     return caught.value.outcome
 
 
@@ -128,9 +124,7 @@ def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed
     file = site.open("ab", owner="me")
     file.write(b"there")
     site.backend.plan("replace", HEADER)
-
-    for _ in range(2):
-        site.backend.plan("replace", HEADER, before=raises(PermissionError(13, "so says the store")))
+    site.backend.plan("replace", HEADER, before=raises(PermissionError(13, "so says the store")), times=2)
     with pytest.raises(PermissionError) as caught:
         file.close()
     assert any("are committed" in note for note in caught.value.__notes__)

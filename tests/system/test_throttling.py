@@ -20,6 +20,7 @@ from rollingfs import AppendOutcomeUnknown, BadOffsetError, RollingFileSystem, R
 from rollingfs.backend import probe as probe_module
 from rollingfs.backend.objects import backend as objects_module
 from rollingfs.backend.verdicts import forget_verdicts
+from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
 from tests.support.servers import new_bucket
 
@@ -27,17 +28,8 @@ Fault = str | tuple[int, str | bytes]
 
 PART_BYTES = 5 * 2**20
 SLOW_DOWN = (503, "SlowDown")
-FAULTS = [
-    fault if fault == DROP_AFTER else pytest.param(fault, marks=pytest.mark.slow)
-    for fault in (
-        DROP_AFTER,
-        SLOW_DOWN,
-        DROP_BEFORE,
-        (429, "TooManyRequests"),
-        (500, "InternalError"),
-        (503, "ServiceUnavailable"),
-    )
-]
+OTHER_REFUSALS = [((429, "TooManyRequests"),), ((500, "InternalError"),), ((503, "ServiceUnavailable"),)]
+FAULTS = [DROP_AFTER, *slowly((SLOW_DOWN,), DROP_BEFORE, *OTHER_REFUSALS)]
 """The fast suite meets an answer that is lost here; each request is refused once in a test of its own."""
 TRIES = 5
 
@@ -63,13 +55,9 @@ class Kind:
 
 header_put, header_get = Kind("PUT", "$header"), Kind("GET", "$header")
 chunk_put, chunk_get = Kind("PUT", "$chunks/"), Kind("GET", "$chunks/")
-beginning, part, completion = (
-    Kind("POST", query="uploads"),
-    Kind("PUT", query="partNumber"),
-    Kind("POST", query="uploadId"),
-)
+beginning, part = Kind("POST", query="uploads"), Kind("PUT", query="partNumber")
+completion, probe_put = Kind("POST", query="uploadId"), Kind("PUT", "/probe-")
 listing, deletion = Kind("GET", query="list-type=2"), Kind("POST", query="delete")
-probe_put = Kind("PUT", "/probe-")
 
 
 def first(count: int, kind: Callable[[Seen], bool], fault: Fault) -> Callable[[Seen], Fault | None]:
@@ -148,7 +136,7 @@ def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy,
     assert plain.cat_file(path) == b"0,1,2,"
 
 
-@pytest.mark.parametrize("fault", [pytest.param(HOLD, marks=pytest.mark.slow), DROP_AFTER])
+@pytest.mark.parametrize("fault", [*slowly(HOLD), DROP_AFTER])
 @pytest.mark.parametrize("verb", ["create", "append", "seal", "truncate"])
 def test_a_commit_whose_answer_does_not_come_is_recognised(hasty, path, proxy, plain, verb, fault):
     fs = hasty
@@ -200,9 +188,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
         (part, SLOW_DOWN),
         (completion, DROP_AFTER),
         (completion, (200, "InternalError")),  # S3 answers a long request with 200 before it is done
-        pytest.param(completion, SLOW_DOWN, marks=pytest.mark.slow),
-        pytest.param(part, DROP_AFTER, marks=pytest.mark.slow),
-        pytest.param(beginning, DROP_AFTER, marks=pytest.mark.slow),
+        *slowly((completion, SLOW_DOWN), (part, DROP_AFTER), (beginning, DROP_AFTER)),
     ],
     ids=str,
 )
