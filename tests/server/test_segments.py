@@ -185,10 +185,8 @@ def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
 def test_seal_concat_rename(client: Client) -> None:
     for name in "abc":
         client.post(f"/v1/segments/{name}?create=true", content=name.encode() * 3)
-    assert problem_of(client.post("/v1/segments/c:concat", json={"sources": ["a", "b"]}))[:2] == (
-        409,
-        "SegmentNotSealed",
-    )
+    refused = client.post("/v1/segments/c:concat", json={"sources": ["a", "b"]})
+    assert problem_of(refused)[:2] == (409, "SegmentNotSealed")
     assert client.post("/v1/segments/a:seal").json() == {"length": 3}
     assert problem_of(client.post("/v1/segments/a", content=b"x")) == (409, "SegmentSealed", NOTHING)
     client.post("/v1/segments/b:seal")

@@ -42,11 +42,9 @@ class Course:
 
     def leave(self) -> None:
         """Leave one hostile file, where a file of its kind belongs."""
-        kind, path = (
-            self.chance.choice(["header", "records", "page", "pin", "ask", "ledger", "rows", "chunk"]),
-            self.path(),
-        )
-        chunks, put = f"{path}$chunks", self.store.put
+        kind = self.chance.choice(["header", "records", "page", "pin", "ask", "ledger", "rows", "chunk"])
+        path, put = self.path(), self.store.put
+        chunks = f"{path}$chunks"
         if kind == "chunk":
             put(f"{chunks}/{self.chance.choice(FILES)}", self.chance.randbytes(9))
             return

@@ -180,6 +180,11 @@ def is_one_of(*allowed):
     return lambda top: content(f"{top}/a/log") in allowed
 
 
+def grown(old, new):
+    """What holds of an append that was acknowledged, which another may repeat, and of one that was not."""
+    return is_one_of(old + new, old + new * 2), is_one_of(old, old + new)
+
+
 def is_between(begin, end=b""):
     def check(top):
         found = content(f"{top}/a/log")
@@ -241,17 +246,12 @@ def anything(top):
 
 
 CASES = {
-    "append": (segment, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
-    "append behind records": (
-        records,
-        append,
-        is_one_of(OLD + NEW * 2, OLD + NEW * 3),
-        is_one_of(OLD + NEW, OLD + NEW * 2),
-    ),
+    "append": (segment, append, *grown(OLD, NEW)),
+    "append behind records": (records, append, *grown(OLD + NEW, NEW)),
     "append thrice": (segment, append_thrice, is_between(OLD, NEW), is_between(OLD)),
     "append with attributes": (segment, append_with_attributes, is_between(OLD, NEW), is_between(OLD)),
-    "append chunks": (segment, append_chunks, is_one_of(OLD + NEW * 9, OLD + NEW * 18), is_one_of(OLD, OLD + NEW * 9)),
-    "append to a plain file": (plain, append, is_one_of(OLD + NEW, OLD + NEW + NEW), is_one_of(OLD, OLD + NEW)),
+    "append chunks": (segment, append_chunks, *grown(OLD, NEW * 9)),
+    "append to a plain file": (plain, append, *grown(OLD, NEW)),
     "overwrite": (segment, overwrite, is_one_of(NEW), is_one_of(OLD, NEW)),
     "create": (nothing, create, lambda top: content(f"{top}/b/c/d/log") == b"", anything),
     "make a folder": (nothing, make_folder, lambda top: os.path.isdir(f"{top}/b/c/d"), anything),

@@ -49,9 +49,7 @@ def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_
     check_life(fs, f"{bucket}/logs/s", by_server=False)
     assert [path.name for path in Path(tmp_path).rglob("*") if path.is_file()] == [names.TIER_MARK]
     tier = {"protocol": "s3", "root": f"{bucket}/archive", "options": s3_options}
-    disk = RollingFileSystem(
-        "file", tiers={"cold": tier}, max_bytes=20_000, inline_bytes=100, sync=False, skip_instance_cache=True
-    )
+    disk = RollingFileSystem("file", tiers={"cold": tier}, sync=False, **options({}))
     check_life(disk, f"{tmp_path}/logs/s", by_server=False)
 
 
