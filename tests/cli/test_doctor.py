@@ -27,9 +27,6 @@ def test_a_folder_of_the_disk_is_safe(tmp_path: Path, url: str) -> None:
     assert all(any(line.startswith(row) for line in text.splitlines()) for row in ROWS)
     assert "collect deletes tombstones" in text
     assert os.listdir(tmp_path) == []
-
-
-def test_memory_is_safe() -> None:
     assert "safe to write to" in done("doctor", "memory://").text
 
 
@@ -45,7 +42,8 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_s3_without_a_bucket_is_wrong_usage(moto: dict[str, Any]) -> None:
+def test_a_bucket_must_be_named_and_be_there(moto: dict[str, Any]) -> None:
+    assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options_of(moto), "s3://no-such-bucket")
     assert "name a bucket" in failed("doctor", *options_of(moto), "s3://", code=2)
 
 
@@ -68,7 +66,3 @@ def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None
     assert (
         f"{moto['endpoint_url']}/{bucket}: safe to write to" in done("doctor", *options_of(moto), f"s3://{bucket}").text
     )
-
-
-def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
-    assert "the bucket 'no-such-bucket' does not exist" in failed("doctor", *options_of(moto), "s3://no-such-bucket")

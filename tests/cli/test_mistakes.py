@@ -23,15 +23,10 @@ def refused(words: str, path: str, code: int = 1) -> str:
     return failed(*(words if "{}" in words else words + " {}").format(path).split(), code=code)
 
 
-@pytest.mark.parametrize("words", ON_SEGMENTS)
+@pytest.mark.parametrize("words", [*ON_SEGMENTS, "verify", "collect"])
 def test_a_folder_is_named_as_one_where_a_segment_is_wanted(folder: str, words: str) -> None:
-    said = "It is a folder, not a segment: this command takes segments"
-    assert refused(words, folder) == f"rollingfs: {folder}: {said}\n"
-
-
-@pytest.mark.parametrize("words", ["verify", "collect"])
-def test_a_command_that_could_take_a_folder_says_how(folder: str, words: str) -> None:
-    assert "It is a folder, not a segment: give -r for all segments in it" in refused(words, folder)
+    said = "this command takes segments" if words in ON_SEGMENTS else "give -r for all segments in it"
+    assert refused(words, folder) == f"rollingfs: {folder}: It is a folder, not a segment: {said}\n"
 
 
 def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> None:

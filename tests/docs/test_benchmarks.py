@@ -45,13 +45,10 @@ def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missin
     from benchmarks.report import judge
     from benchmarks.runner import Outcome
 
-    nothing = Case(
-        "X",
-        "x",
-        {},
-        (Goal("a / b", ratio("wall_s", "a", "b"), at_most=0.5), Goal("c", figure("wall_s", "c"), at_least=1)),
+    goals = (Goal("a / b", ratio("wall_s", "a", "b"), at_most=0.5), Goal("c", figure("wall_s", "c"), at_least=1))
+    outcome = Outcome(
+        Case("X", "x", {}, goals), {"a": [Sample(wall_s=wall) for wall in (1, 9, 2)], "b": [Sample(wall_s=4)]}
     )
-    outcome = Outcome(nothing, {"a": [Sample(wall_s=wall) for wall in (1, 9, 2)], "b": [Sample(wall_s=4)]})
     assert [(judged["found"], judged["met"]) for judged in judge(outcome)] == [(0.5, True), (None, None)]
 
 

@@ -1,6 +1,7 @@
 """`docs/stores.md` calls a store "measured" only where a test measures it here, or says when somebody did by hand."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
 from rollingfs.testing import run
 from tests.support.backends import private_memory
 from tests.support.clouds import new_container, new_google_bucket
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket, require_module, shared_backend
 
 require_module("obstore")
@@ -37,7 +39,24 @@ def says(cell: str) -> str:
     return YES if cell.startswith("measured: yes") else NO
 
 
-def check(name: str, backend: Backend, folder: str) -> None:
+STORES: dict[str, Callable[[Callable[[str], Any]], tuple[Backend, str]]] = {
+    "memory": lambda _: (private_memory(), ""),
+    "a local disk": lambda of: (LocalBackend(), str(of("tmp_path"))),
+    "SeaweedFS": lambda of: (shared_backend(**of("seaweed")), new_bucket(of("seaweed"))),
+    "MinIO": lambda of: (shared_backend(**of("minio")), new_bucket(of("minio"))),
+    "azurite": lambda of: (open_azure("az", of("azurite")), new_container(of("azurite"))),
+    "fake-gcs-server": lambda of: (
+        open_google(GCSFileSystem(**of("fake_google"))),
+        new_google_bucket(of("fake_google")),
+    ),
+}
+"""A backend and a folder on it, of the values of fixtures."""
+CLOUDS = [pytest.param(name, marks=[pytest.mark.slow, pytest.mark.clouds]) for name in ("azurite", "fake-gcs-server")]
+
+
+@pytest.mark.parametrize("name", ["memory", "a local disk", *slowly("SeaweedFS", "MinIO"), *CLOUDS])
+def test_a_store_is_as_the_page_says(name: str, request: pytest.FixtureRequest) -> None:
+    backend, folder = STORES[name](request.getfixturevalue)
     runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
     found = {one.what: one.answer for one in run(backend, examine(backend, runtime, folder)).findings}
     [cells] = [cells for store, cells in rows().items() if store.startswith(name)]
@@ -46,34 +65,6 @@ def check(name: str, backend: Backend, folder: str) -> None:
     assert says(cells[3]) == (YES if on_the_server == [YES, YES] else NO), (name, found)
 
 
-def test_memory_is_as_the_page_says() -> None:
-    check("memory", private_memory(), "")
-
-
-def test_a_local_disk_is_as_the_page_says(tmp_path: Path) -> None:
-    check("a local disk", LocalBackend(), str(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "server"), [("SeaweedFS", "seaweed"), ("MinIO", "minio")])
-def test_a_server_of_s3_is_as_the_page_says(name: str, server: str, request: pytest.FixtureRequest) -> None:
-    options: dict[str, Any] = request.getfixturevalue(server)
-    check(name, shared_backend(**options), new_bucket(options))
-
-
-@pytest.mark.slow
-@pytest.mark.clouds
-def test_azurite_is_as_the_page_says(azurite: dict[str, Any]) -> None:
-    check("azurite", open_azure("az", azurite), new_container(azurite))
-
-
-@pytest.mark.slow
-@pytest.mark.clouds
-def test_fake_gcs_server_is_as_the_page_says(fake_google: dict[str, Any]) -> None:
-    check("fake-gcs-server", open_google(GCSFileSystem(**fake_google)), new_google_bucket(fake_google))
-
-
 def test_what_no_test_measures_says_when_it_was_measured_by_hand() -> None:
-    tested = ("memory", "a local disk", "SeaweedFS", "MinIO", "azurite", "fake-gcs-server")
     for store in rows():
-        assert store.startswith(tested) or BY_HAND.search(store), store
+        assert store.startswith(tuple(STORES)) or BY_HAND.search(store), store

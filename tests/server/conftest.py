@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partialmethod
 from typing import Any
 
@@ -81,37 +82,31 @@ def client(fs: RollingFileSystem, root: str) -> Client:
     return Client(make_app(fs, root))
 
 
+@dataclass(frozen=True)
 class Process:
     """`rollingfs serve` in a process of its own."""
 
-    def __init__(self, url: str, *options: str, env: dict[str, str] | None = None) -> None:
-        self.root = url
-        command = [sys.executable, "-m", "rollingfs.cli", "serve", url, "--port", "0", *options]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
-        )
-        line = self.process.stdout.readline()
-        if "http" not in line:
-            raise RuntimeError(line + self.process.communicate()[1])
-        self.url = line.split()[-1].rstrip("/")
+    root: str
+    process: subprocess.Popen[str]
+    url: str
 
     def stop(self, how: int = signal.SIGTERM) -> int:
-        with self.process:  # closes its pipes
-            self.process.send_signal(how)
-            try:
-                return self.process.wait(60)
-            finally:
-                self.process.kill()
+        self.process.send_signal(how)
+        return self.process.wait(60)
 
 
 @contextlib.contextmanager
 def serving(url: str, *options: str, env: dict[str, str] | None = None) -> Iterator[Process]:
-    found = Process(url, *options, env=env)
-    try:
-        yield found
-    finally:
-        if found.process.poll() is None:
-            found.stop(signal.SIGKILL)
+    command = [sys.executable, "-m", "rollingfs.cli", "serve", url, "--port", "0", *options]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": {**os.environ, **(env or {})}}
+    with subprocess.Popen(command, **how) as process:
+        try:
+            line = process.stdout.readline()
+            if "http" not in line:
+                raise RuntimeError(line + process.communicate()[1])
+            yield Process(url, process, line.split()[-1].rstrip("/"))
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")

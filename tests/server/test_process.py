@@ -189,8 +189,8 @@ def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None
 
 
 def test_another_host_needs_tokens(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="give --tokens"):
-        Process(f"{tmp_path}/store", "--host", "0.0.0.0")
+    with pytest.raises(RuntimeError, match="give --tokens"), serving(f"{tmp_path}/store", "--host", "0.0.0.0"):
+        pass
     token = "t" * 20
     with serving(f"{tmp_path}/store", "--host", "127.0.0.1", env={"ROLLINGFS_SERVER_TOKEN": token}) as server:
         assert httpx.get(f"{server.url}/v1/segments").status_code == 401

@@ -55,20 +55,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 
 @pytest.fixture
-def hdfs(cluster: tuple[str, str]) -> str:
-    """The authority of the HDFS."""
-    return cluster[0]
-
-
-@pytest.fixture
-def copied(spark: Any, hdfs: str, tmp_path: Path) -> str:
+def copied(spark: Any, cluster: tuple[str, str], tmp_path: Path) -> str:
     """A folder on HDFS with a segment of many chunks and a tail, as rollingfs wrote its files to a disk."""
     fill(RollingFileSystem("file", sync=False), f"{tmp_path}/logs")
     files = spark._jvm.org.apache.hadoop.fs
-    target = files.Path(f"hdfs://{hdfs}/{tmp_path.name}")
+    target = files.Path(f"hdfs://{cluster[0]}/{tmp_path.name}")
     system = target.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     system.copyFromLocalFile(files.Path(f"file://{tmp_path}/logs"), target)
-    return f"rolling+hdfs://{hdfs}/{tmp_path.name}"
+    return f"rolling+hdfs://{cluster[0]}/{tmp_path.name}"
 
 
 def test_segments_on_hdfs_are_read_and_listed(spark, copied):
