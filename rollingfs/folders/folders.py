@@ -186,7 +186,10 @@ class Folders:
             raise IsADirectoryError(
                 errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
             )
-        await self._delete_tree(path, depth_max, damaged)
+        try:
+            await self._delete_tree(path, depth_max, damaged)
+        finally:  # what the folders said went with them
+            self.client.segments.inherited.forget()
         return None
 
     async def delete_all(

@@ -101,8 +101,6 @@ async def rm(
     """
     paths = await patterns.chosen(core, path)
     await core.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
-    if recursive:  # what the folders said went with them
-        core.client.segments.inherited.forget()
 
 
 async def mv_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:

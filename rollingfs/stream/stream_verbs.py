@@ -104,6 +104,7 @@ class StreamVerbs:
         await self.client.headers.load(ledger)  # if it cannot be read, this raises before anything is deleted
         await self.members.listings.gather([partial(self._delete, view.path) for view in found.views.values()])
         await self._delete(ledger)
+        self.client.segments.inherited.forget()
 
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # another client deleted it meanwhile

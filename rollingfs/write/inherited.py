@@ -62,15 +62,16 @@ class Inherited:
         return policy
 
     def forget(self) -> None:
-        """Look again at all folders."""
-        self._seen.clear()
+        """Look again at all folders; what looks find that are under way is not remembered either."""
+        self._seen = {}
 
     async def _fields(self, folder: str) -> Fields:
-        at_s, fields = self._seen.get(folder, (-BELIEVED_S, {}))
+        seen = self._seen
+        at_s, fields = seen.get(folder, (-BELIEVED_S, {}))
         if time.monotonic() - at_s < BELIEVED_S:
             return fields
-        if len(self._seen) >= FOLDERS_MAX:
-            self._seen.clear()
+        if len(seen) >= FOLDERS_MAX:
+            seen.clear()
         path, fields = names.ledger_path(folder), {}
         try:
             loaded = await self.store.headers.load(path)
@@ -80,5 +81,5 @@ class Inherited:
             logger.info("%s: what it says of new segments cannot be read, so it does not count: %s", path, error)
             if not isinstance(error, LASTING):
                 return fields  # the next segment asks again
-        self._seen[folder] = time.monotonic(), fields
+        seen[folder] = time.monotonic(), fields
         return fields

@@ -3,7 +3,7 @@
 import fsspec
 import pytest
 
-from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from tests.support.places import tiered
 
 
@@ -126,6 +126,21 @@ def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs, m
     fs.create("/two/low/new2")
     default = fs.segment("/one/low/new").policy.max_bytes
     assert default == fs.segment("/two/low/new2").policy.max_bytes != 77
+
+
+@pytest.mark.parametrize("how", ["stream", "half"])
+def test_a_memory_that_its_client_deleted_says_nothing_any_longer_though_not_all_could_be_deleted(fs, path, how):
+    top = path.rpartition("/")[0]
+    fs.set_policy(top, max_bytes=77)
+    fs.create(f"{top}/old")
+    if how == "stream":
+        fs.stream(top).delete()
+    else:
+        fs.segment(path).acquire("me")
+        with pytest.raises(FencedError):
+            fs.rm(top, recursive=True)
+    fs.create(f"{top}/new")
+    assert fs.segment(f"{top}/new").policy.max_bytes == 100
 
 
 @pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])

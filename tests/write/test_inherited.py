@@ -7,7 +7,7 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
 from tests.support.small import Unreadable, verbs
 
@@ -33,3 +33,18 @@ def test_a_field_is_that_of_the_nearest_folder_that_has_it():
         writer.create(f"{folder}/first")
         drive(verbs(writer, folder).set_rolling(PolicyChange(max_bytes=max_bytes)))
     assert world.header(world.create("/root/sub/a")).policy.max_bytes == 33
+
+
+def test_a_look_that_is_under_way_when_the_client_forgets_is_not_believed():
+    store = private_memory()
+    writer, world = World(store), World(Scripted(store))
+    writer.create("/root/first")
+    drive(verbs(writer).set_rolling(PolicyChange(max_bytes=33)))
+
+    def change() -> None:
+        drive(verbs(writer).set_rolling(PolicyChange(max_bytes=77)))
+        world.client.segments.inherited.forget()
+
+    world.backend.plan("read", "/root/$stream$header", after=change)
+    assert world.header(world.create("/root/a")).policy.max_bytes == 33
+    assert world.header(world.create("/root/b")).policy.max_bytes == 77
