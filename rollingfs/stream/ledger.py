@@ -93,17 +93,20 @@ class Ledgers:
 
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
         """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
-        found = []
+        found, speaking, speaks = [], self.client.segments.inherited.speaking, False
         for path in lineage(self.client.store, folder)[1:]:
             ledger = self._above.get(path)
             try:
                 ledger = await self.load(path) if ledger is None else ledger
             except PermissionError as error:
-                if self.client.headers.seen(names.ledger_path(path)) is not None:
+                if path in speaking or self.client.headers.seen(names.ledger_path(path)) is not None:
                     raise
                 logger.info("%s inherits nothing from %s, which may not be read: %s", folder, path, error)
                 break
             found.append((path, Ledger(ledger.retention, offload=ledger.offload, rolling=ledger.rolling)))
+        for path, ledger in reversed(found):  # a refusal would hide what the folders above say, too
+            speaks = speaks or ledger != Ledger()
+            (speaking.add if speaks else speaking.discard)(path)
         if self._once:
             self._above |= dict(found)
         return found

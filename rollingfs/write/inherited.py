@@ -51,6 +51,8 @@ class Inherited:
         self.store = store
         self.default = default
         self._seen: dict[str, tuple[float, Fields]] = {}
+        self.speaking: set[str] = set()
+        """Folders from which this client has seen others inherit policies; a refusal there is an error."""
 
     async def policy(self, path: str, default: RollingPolicy | None = None) -> RollingPolicy:
         """The policy of a new segment; what no folder says is by default that of this client."""

@@ -99,8 +99,8 @@ def record_a_trim(stream: Stream, offsets: dict[str, int]) -> None:
         stream.trim(cut_of(stream, offsets))
 
 
-def ledger_header() -> str:
-    return names.header_path(names.ledger_path("/stream"))
+def ledger_header(folder: str = "/stream") -> str:
+    return names.header_path(names.ledger_path(folder))
 
 
 def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> None:
@@ -165,6 +165,21 @@ def test_a_memory_above_that_may_not_be_read_says_nothing_unless_it_was_read_bef
         reader.stream("/stream/sub").retain()
     assert world.header(path).start == 0
     assert stranger.stream("/stream/sub").retain().bytes == 100
+
+
+@pytest.mark.parametrize("refused", ["/stream", "/stream/mid"])
+def test_a_refusal_above_hides_no_minimum_that_was_seen_before_however_long_ago(world: World, refused: str) -> None:
+    path = world.create("/stream/mid/sub/c", [b"c" * 100])
+    world.stream().retention = RetentionPolicy(min_age="forever")
+    world.stream("/stream/mid/sub").retention = RetentionPolicy(max_age="1h", every=0)
+    reader, its = scripted(world)
+    assert reader.stream("/stream/mid/sub").retain().bytes == 0
+    reader.client.headers.forget()  # as a full cache does
+    its.plan("read", ledger_header(refused), before=raises(PermissionError(13, "not permitted")), times=None)
+    world.clock.now_s += DAY_S
+    with pytest.raises(PermissionError, match="not permitted"):
+        reader.stream("/stream/mid/sub").retain()
+    assert world.header(path).start == 0
 
 
 # -- what is there -------------------------------------------------------------------------------------------
