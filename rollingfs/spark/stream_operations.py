@@ -69,13 +69,20 @@ class StreamOperations:
         found = {names.parent(path) for path in self.cut}
         if RETAIN in self.operations:
             found |= {names.parent(path) for path in self.paths if names.is_ledger(path)}
-            ledgers, below = Ledgers(core(self.fs).client, once=True), core(self.fs)
-            found |= {one for one in shown - found if below.run(ledgers.above(one)).retention is not None}
+            ledgers = Ledgers(core(self.fs).client, once=True)
+            found |= {one for one in shown - found if self._inherits(ledgers, one)}
         if CONCAT in self.operations:
             found |= shown
         if not found and not {*STREAM_OPERATIONS}.isdisjoint(self.settings.operations):
             raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
         return sorted(found)
+
+    def _inherits(self, ledgers: Ledgers, folder: str) -> bool:
+        """Whether folders above say a retention. If they cannot be read, `keep` says so of this folder alone."""
+        try:
+            return core(self.fs).run(ledgers.above(folder)).retention is not None
+        except OSError:
+            return True
 
     def keep(self, folder: str) -> Outcomes:
         """Do the operations to a stream; its failure is that of its folder."""

@@ -238,10 +238,11 @@ def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_
 
 
 def test_the_failure_of_a_stream_is_the_row_of_each_of_its_segments_and_other_streams_go_on(fs, tmp_path):
-    paths = fill(fs, tmp_path, 2)
+    paths = [*fill(fs, tmp_path, 2), f"{tmp_path}/in/low/x"]
     other = f"{tmp_path}/other/x"
-    fs.create(other, SMALL)
-    fs.append(other, b"x" * 100)
+    for path in (other, paths[2]):
+        fs.create(path, SMALL)
+        fs.append(path, b"x" * 100)
     for folder in ("in", "other"):
         fs.stream(f"{tmp_path}/{folder}").retention = RetentionPolicy.by_size(0, every=0)
     Path(f"{tmp_path}/in/$stream$header").write_text("rubbish")
