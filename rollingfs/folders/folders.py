@@ -279,7 +279,8 @@ class Folders:
         """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
         If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
-        Each segment moves by itself. An interrupted move of a folder may be repeated.
+        Each segment moves by itself; what others delete or move away meanwhile is passed over. An interrupted move of a
+        folder may be repeated.
 
         Parameters
         ----------
@@ -337,19 +338,30 @@ class Folders:
                 await self.keep(target + folder[len(source) :])
         for link in links:
             await self._take_link(link, target + link[len(source) :])
-        concats = self.client.concats
         views = {path: view for scan in scans.values() for path, view in scan.views.items()}
         targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
-        for file in [file for file in targets if file in scans]:
-            # a segment that has a folder's name goes first: it would be refused once that folder holds something
-            await concats.rename(file, targets.pop(file))
+        # a segment that has a folder's name goes first: it would be refused once that folder holds something
+        done = [await self._move_one(file, targets.pop(file)) for file in list(targets) if file in scans]
         seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
         moved = await take_all(self.client.store, target, seen, targets)
-        await self.client.store.each([partial(concats.rename, *one) for one in targets.items() if one[0] not in moved])
+        calls = [partial(self._move_one, *one) for one in targets.items() if one[0] not in moved]
+        done += await self.client.store.each(calls)
+        if done and not (moved or any(done)):
+            raise missing(source)  # all of it went away meanwhile
         for folder in scans:
             if names.listing_path(folder) in scans[folder].views:
                 await self.listings.rows.remove(folder)  # the moved headers have other tokens
         await self._remove_all(scans, source)
+
+    async def _move_one(self, source: str, target: str) -> bool:
+        """Move a segment or plain file of a tree; returns whether it was still there."""
+        try:
+            await self.client.concats.rename(source, target)
+        except FileNotFoundError:
+            if await self.listings.is_there(source):
+                raise
+            return False
+        return True
 
 
 def _has_rows(path: str, view: Snapshot) -> bool:
