@@ -159,27 +159,27 @@ def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target
     assert left == []
 
 
-def test_a_burial_that_fails_stops_no_other_one(site):
-    first, site.mover.commits.timeout_s = SOURCES[0], 0.3
-    site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
+@pytest.fixture
+def unburied(site):
+    """A source whose tombstone is refused, after a concat."""
+    site.backend.plan("replace", SOURCES[0] + "$header", skips=1, times=None, before=raises(PermissionError(13, "no")))
     site.concat()
-    assert (site.content(), site.phases([first])) == (b"t" + JOINED, {Phase.MERGING})
+    return SOURCES[0]
+
+
+def test_a_burial_that_fails_stops_no_other_one(site, unburied):
+    assert (site.content(), site.phases([unburied])) == (b"t" + JOINED, {Phase.MERGING})
     assert site.phases(SOURCES[1:]) == {Phase.DELETED}
     other = later(site.store)
-    other.create(first)  # it finishes the move first
+    other.create(unburied)  # it finishes the move first
     other.append(TARGET, b"!")
-    assert (site.content(), site.content(first)) == (b"t" + JOINED + b"!", b"")
+    assert (site.content(), site.content(unburied)) == (b"t" + JOINED + b"!", b"")
 
 
-def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_segment(site):
-    first = SOURCES[0]
-    site.mover.commits.timeout_s = 0.1
-    site.backend.plan("replace", first + "$header", skips=1, times=None, before=fail)
-    site.mover = Client(site.backend, commit_timeout_s=0.5)  # after it the tombstone waits for others
-    site.concat()
+def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_segment(site, unburied):
     with pytest.raises(FileNotFoundError):
-        later(site.store).erase(first, 2**40)
-    assert site.phases([first]) == {Phase.DELETED}
+        later(site.store).erase(unburied, 2**40)
+    assert site.phases([unburied]) == {Phase.DELETED}
 
 
 # marks and pins of forty sources, the chunk of the target's tail, its commit, forty tombstones
