@@ -68,13 +68,13 @@ class Cutter:
         if isinstance(view, Outline):
             if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
                 return end
-            view = await self._same(view, fresh=False)
+            view = await self._same(view)
         offset = end if at is None else min(await offset_at(self.client, view, at), end)
         return offset if align is None else min(await self._aligned(view, offset, align), end)
 
-    async def _same(self, seen: View, *, fresh: bool) -> Snapshot:
-        """The header of a segment that was seen; with `fresh`, as it is now."""
-        view = await self.client.lookup.view(seen.path, fresh=fresh)
+    async def _same(self, seen: View) -> Snapshot:
+        """The header, as it is now, of a segment that was seen."""
+        view = await self.client.lookup.view(seen.path, fresh=True)
         if view.incarnations != seen.incarnations:
             raise missing(seen.path)
         return view
@@ -88,7 +88,7 @@ class Cutter:
             try:
                 data = await self.client.fetcher.read(view, first, offset)
             except SegmentTruncatedError:  # somebody has trimmed it since the look
-                view = await self._same(view, fresh=True)
+                view = await self._same(view)
                 continue
             found = data.rfind(delimiter)
             if found >= 0:

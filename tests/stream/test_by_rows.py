@@ -101,6 +101,22 @@ def test_a_cut_behind_records_stays_behind_one_where_others_append_after_the_lis
     assert set(new.stream(FOLDER).cut(align=b"\n").values()) == {len(b"one\n")}
 
 
+def test_a_cut_behind_records_believes_no_header_that_is_older_than_the_rows(store: MemoryBackend) -> None:
+    fs = client(store)
+    for path in FILES:
+        fs.pipe_file(path, b"one\ntwo")
+    backend = Scripted(store, has_folders=False)
+    late = RollingFileSystem(backend=backend, header_cache_s=3600)
+    assert late.cat_file(FILES[5]) + late.cat_file(FILES[6]) == b"one\ntwo" * 2
+    fs.append(FILES[5], b" and a half\nthree")
+    fs.overwrite(FILES[6], b"another\nsegment")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "ROWLESS_MAX", 0)
+        client(store).ls(FOLDER)
+    cut = late.stream(FOLDER).cut(align=b"\n")
+    assert same(cut, truth(store, "cut", align=b"\n"))
+
+
 def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:
     fs = fill(store)
     store.fs.pipe_file(f"{FOLDER}/plain", b"plain bytes")
