@@ -11,7 +11,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.errors import UnknownTierError, if_interrupted
+from rollingfs.errors import CorruptHeaderError, UnknownTierError, if_interrupted
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
@@ -35,8 +35,9 @@ async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[D
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
     try:
         return due, await dropped_files(commits.store.pages, path, due)
-    except UnknownTierError as error:
-        raise UnknownTierError(f"the files that {path} has dropped cannot be deleted yet: {error}") from error
+    except (CorruptHeaderError, UnknownTierError) as error:
+        text = f"{path}: committed, but the files that it has dropped cannot be deleted yet: {error}"
+        raise type(error)(text) from error
 
 
 async def delete_dropped(backend: Backend, what: str, files: Sequence[str]) -> None:

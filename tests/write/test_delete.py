@@ -6,9 +6,11 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.commit import header_cache
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders import listing
 from rollingfs.write import delete
 from tests.support.backends import Scripted, private_memory, raises
+from tests.support.small import shrink_pages
 
 COUNT = 60
 SMALL = RollingPolicy(max_bytes=20, inline_bytes=10)
@@ -99,3 +101,17 @@ def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
     assert chunks(store)
     fs.collect("/bucket/d", grace=0, recursive=True)
     assert chunks(store) == []
+
+
+def test_a_truncation_over_a_damaged_index_page_says_that_it_is_committed(store, monkeypatch):
+    shrink_pages(monkeypatch, chunks=2, loose_max=1)
+    fs = fill(store, 1)
+    for _ in range(4):
+        fs.append(FILES[0], b"x" * 40)
+    pages = [path for path in store.fs.store if "/index-" in path]
+    for page in pages:
+        store.fs.pipe_file(page, b"damaged")
+    fs = client(store)
+    with pytest.raises(CorruptHeaderError, match="committed, but the files that it has dropped cannot be deleted yet"):
+        fs.truncate(FILES[0], fs.info(FILES[0])["length"])
+    assert client(store).info(FILES[0])["size"] == 0
