@@ -179,8 +179,19 @@ async def chosen(core: Core, paths: Paths) -> list[str]:
 
 
 async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
-    """What a transfer takes of names and patterns, and whether `paths` is a name."""
+    """What a transfer takes of names and patterns, and whether `paths` is a name.
+
+    Raises
+    ------
+    PermissionError
+        A folder below may not be listed: what is copied without it would look whole.
+    """
     found = await _expanded(core, paths, recursive, maxdepth, False, {})
+    for path, info in found.items():
+        if info is not None and info["type"] == "directory" and "error" in info:
+            raise PermissionError(
+                errno.EACCES, f"The folder cannot be listed; nothing was copied: {info['error']}", path
+            )
     is_name = not is_pattern(paths) or (is_one(paths) and listed(core, paths)[0] in found)
     if without_folders(paths, recursive, maxdepth):
         unknown = [path for path, info in found.items() if info is None]

@@ -161,7 +161,7 @@ def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported()
     assert infos[f"{root}/y"]["size"] == 1
 
 
-def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corrupt):
+def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corrupt, tmp_path):
     fs = corrupt.fs
     corrupt.mend()
     forbid(fs._backend, f"{corrupt.root}/sub")
@@ -177,6 +177,11 @@ def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corr
     with pytest.raises(PermissionError, match="nothing was deleted"):
         fs.rm(corrupt.root, recursive=True, damaged=True)
     assert fs.exists(f"{corrupt.root}/a")
+    for transfer, target in ((fs.copy, f"{corrupt.root}-copy"), (fs.get, str(tmp_path / "copy"))):
+        with pytest.raises(PermissionError, match="nothing was copied"):
+            transfer(corrupt.root, target, recursive=True)
+    assert not fs.exists(f"{corrupt.root}-copy")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_store_that_does_not_answer_fails_the_listing(corrupt):
