@@ -9,7 +9,7 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.read.tuning import Tuning
-from tests.fs.conftest import new_place
+from tests.support.places import new_place
 from tests.support.servers import count_requests
 
 

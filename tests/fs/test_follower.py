@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import fsspec
@@ -30,53 +29,37 @@ def sealed(fs: RollingFileSystem, *paths: str) -> list[str]:
     return list(paths)
 
 
-def waited_for(told: list[Any], wanted: Callable[[str, OffloadStatus], bool]) -> None:
-    """Wait until a follower has told what is wanted."""
-    eventually(lambda: any(wanted(*one) for one in [*told]))
-
-
 def test_one_segment_that_fails_does_not_stop_the_others(root):
-    fs, told = tiered(root), list[Any]()
-    good, missing = f"{root}/good", f"{root}/missing"
+    fs, good, missing = tiered(root), f"{root}/good", f"{root}/missing"
     sealed(fs, good)
-    with Follower([missing, good], fs=fs, on_change=lambda *one: told.append(one)) as follower:
-        waited_for(told, lambda path, status: path == good and status.cold_end == 304)
-        waited_for(told, lambda path, status: path == missing and status.last_error is not None)
+    with Follower([missing, good], fs=fs) as follower:
+        eventually(lambda: follower.status()[good].cold_end == 304)
+        eventually(lambda: follower.status()[missing].last_error)
         assert "No such segment" in str(follower.status()[missing].last_error)
         assert follower.status()[good].last_error is None
 
 
 def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(root, monkeypatch):
-    fs, path, told = tiered(root), f"{root}/s", list[Any]()
+    fs, path = tiered(root), f"{root}/s"
     fs.pipe_file(path, DATA)
-    glanced = threading.Event()
-    glance = follow.Followed.glance
-
-    async def noted(self: Any) -> bool:
-        is_over = await glance(self)
-        if self.status.lag_bytes == 304:
-            glanced.set()
-        return is_over
-
     monkeypatch.setattr(follow.Followed, "_move", raises(ConnectionError("the tier is away")))
-    monkeypatch.setattr(follow.Followed, "glance", noted)
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
-    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda *one: told.append(one)) as follower:
-        waited_for(told, lambda _, status: status.last_error is not None)
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs) as follower:
+        eventually(lambda: follower.status()[path].last_error)
         fs.append(path, b"tail")
-        assert glanced.wait(WAIT_S)
+        eventually(lambda: follower.status()[path].lag_bytes == 304)
         assert follower.status()[path].last_error == "the tier is away"
 
 
 def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(root, monkeypatch):
-    fs, path, told = tiered(root), f"{root}/plain", list[Any]()
+    fs, path, told = tiered(root), f"{root}/plain", list[OffloadStatus]()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
     monkeypatch.setattr(follow.blocks, "POLL_S_MAX", 0.1)
-    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda *one: told.append(one)):
-        waited_for(told, lambda _, status: "plain file" in str(status.last_error))
+    with Follower(path, "cold", 100, max_delay=0.2, fs=fs, on_change=lambda _, status: told.append(status)):
+        eventually(lambda: told and "plain file" in str(told[-1].last_error))
         fs.append(path, b" no more")
-        waited_for(told, lambda _, status: status.cold_end == len(b"a plain file no more") and not status.last_error)
+        eventually(lambda: told[-1].cold_end == len(b"a plain file no more") and not told[-1].last_error)
 
 
 def test_a_cancelled_run_waits_for_the_block_under_way(root, monkeypatch):

@@ -142,9 +142,10 @@ def test_text_lines_and_blocks_come_out_of_the_usual_wrappers(world):
         file.read()
 
 
-def test_absolute_positions_before_the_start_say_what_is_left(world):
+@pytest.mark.parametrize("verify", [False, True])
+def test_absolute_positions_before_the_start_say_what_is_left(world, verify):
     world.make(letters(500), start=120)
-    with world.open(absolute=True) as file:
+    with world.open(absolute=True, verify=verify) as file:
         assert (file.tell(), file.size) == (120, 500)
         file.seek(119)
         with pytest.raises(SegmentTruncatedError, match="120 to 500"):

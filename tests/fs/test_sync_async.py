@@ -72,25 +72,24 @@ class Face:
         self._nouns = Verbs()
 
 
-def test_small_data_goes_to_the_verb_in_one_call() -> None:
+A = {"a": "1"}
+UPLOADED = [("take", "x", len(LARGE), A), ("append", "x", "taken", A)]
+
+
+@pytest.mark.parametrize(
+    ("append", "calls"),
+    [
+        (lambda face: face.append("x", b"data"), [("append", "x", b"data", None)]),
+        (lambda face: face.append("x", LARGE, attrs=A), UPLOADED),
+        (lambda face: face.append("x", data=LARGE, attrs=A), UPLOADED),
+        (lambda face: asyncio.run(face._append("x", LARGE)), [("append", "x", LARGE, None)]),
+    ],
+    ids=["small", "large", "large by name", "awaited"],
+)
+def test_large_data_of_who_does_not_await_is_uploaded_by_a_call_of_its_own_before_the_commit(append, calls) -> None:
     face = Face()
-    assert face.append("x", b"data") == 7
-    assert face._nouns.calls == [("append", "x", b"data", None)]
-
-
-@pytest.mark.parametrize("named", [False, True])
-def test_large_data_is_uploaded_by_a_call_of_its_own_before_the_commit(named: bool) -> None:
-    face = Face()
-    given: tuple[Any, ...] = () if named else (LARGE,)
-    options = {"data": LARGE} if named else {}
-    assert face.append("x", *given, **options, attrs={"a": "1"}) == 7
-    assert face._nouns.calls == [("take", "x", len(LARGE), {"a": "1"}), ("append", "x", "taken", {"a": "1"})]
-
-
-def test_the_awaited_form_gives_the_verb_the_data_itself() -> None:
-    face = Face()
-    assert asyncio.run(face._append("x", LARGE)) == 7
-    assert face._nouns.calls == [("append", "x", LARGE, None)]
+    assert append(face) == 7
+    assert face._nouns.calls == calls
 
 
 def test_wrong_arguments_name_the_face() -> None:

@@ -46,15 +46,18 @@ def test_children_print_and_join_as_urls_that_open_the_same_file(root: Any) -> N
     assert [found.read_text() for found in root.rglob("*.txt")] == ["one\n"]
 
 
-def test_a_path_appends_renames_and_is_pickled(root: Any) -> None:
+def test_a_path_appends_renames_seals_truncates_and_is_pickled(root: Any) -> None:
     path = root / "log"
     path.write_text("one\n")
     with path.open("a") as file:
         file.write("two\n")
-    assert path.stat().st_size == 8
+    assert path.stat().st_size == path.append(b"three\n", expected_offset=8) == 8
     renamed = path.rename(path.with_name("renamed"))
     assert str(renamed) == f"{root}/renamed"
-    assert renamed.read_text() == "one\ntwo\n"
+    assert renamed.read_text() == "one\ntwo\nthree\n"
+    assert renamed.seal() == 14
+    renamed.truncate(8)
+    assert renamed.read_bytes() == b"three\n"
     assert pickle.loads(pickle.dumps(renamed)) == renamed
     renamed.unlink()
     assert not renamed.exists()
@@ -72,12 +75,3 @@ def test_a_chained_url_becomes_the_alias_which_has_a_place_for_a_childs_name() -
     assert str(chained / "child") == "rolling+file:///folder/child"
     assert chained.storage_options == {"max_bytes": 100}
     assert str(UPath("rolling::s3://bucket/folder") / "child") == "rolling+s3://bucket/folder/child"
-
-
-def test_a_path_appends_seals_and_truncates(root: Any) -> None:
-    path = root / "log"
-    path.fs.create(path.path)
-    assert [path.append(b"hello"), path.append(b" world", expected_offset=5)] == [0, 5]
-    assert path.seal() == 11
-    path.truncate(6)
-    assert path.read_bytes() == b"world"

@@ -15,7 +15,7 @@ from rollingfs.fs import write_buffer
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.write import budget, ingest
 from tests.support.backends import fail, raises
-from tests.support.schedules import held_elsewhere
+from tests.support.schedules import beside, held_elsewhere
 
 PART = 4096
 MAX = 8 * PART
@@ -48,22 +48,9 @@ def held(fs):
     return bound.used
 
 
-def watch(fs, monkeypatch):
-    """Fail as soon as more is held than the bound."""
-    most = []
-    inner = budget.Budget.change
-
-    def change(self, share, count):
-        inner(self, share, count)
-        most.append(self.used)
-        assert self.used <= self.bytes_max
-
-    monkeypatch.setattr(budget.Budget, "change", change)
-    return most
-
-
 def test_many_open_files_written_by_turns_stay_within_the_bound_and_hold_all_bytes(fs, monkeypatch):
-    most = watch(fs, monkeypatch)
+    most = []
+    beside(monkeypatch, budget.Budget, "change", after=lambda bound, *_: most.append(bound.used))
     chance = random.Random(1)
     paths = [f"{fs.top}/f{nth}" for nth in range(40)]
     wanted = dict.fromkeys(paths, b"")

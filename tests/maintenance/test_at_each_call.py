@@ -86,10 +86,6 @@ VERBS = {
 }
 
 
-def _concat(world: World) -> None:
-    world.concat(A, [world.create("/stream/source", [b"s" * 20])])
-
-
 def _take_over(world: World) -> None:
     """Another owner takes the segment over, and appends behind what it finds."""
     held = drive(world.client.segments.acquire(A, "the new owner"))
@@ -103,7 +99,7 @@ OTHERS: dict[str, Other] = {
     "append inline": (lambda world: world.append(A, b"more"), WHOLE + b"more", 0),
     "truncate in the tail": (lambda world: world.truncate(A, 102), WHOLE, 102),
     "truncate all": (lambda world: world.truncate(A, 104), WHOLE, 104),
-    "concat": (_concat, WHOLE + b"s" * 20, 0),
+    "concat": (lambda world: world.concat(A, [world.create("/stream/b", [b"s" * 20])]), WHOLE + b"s" * 20, 0),
     "consolidate": (lambda world: world.consolidate(A), WHOLE, 0),
     "offload": (offload, WHOLE, 0),
     "offload and onload": (lambda world: (offload(world), world.onload(A)), WHOLE, 0),

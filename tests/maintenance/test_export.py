@@ -268,28 +268,25 @@ def calls_of_an_export(**options: Any) -> list[tuple[str, Any]]:
     return list(world.backend.trace)
 
 
+def unless_there(act: Callable[[World], object], world: World) -> None:
+    with contextlib.suppress(FileExistsError):
+        act(world)
+
+
 def put(world: World) -> None:
     drive(world.backend.delete([TARGET]))
     world.write(TARGET, FOREIGN)
 
 
-def export_too(world: World) -> None:
-    with contextlib.suppress(FileExistsError):
-        run(world)
-
-
-def make(world: World) -> None:
-    with contextlib.suppress(FileExistsError):
-        world.create(TARGET)
-
-
 @pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize(("meanwhile", "other"), [(put, FOREIGN), (export_too, CONTENT), (make, None)])
+@pytest.mark.parametrize(
+    ("meanwhile", "other"), [(put, FOREIGN), (run, CONTENT), (lambda world: world.create(TARGET), None)]
+)
 def test_whoever_makes_the_target_between_two_calls_it_is_whole(meanwhile, other):
     """The simulation lets the segment itself change meanwhile."""
     for index in range(len(calls_of_an_export())):
         store, world = filled()
-        world.backend.prepare(between={index: partial(meanwhile, client(store))})
+        world.backend.prepare(between={index: partial(unless_there, meanwhile, client(store))})
         is_done = False
         with contextlib.suppress(FileExistsError, ConflictError):
             is_done = run(world).size == len(CONTENT)
@@ -337,8 +334,7 @@ def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_
         assert raw(client(store)) in (before, CONTENT), (index, verb)
         store.lapse(60)
         again = client(store)
-        with contextlib.suppress(FileExistsError):
-            run(again, overwrite=replaces)
+        unless_there(partial(run, overwrite=replaces), again)
         assert raw(again) == CONTENT
         assert again.files(TARGET) == []
         assert client(store).content(LOG) == CONTENT

@@ -1,7 +1,6 @@
 """Export to each kind of store and to odd targets, beside a second export to the same name, by a cancelled caller."""
 
 import asyncio
-import contextlib
 import os
 import stat
 import threading
@@ -187,13 +186,10 @@ def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path):
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     other = fsspec.filesystem("memory")  # rollingfs itself writes no such key
     keys = ["/attacked/good", "/attacked/../../evil", "/attacked/x/.."]
-    try:
-        fs.pipe_file(keys[0], b"data")
-        for key in keys[1:]:
-            other.pipe_file(f"{key}$header", other.cat_file(f"{keys[0]}$header"))
-        rows = maintain(None, "memory:///attacked", "export", target=f"file://{tmp_path}/a/b/out")
-    finally:
-        other.rm("/attacked", recursive=True)
+    fs.pipe_file(keys[0], b"data")
+    for key in keys[1:]:
+        other.pipe_file(f"{key}$header", other.cat_file(f"{keys[0]}$header"))
+    rows = maintain(None, "memory:///attacked", "export", target=f"file://{tmp_path}/a/b/out")
     assert {row.path: row.done for row in rows} == {keys[0]: True, keys[1]: False, keys[2]: False}
     assert all(row.done or "was not exported" in str(row.error) for row in rows)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "a/b/out/good"]
@@ -215,14 +211,6 @@ def test_an_export_over_the_segments_themselves_is_not_called_done(fs, tmp_path)
 
 def rolling(protocol: str, **options: Any) -> RollingFileSystem:
     return RollingFileSystem(protocol, policy=POLICY, skip_instance_cache=True, **options)
-
-
-@pytest.fixture
-def memory() -> Any:
-    fs = fsspec.filesystem("memory")
-    yield fs
-    with contextlib.suppress(FileNotFoundError):
-        fs.rm("/exports", recursive=True)
 
 
 def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path):
@@ -257,15 +245,15 @@ def test_a_disk_without_hard_links_takes_exports(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("source", ["file", "memory"])
 @pytest.mark.parametrize("target", ["file", "memory"])
-def test_from_a_store_to_another(source, target, tmp_path, memory):
-    check_export(source, target, {"file": f"file://{tmp_path}", "memory": "memory:///exports"})
+def test_from_a_store_to_another(source, target, tmp_path, root):
+    check_export(source, target, {"file": f"file://{tmp_path}", "memory": f"memory://{root}"})
 
 
 @pytest.mark.parametrize(
     ("source", "target"), [("file", "s3"), ("memory", "s3"), ("s3", "file"), ("s3", "memory"), ("s3", "s3")]
 )
-def test_from_s3_and_to_s3(source, target, tmp_path, bucket, s3_options, memory):
-    places = {"file": f"file://{tmp_path}", "memory": "memory:///exports", "s3": f"s3://{bucket}"}
+def test_from_s3_and_to_s3(source, target, tmp_path, bucket, s3_options, root):
+    places = {"file": f"file://{tmp_path}", "memory": f"memory://{root}", "s3": f"s3://{bucket}"}
     check_export(source, target, places, s3_options)
 
 
@@ -300,10 +288,10 @@ def test_options_make_another_store_of_the_same_protocol(tmp_path):
 
 
 @pytest.mark.parametrize("protocol", ["dir", "generic"])
-def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, memory):
+def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, root):
     world, content = World(policy=POLICY), b"x" * 3000
-    below = memory if protocol == "generic" else fsspec.filesystem("dir", path=str(tmp_path), target_protocol="file")
-    name = "/exports/[file]*" if protocol == "generic" else "out/[file]*"
+    dirs = fsspec.filesystem("dir", path=str(tmp_path), target_protocol="file")
+    below, name = (fsspec.filesystem("memory"), f"{root}/[file]*") if protocol == "generic" else (dirs, "out/[file]*")
     target = GenericBackend(below)
     view = drive(world.client.lookup.view(world.create("/log", [content])))
     for is_over in (False, True):

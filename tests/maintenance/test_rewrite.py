@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.errors import CorruptChunkError
-from rollingfs.format import names, placement
+from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.maintenance.offload import Offloaded
@@ -36,11 +36,6 @@ def offload(world: World, block_bytes: int = 100, **chosen: int) -> Offloaded:
     return world.offload(A, block_bytes=block_bytes, **chosen)
 
 
-def chunks(world: World) -> list[Chunk]:
-    start = world.header(A).start
-    return [placement.clip(chunk, max(chunk.start, start), chunk.end) for chunk in world.chunks(A)]
-
-
 def file_of(chunk: Chunk) -> str:
     return names.locate(A, chunk.file, chunk.tier)
 
@@ -64,7 +59,7 @@ def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_i
 
     monkeypatch.setattr(Swapper, "commit", late)
     offload(world)
-    assert [(chunk.length, chunk.tier) for chunk in chunks(world)] == [(20, "cold")] * 20
+    assert [(chunk.length, chunk.tier) for chunk in world.chunks(A)] == [(20, "cold")] * 20
     assert world.content(A) == DATA
 
 
@@ -73,7 +68,7 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, star
     world.truncate(A, start)
     assert offload(world).bytes == 400 - start
     assert world.content(A) == DATA[start:]
-    assert sum(len(drive(store.read(file_of(chunk))).data) for chunk in chunks(world)) == 400 - start
+    assert sum(len(drive(store.read(file_of(chunk))).data) for chunk in world.chunks(A)) == 400 - start
 
 
 # -- what is read of a block ---------------------------------------------------------------------------------
@@ -81,7 +76,7 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, star
 
 def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it(store, world):
     offload(world)
-    flip(store, file_of(chunks(world)[1]), 45)  # in the third piece, bytes 140 to 160
+    flip(store, file_of(world.chunks(A)[1]), 45)  # in the third piece, bytes 140 to 160
     view = drive(client(store).client.lookup.view(A, fresh=True))
     fetcher = client(store).client.fetcher
     with pytest.raises(CorruptChunkError, match="fail the checksum"):
@@ -94,7 +89,7 @@ def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_
 @pytest.mark.parametrize("act", [World.onload, World.consolidate, lambda world, _: offload(world)])
 def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, world, act):
     offload(world, upto=200)
-    flip(store, file_of(chunks(world)[0]), 3)
+    flip(store, file_of(world.chunks(A)[0]), 3)
     with contextlib.suppress(CorruptChunkError):
         act(client(store), A)
     with pytest.raises(CorruptChunkError):

@@ -1,57 +1,35 @@
 """A segment is not made over a folder that holds something: it would hide all of that."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
 from rollingfs.client import Client
-from tests.read.conftest import backend_of
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import slowly
+from tests.support.places import new_place
 
 LARGE = bytes(3_000_000)
 """So much is uploaded before it is committed."""
 
 
-@dataclass
-class Place:
-    """A filesystem, and a folder in it with three segments."""
-
-    fs: RollingFileSystem
-    root: str
-
-    @property
-    def folder(self) -> str:
-        return f"{self.root}/d"
-
-    def fill(self) -> Place:
-        for name in ("part-0", "part-1", "part-2"):
-            self.fs.pipe_file(f"{self.folder}/{name}", name.encode())
-        return self
-
-    def holds_all(self) -> bool:
-        return [path.rpartition("/")[2] for path in self.fs.find(self.folder)] == ["part-0", "part-1", "part-2"]
-
-
-def make(kind: str, request: Any, tmp_path: Any) -> Place:
-    backend, root = backend_of(kind, request, tmp_path)
-    return Place(RollingFileSystem(backend=backend, header_cache_s=0), root)
-
-
-@pytest.fixture(params=["memory", "local", *slowly("s3")])
-def place(request, tmp_path):
-    return make(request.param, request, tmp_path)
+@pytest.fixture(params=["memory", "file", *slowly("s3")])
+def place(request):
+    return new_place(request.param, request, header_cache_s=0)
 
 
 @pytest.fixture
-def s3(request, tmp_path):
-    return make("s3", request, tmp_path)
+def s3(request):
+    return new_place("s3", request, header_cache_s=0)
+
+
+def filled(place):
+    """A folder with three segments."""
+    for nth in range(3):
+        place.file(f"d/part-{nth}")
+    return f"{place.root}/d"
 
 
 def _write(fs, path, mode, data=b"x"):
@@ -76,75 +54,67 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_verb_makes_a_segment_over_a_folder_that_holds_something(place, verb):
-    fs = place.fill().fs
-    other = f"{place.root}/other"
-    fs.pipe_file(other, b"other")
+    fs, folder, other = place.fs, filled(place), place.file("other", b"other")
     with pytest.raises(IsADirectoryError) as caught:
-        VERBS[verb](fs, place.folder, other)
+        VERBS[verb](fs, folder, other)
     assert isinstance(caught.value, FolderOccupiedError)
     assert caught.value.errno == errno.EISDIR
-    assert caught.value.filename == place.folder
+    assert caught.value.filename == folder
     assert "holds part-0, part-1, part-2;" in str(caught.value)
     assert "Nothing was written" in str(caught.value)
-    assert place.holds_all()
-    assert fs.isdir(place.folder)
+    assert place.found() == [*(f"/d/part-{nth}" for nth in range(3)), "/other"]
+    assert fs.isdir(folder)
     assert fs.cat_file(other) == b"other"
     assert fs._client.headers.seen(other).header.merge is None, "the source is marked"
 
 
 SOMETHING = {
-    "e/": lambda fs, folder: fs.pipe_file(f"{folder}/e/deep", b"x"),
-    "plain": lambda fs, folder: fs._bridge.run(fs._backend.write(f"{folder}/plain", [b"x"])),
-    "x": lambda fs, folder: fs._bridge.run(fs._backend.write(f"{folder}/x$header", [b"rollingfs 1\nnonsense\n"])),
+    "e/": lambda place: place.file("d/e/deep"),
+    "plain": lambda place: place.plain("d/plain"),
+    "x": lambda place: place.plain("d/x$header", b"rollingfs 1\nnonsense\n"),
 }
 
 
 @pytest.mark.parametrize("what", SOMETHING)
 def test_a_folder_a_plain_file_and_a_segment_that_cannot_be_read_are_something(place, what):
-    SOMETHING[what](place.fs, place.folder)
+    SOMETHING[what](place)
     with pytest.raises(IsADirectoryError, match=f"holds {what};"):
-        place.fs.create(place.folder)
+        place.fs.create(f"{place.root}/d")
 
 
 def test_over_a_folder_in_which_nothing_lives_a_segment_is_made(place):
-    fs = place.fill().fs
-    fs.stream(place.folder).cuts()
-    for name in ("part-0", "part-1", "part-2"):
-        fs.rm(f"{place.folder}/{name}")
-    fs.create(place.folder)
-    assert fs.info(place.folder)["type"] == "file"
+    fs, folder = place.fs, filled(place)
+    fs.stream(folder).cuts()
+    for path in fs.find(folder):
+        fs.rm(path)
+    fs.create(folder)
+    assert fs.info(folder)["type"] == "file"
 
 
 def test_what_is_there_already_is_written_to_although_a_folder_has_its_name(place):
     """Nothing more would be hidden by it than is hidden already."""
-    fs = place.fs
-    fs.pipe_file(place.folder, b"first")
-    fs.pipe_file(f"{place.folder}/inner", b"hidden")
-    fs.append(place.folder, b", second")
-    _write(fs, place.folder, "ab", b", third")
-    assert fs.cat_file(place.folder) == b"first, second, third"
-    fs.pipe_file(place.folder, b"again")
-    assert fs.cat_file(place.folder) == b"again"
-    assert fs.cat_file(f"{place.folder}/inner") == b"hidden"
+    fs, folder, inner = place.fs, place.file("d", b"first"), place.file("d/inner", b"hidden")
+    fs.append(folder, b", second")
+    _write(fs, folder, "ab", b", third")
+    assert fs.cat_file(folder) == b"first, second, third"
+    place.file("d", b"again")
+    assert (fs.cat_file(folder), fs.cat_file(inner)) == (b"again", b"hidden")
 
 
 def test_a_plain_file_beside_a_folder_of_its_name_is_adopted_and_overwritten(s3):
-    fs = s3.fill().fs
-    fs._bridge.run(fs._backend.write(s3.folder, [b"plain"]))
-    assert fs.append(s3.folder, b" and more") == 5
-    fs.overwrite(s3.folder, b"new")
-    assert fs.cat_file(s3.folder) == b"new"
+    fs, folder = s3.fs, filled(s3)
+    s3.plain("d", b"plain")
+    assert fs.append(folder, b" and more") == 5
+    fs.overwrite(folder, b"new")
+    assert fs.cat_file(folder) == b"new"
 
 
 def test_a_tree_in_which_a_segment_hides_a_folder_moves_whole(place):
-    fs = place.fs
-    fs.pipe_file(f"{place.root}/from/log", b"segment")
-    fs.pipe_file(f"{place.root}/from/log/hidden", b"hidden")
-    fs.pipe_file(f"{place.root}/from/a", b"a")
+    fs, names = place.fs, ("log", "log/hidden", "a")
+    for name in names:
+        place.file(f"from/{name}", name.encode())
     fs.mv(f"{place.root}/from", f"{place.root}/to")
-    assert fs.cat_file(f"{place.root}/to/log") == b"segment"
-    assert fs.cat_file(f"{place.root}/to/log/hidden") == b"hidden"
-    assert fs.cat_file(f"{place.root}/to/a") == b"a"
+    assert [fs.cat_file(f"{place.root}/to/{name}") for name in names] == [name.encode() for name in names]
     assert not fs.exists(f"{place.root}/from")
 
 

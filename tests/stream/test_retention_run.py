@@ -17,11 +17,6 @@ A, B = "/stream/a", "/stream/b"
 DAY_S = 86_400.0
 
 
-def beside(world: World, skew_s: float = 0.0) -> World:
-    """Another client, whose clock differs."""
-    return World(world.backend, CHUNKS, Turned(world.clock.now_s + skew_s))
-
-
 @pytest.fixture
 def world() -> World:
     world = World(policy=CHUNKS)
@@ -41,7 +36,7 @@ def stream(world: World) -> Stream:
 def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> None:
     world = World(policy=RollingPolicy(max_bytes=1000, max_age=60, inline_bytes=100))
     world.create(A)
-    beside(world, 365 * DAY_S).append(A, b"one")
+    World(world.backend, CHUNKS, Turned(NOON_S + 365 * DAY_S)).append(A, b"one")
     world.append(A, b"two")
     assert [entry.length for entry in world.header(A).entries] == [6]
 

@@ -17,7 +17,7 @@ from rollingfs.stream.segment_upkeep import COLLECT
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.support.backends import Counting, Scripted
-from tests.support.faults import CLOCK, Faulty, Store, TieredStore
+from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, a_round, client, shrink_pages, verbs
 
@@ -308,19 +308,14 @@ def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(
 # -- the root of a tier, and a tier that fails -----------------------------------------------------------------
 
 
-def two_stores() -> tuple[Store, Store, World]:
-    hot, cold = Store(), Store()
-    world = World(TieredBackend(Faulty(hot), {"cold": TierStore(Faulty(cold), "/archive")}), SMALL, CLOCK.time)
-    world.create(LONE, pieces_of(DATA, [20] * 10))
-    return hot, cold, world
-
-
-def again(hot: Store, cold: Store) -> World:
+def over_two(hot: Store, cold: Store) -> World:
     return World(TieredBackend(hot, {"cold": TierStore(cold, "/archive")}), SMALL, CLOCK.time)
 
 
 def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
-    hot, cold, world = two_stores()
+    hot, cold = Store(), Store()
+    world = over_two(hot, cold)
+    world.create(LONE, pieces_of(DATA, [20] * 10))
     world.offload(LONE)
     assert "/archive/$tier" in cold.files()
     world.delete(LONE)
@@ -328,16 +323,15 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
     cold.fs.store.clear()  # not mounted
     hot.lapse(2 * GRACE_S)
     for _ in range(2):
-        done = again(hot, cold)
-        [did] = keep(done, "/root", steps=(COLLECT,))
+        [did] = keep(over_two(hot, cold), steps=(COLLECT,))
         assert "lacks the file '$tier'" in did.failed[f"collect {LONE}"]
         assert "nothing was changed" in did.failed[f"collect {LONE}"]
     assert names.header_path(LONE) in hot.files()
     for path, data in crowd.items():
         cold.fs.pipe_file(path, data)  # mounted again
-    keep(again(hot, cold), "/root", steps=(COLLECT,))
+    keep(over_two(hot, cold), steps=(COLLECT,))
     hot.lapse(2 * GRACE_S)
     with contextlib.suppress(FileNotFoundError):
-        keep(again(hot, cold), "/root", steps=(COLLECT,))
+        keep(over_two(hot, cold), steps=(COLLECT,))
     assert hot.files() == set()
     assert cold.files() == {"/archive/$tier"}

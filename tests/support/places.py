@@ -1,6 +1,7 @@
 """Empty folders on several kinds of store, for tests of what every store does alike."""
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,38 @@ class Folder:
         return RollingFileSystem(self.protocol, self.target, **own, **options)
 
 
+@dataclass
+class Place:
+    """A filesystem and an empty folder of it."""
+
+    fs: RollingFileSystem
+    root: str
+
+    @property
+    def has_folders(self) -> bool:
+        return self.fs._backend.has_folders
+
+    def file(self, name: str, data: bytes = b"x") -> str:
+        """Write a segment."""
+        self.fs.pipe_file(f"{self.root}/{name}", data)
+        return f"{self.root}/{name}"
+
+    def plain(self, name: str, data: bytes = b"x") -> str:
+        """Write a plain file beside rollingfs."""
+        self.fs._bridge.run(self.fs._backend.write(f"{self.root}/{name}", [data]))
+        return f"{self.root}/{name}"
+
+    def backend_files(self, folder: str) -> list[str]:
+        return [entry.path for entry in self.fs._bridge.run(self.fs._backend.list(folder)).entries]
+
+    def names(self, paths: Iterable[str]) -> list[str]:
+        return [path.removeprefix(self.root) for path in paths]
+
+    def found(self, **options: Any) -> list[str]:
+        """The names of all files below the folder."""
+        return self.names(self.fs.find(self.root, **options))
+
+
 def tiered(root: str, **options: Any) -> RollingFileSystem:
     """A client of memory with two tiers, which are of this folder alone, and a small policy."""
     tiers = {"cold": f"/archive{root}", "far": f"/far{root}"}
@@ -40,3 +73,8 @@ def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
         return Folder(kind, {}, f"{request.getfixturevalue('tmp_path_factory').mktemp('place')}/{name}")
     server, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[kind]
     return Folder(kind, request.getfixturevalue(server), f"{request.getfixturevalue(root)}/{name}")
+
+
+def new_place(kind: str, request: pytest.FixtureRequest, **options: Any) -> Place:
+    folder = new_folder(kind, request)
+    return Place(folder.open(**options), folder.path)
