@@ -6,10 +6,6 @@ import fsspec
 import pytest
 from fsspec.compression import compr
 
-# gzip of Python 3.14 speaks up as well when a file is let go
-WARNING_OF_GZIP = pytest.mark.filterwarnings("ignore:unclosed GzipFile:ResourceWarning")
-NOISE_OF_GZIP = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 @pytest.fixture
 def fs(tmp_path):
@@ -27,8 +23,9 @@ def write_and_forget(fs, path, options, data):
     gc.collect()
 
 
-@NOISE_OF_GZIP
-@WARNING_OF_GZIP
+# gzip of Python 3.14 speaks up as well when a file is let go
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed GzipFile:ResourceWarning")
 @pytest.mark.parametrize("options", [{"compression": "gzip"}, {"mode": "w"}, {"mode": "w", "compression": "gzip"}])
 def test_an_exception_or_garbage_collection_commits_nothing(fs, tmp_path, options):
     path, options = f"{tmp_path}/x", {"mode": "wb", **options}

@@ -20,13 +20,12 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
 from tests.support.faults import Crashed, Fault, Store, TieredStore
-from tests.support.life import World, pieces_of
-from tests.support.small import client, filled, holding, is_whole, settled
+from tests.support.life import World
+from tests.support.small import DATA, TAIL, client, five, holding, is_whole, settled
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
-DATA = bytes(range(1, 101))
-WHOLE = DATA + b"\xf0\xf1\xf2\xf3"
+WHOLE = DATA + TAIL
 CUT = 30
 """Where an erase cuts, within a chunk."""
 NAMES = ("CRASH_AFTER", "LOST", "CRASH_BEFORE", "BEFORE", "AFTER", "LATE", "CONFLICT", "BUSY", "NAP", "COMA")
@@ -34,13 +33,8 @@ FAULTS = [Fault[name] for name in NAMES]
 """The first two in the fast suite."""
 
 
-def fill(store: Store) -> World:
-    """Five chunks of 20 bytes, each byte another, and a tail."""
-    return filled(store, pieces_of(DATA, [20] * 5), WHOLE[100:])
-
-
-def fill_cold(store: Store) -> None:
-    offload(fill(store))
+def five_cold(store: Store) -> None:
+    offload(five(store))
 
 
 def offload(world: World, block_bytes: int = 1, lag_s: float = 0) -> Any:
@@ -69,7 +63,7 @@ def is_erased(world: World) -> bool:
 class Verb:
     act: Callable[[World], Any]
     is_done: Callable[[World], bool]
-    fill: Callable[[Store], Any] = fill
+    fill: Callable[[Store], Any] = five
     cut: int = 0
     """Where it truncates."""
 
@@ -77,10 +71,10 @@ class Verb:
 VERBS = {
     "offload": Verb(offload, lambda world: tiers(world) <= {"cold"}),
     "offload blocks": Verb(lambda world: offload(world, 60, 100.0), lambda world: tiers(world) <= {"cold"}),
-    "onload": Verb(lambda world: world.onload(A), lambda world: tiers(world) <= {""}, fill_cold),
+    "onload": Verb(lambda world: world.onload(A), lambda world: tiers(world) <= {""}, five_cold),
     "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 3),
     "erase": Verb(erase, is_erased, cut=CUT),
-    "erase in a tier": Verb(erase, is_erased, fill_cold, CUT),
+    "erase in a tier": Verb(erase, is_erased, five_cold, CUT),
     "roll": Verb(lambda world: world.roll(A), lambda world: world.header(A).tail == b""),
     "follow": Verb(follow, lambda world: tiers(world) <= {"cold"} and not world.header(A).tail),
 }

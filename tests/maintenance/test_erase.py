@@ -14,23 +14,16 @@ from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import Careless, client, filled, holding, is_whole, shrink_pages
+from tests.support.small import DATA, TAIL, Careless, client, five, holding, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
-DATA = bytes(range(1, 101))
-TAIL = b"\xf0\xf1\xf2\xf3"
 WHOLE = DATA + TAIL
-
-
-def small(store: Store) -> World:
-    """Segment A: five chunks of 20 bytes, each byte another, and a tail."""
-    return filled(store, pieces_of(DATA, [20] * 5), TAIL)
 
 
 @pytest.fixture
 def world(store):
-    return small(store)
+    return five(store)
 
 
 def check_erased(store: Store, cut: int, expected: bytes) -> None:
@@ -48,7 +41,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [0, 1, 20, 30, 60, 99, 100, 102, 104])
 def test_no_file_has_a_byte_before_the_cut(store, cut):
-    did = small(store).erase(A, cut)
+    did = five(store).erase(A, cut)
     check_erased(store, cut, WHOLE[cut:])
     straddles = 0 < cut < 100 and cut % 20
     assert did == Erased(cut, cut, bool(straddles), 20 - cut % 20 if straddles else 0, (), {"": False})
@@ -75,7 +68,7 @@ def test_chunks_in_index_pages_are_written_anew(monkeypatch):
     shrink_pages(monkeypatch, chunks=2, loose_max=2)
     for cut in (10, 30, 50, 90):
         store = Store()
-        world = small(store)
+        world = five(store)
         assert len(world.header(A).entries) < 5
         world.erase(A, cut)
         check_erased(store, cut, WHOLE[cut:])
@@ -249,7 +242,7 @@ def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_
         async def keeps_versions(self, path: str) -> bool | None:
             return kept
 
-    did = small(Versioned()).erase(A, 30)
+    did = five(Versioned()).erase(A, 30)
     assert did.versions == {"": kept}
     assert (did.remains, did.is_gone) == ((), False)
 
@@ -265,7 +258,7 @@ def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
 
 
 def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
-    world = small(Careless("$chunks/00000000000000000030-"))
+    world = five(Careless("$chunks/00000000000000000030-"))
     before = world.header(A)
     with pytest.raises(CorruptChunkError, match="nothing was erased"):
         world.erase(A, 30)
@@ -280,7 +273,7 @@ def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatc
     shrink_pages(monkeypatch, chunks=4, loose_max=2)
     for index in range(9):
         store = TieredStore()
-        small(store)
+        five(store)
         world = client(store)
         world.backend.prepare(between={index: partial(client(store).erase, A, 10)})
         world.erase(A, 30)
@@ -291,7 +284,7 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
     """That line belongs to one incarnation."""
     for index in range(12):
         store = TieredStore()
-        small(store).offload(A, block_bytes=1)
+        five(store).offload(A, block_bytes=1)
         store.lapse(AGE_S_MAX + 1)
         world = client(store)
         world.backend.prepare(between={index: partial(client(store).overwrite, A, WHOLE[::-1])})

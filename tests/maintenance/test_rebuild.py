@@ -18,21 +18,16 @@ from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, Gap
 from rollingfs.maintenance.rebuild_plan import OTHER
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
-from tests.support.life import World, pieces_of
-from tests.support.small import Careless, client, filled, is_whole, shrink_pages
+from tests.support.life import World
+from tests.support.small import DATA, Careless, client, five, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, NEW = "/stream/a", "/found/b"
-DATA = bytes(range(1, 101))
-
-
-def small(store: Store) -> World:
-    return filled(store, pieces_of(DATA, [20] * 5))
 
 
 @pytest.fixture
 def world(store):
-    return small(store)
+    return five(store)
 
 
 def lose(store: Store, path: str = A) -> None:
@@ -42,7 +37,7 @@ def lose(store: Store, path: str = A) -> None:
 
 def without_header(kind: Callable[[], Store] = Store) -> Store:
     store = kind()
-    small(store)
+    five(store)
     lose(store)
     return store
 
@@ -75,7 +70,7 @@ def test_all_but_the_tail_returns_as_a_dry_run_says_and_nothing_old_is_touched(l
 
 
 def test_a_segment_that_began_later_keeps_its_offsets(store):
-    small(store).truncate(A, 40)
+    five(store).truncate(A, 40)
     lose(store)
     with pytest.raises(FileNotFoundError, match="No chunk begins at offset 0; chunks begin at 40, 60, 80"):
         rebuild(client(store))
@@ -141,7 +136,7 @@ def test_an_orphan_of_a_lost_race_comes_after_what_was_committed_and_is_refused_
 def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_earlier_release):
     monkeypatch.setattr(swaps, "DROP_LINES_MAX", 1)
     store = Store()
-    world = small(store)
+    world = five(store)
     world.truncate(A, 20)
     world.consolidate(A)
     (page,) = [file for file in store.files() if "/index-" in file]
@@ -277,7 +272,7 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     world.delete(A)
     store.lapse(2 * GRACE_S)
     world.collect(A, None)
-    small(store)
+    five(store)
     gone = world.header(A).segment
     store.fs.store |= old  # a backup tool brings them back
     lose(store)
@@ -309,7 +304,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
 
 def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
     store = TieredStore()
-    world = small(store)
+    world = five(store)
     world.offload(A)
     lose(store)
     last = max(file for file in store.files() if "$chunks/tier-" in file)

@@ -39,17 +39,10 @@ class Place:
         self.path = f"{root}/clicks"
         fs.create(self.path, POLICY)
         fs.append(self.path, DATA)
-        assert len(self.files()) == CHUNKS
+        assert len(fs.segment(self.path).chunks) == CHUNKS
 
     def run(self, coroutine: Any) -> Any:
         return self.fs._bridge.run(coroutine)
-
-    def files(self, path: str = "") -> list[str]:
-        return [chunk.file for chunk in self.fs.segment(path or self.path).chunks]
-
-    def rewrite(self, file: str, data: bytes) -> None:
-        self.run(self.fs._backend.delete([file]))
-        self.run(self.fs._backend.write(file, [data]))
 
     def damage(self, index: int, at: int) -> str:
         """Flip a bit of a chunk file; returns its path, as errors name it."""
@@ -57,7 +50,8 @@ class Place:
         path = names.resolve(self.path, self.run(self.fs._client.pages.unfold(self.path, entries))[index].file)
         data = bytearray(self.run(self.fs._backend.read(path)).data)
         data[at] ^= 4
-        self.rewrite(path, bytes(data))
+        self.run(self.fs._backend.delete([path]))
+        self.run(self.fs._backend.write(path, [bytes(data)]))
         return path
 
 

@@ -19,7 +19,7 @@ from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
-from tests.support.life import World
+from tests.support.life import World, pieces_of
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
 
@@ -46,6 +46,14 @@ def filled(store: Store, pieces: Iterable[bytes], tail: bytes = b"tail", path: s
     world = client(store)
     world.append(world.create(path, pieces), tail)
     return world
+
+
+DATA, TAIL = bytes(range(1, 101)), b"\xf0\xf1\xf2\xf3"
+
+
+def five(store: Store) -> World:
+    """A new client, which has made a segment of five chunks of 20 bytes, each byte another, and a tail."""
+    return filled(store, pieces_of(DATA, [20] * 5), TAIL)
 
 
 class Careless(TieredStore):
