@@ -1,5 +1,6 @@
 """Fixtures that all tests share: servers, buckets, settings of hypothesis."""
 
+import contextlib
 import functools
 import gc
 import importlib.metadata
@@ -9,7 +10,7 @@ import sys
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,13 +167,20 @@ def models_read_once(session_patch: pytest.MonkeyPatch) -> None:
     session_patch.setattr(JSONFileLoader, "load_file", lambda self, path: load(path))
 
 
-@pytest.fixture(scope="session")
-def moto() -> Iterator[dict[str, Any]]:
-    """Storage options of s3fs for a moto server."""
-    require_module("s3fs")
-    require_module("moto")
-    with moto_server() as options:
-        yield options
+def served(server: Callable[[], contextlib.AbstractContextManager[dict[str, Any]]]) -> Any:
+    """A fixture: the options by which clients reach a server that all tests share."""
+
+    @pytest.fixture(scope="session")
+    def options() -> Iterator[dict[str, Any]]:
+        with server() as options:
+            yield options
+
+    return options
+
+
+moto, minio, azurite, fake_google = map(served, (moto_server, minio_server, azurite_server, fake_google_server))
+minio_of_region = served(functools.partial(minio_server, region="us-east-1"))
+"""It takes requests to ``us-east-1`` only."""
 
 
 @pytest.fixture(scope="session")
@@ -184,43 +192,12 @@ def seaweed() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def minio() -> Iterator[dict[str, Any]]:
-    """Storage options of s3fs for a MinIO server."""
-    with minio_server() as options:
-        yield options
-
-
-@pytest.fixture(scope="session")
 def minio_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
     """Storage options of s3fs for a MinIO server that speaks https, and the CA that signed its certificate."""
     require_module("cryptography")
     certificate = make_certificate(tmp_path_factory.mktemp("certificate"))
     with minio_server(certificate) as options:
         yield options, certificate
-
-
-@pytest.fixture(scope="session")
-def minio_of_region() -> Iterator[dict[str, Any]]:
-    """Storage options of s3fs for a MinIO server that takes requests to ``us-east-1`` only."""
-    with minio_server(region="us-east-1") as options:
-        yield options
-
-
-@pytest.fixture(scope="session")
-def azurite() -> Iterator[dict[str, Any]]:
-    """Storage options of the target ``az`` for an azurite."""
-    require_module("obstore")
-    require_module("azure.storage.blob")
-    with azurite_server() as options:
-        yield options
-
-
-@pytest.fixture(scope="session")
-def fake_google() -> Iterator[dict[str, Any]]:
-    """Storage options of gcsfs for a fake-gcs-server."""
-    require_module("gcsfs")
-    with fake_google_server() as options:
-        yield options
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
@@ -30,6 +31,7 @@ from rollingfs.backend.objects.opening import open_azure
 from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
+from tests.support.backends import raises
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
 from tests.support.driven import Driven
 from tests.support.verbs import ARGUMENTS
@@ -77,10 +79,21 @@ def test_a_missing_container_is_named(backend, verb):
         getattr(backend, verb)("rollingfs-none/folder/file", *ARGUMENTS[verb])
 
 
-def test_a_key_that_is_none_is_refused_without_being_shown(azurite, container):
-    backend = opened(azurite, account_key="not base64!")
-    with pytest.raises(OSError, match=r"(?s)^(?!.*base64).*refuses the options"):
-        backend.read(f"{container}/file")
+NO_TOKEN = SimpleNamespace(get_token=raises(RuntimeError("the identity service is away")))
+
+
+@pytest.mark.parametrize(
+    ("proof", "error", "why"),
+    [
+        ({"account_key": "not base64!"}, OSError, r"(?s)^(?!.*base64).*refuses the options"),
+        ({"credential": NO_TOKEN}, PermissionError, "the identity service is away"),
+    ],
+)
+def test_a_key_that_is_none_is_not_shown_and_a_credential_that_gives_no_token_says_why(
+    azurite, container, proof, error, why
+):
+    with pytest.raises(error, match=why):
+        opened(azurite, **proof).read(f"{container}/file")
 
 
 def test_what_azure_says_is_understood():
@@ -116,17 +129,6 @@ def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(azuri
     assert sas.read(path).data == b"new"
     assert sas.delete_if(path, new) is True
     assert [entry.path for entry in sas.list(f"{container}/a folder").entries] == [f"{path}-copy"]
-
-
-class NoToken:
-    def get_token(self, *scopes: str) -> Any:
-        raise RuntimeError("the identity service is away")
-
-
-def test_a_credential_that_gives_no_token_says_why(azurite, container):
-    backend = opened(azurite, credential=NoToken())
-    with pytest.raises(PermissionError, match="the identity service is away"):
-        backend.read(f"{container}/file")
 
 
 # -- verbs ---------------------------------------------------------------------------------------------------
@@ -285,17 +287,13 @@ PRINCIPAL = {"client_id": "id", "client_secret": "secret", "tenant_id": "tenant"
 NOT_UNDERSTOOD = ("hunter2", "AccountName=a;AccountKey:hunter2=", "AccountName=a;hunter2=;x=1")
 
 
-class Credential:
-    def get_token(self, *scopes: str) -> Any: ...
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({"account_key": KEY}, {"account_key": KEY, "credential_type": "access_key", "skip_signature": "false"}),
         ({"sas_token": f"?{SAS}"}, {"sas_key": SAS, "credential_type": "sas_token", "skip_signature": "false"}),
         (PRINCIPAL, {**PRINCIPAL, "credential_type": "client_secret", "skip_signature": "false"}),
-        ({"credential": Credential()}, {"skip_signature": "false"}),
+        ({"credential": NO_TOKEN}, {"skip_signature": "false"}),
         ({}, {"skip_signature": "true"}),
         ({"anon": True}, {"skip_signature": "true"}),
         ({"anon": False}, {"skip_signature": "false"}),

@@ -3,6 +3,7 @@
 import errno
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -95,67 +96,56 @@ BROKEN = OSError(errno.EIO, "the connection broke")
 # -- what a race shows -------------------------------------------------------------------------------------------
 
 
-def judged(*outcomes: Any, found: Blob | None = None) -> Blob:
+def judged(outcomes: Sequence[Any], found: Blob | None) -> Blob:
     """The verdict on racers of which the last ones lost."""
     all_of_them = [*outcomes, *[LOST] * (RACERS - len(outcomes))]
     return judge("/a/x$header", "replace", ConflictError, BODIES, all_of_them, found)
 
 
-def test_one_winner_whose_file_is_there_is_right():
-    assert judged("t0", found=Blob(BODIES[0], "t0", 0.0)).token == "t0"
-    assert judged(LOST, "t1", found=Blob(BODIES[1], "t1", 0.0)).token == "t1"
+def by(racer: int, token: str = "") -> Blob:
+    """The file of a racer."""
+    return Blob(BODIES[racer], token or f"t{racer}", 0.0)
 
 
-@pytest.mark.parametrize("unknown", [0, 3, RACERS - 2])
-def test_two_winners_are_one_too_many_whatever_became_of_the_others(unknown):
-    with pytest.raises(BrokenPromise, match=f"let 2 of {RACERS} concurrent writers win"):
-        judged("t0", "t1", *[BROKEN] * unknown, found=Blob(BODIES[1], "t1", 0.0))
+RIGHT = [(["t0"], by(0)), ([LOST, "t1"], by(1)), (["t0", *[BROKEN] * (RACERS // 2)], by(0))]
 
 
-@pytest.mark.parametrize(
-    ("found", "match"),
-    [
-        (Blob(BODIES[1], "t0", 0.0), "not its own"),
-        (Blob(BODIES[15], "t15", 0.0), "not its own"),
-        (None, "not its own"),
-        (Blob(BODIES[0], "t9", 0.0), "gave the token t0 for a file whose token is t9"),
-    ],
-    ids=["bytes of a loser", "bytes of one without an answer", "no file", "another token"],
-)
-def test_a_winner_whose_file_is_another_is_a_broken_promise(found, match):
-    with pytest.raises(BrokenPromise, match=match):
-        judged("t0", *[LOST] * 14, BROKEN, found=found)
+@pytest.mark.parametrize(("outcomes", "found"), RIGHT, ids=["the first", "another", "half of them without an answer"])
+def test_one_winner_whose_file_is_there_is_right(outcomes, found):
+    assert judged(outcomes, found) is found
 
 
-def test_racers_without_an_answer_count_neither_way_while_enough_others_have_one():
-    found = Blob(BODIES[0], "t0", 0.0)
-    assert judged("t0", *[BROKEN] * (RACERS // 2), found=found) is found
-    with pytest.raises(
-        OSError, match=r"not known .* 7 got an answer .*connection broke.*nothing was written"
-    ) as raised:
-        judged("t0", *[BROKEN] * (RACERS // 2 + 1), found=found)
-    assert raised.value.errno == errno.EBUSY
-    assert not isinstance(raised.value, UnsafeBackendError)
-
-
-@pytest.mark.parametrize("found", [None, Blob(BODIES[3], "t3", 0.0), Blob(b"as before", "t", 0.0)])
-@pytest.mark.parametrize("unknown", [0, 1])
-def test_a_race_without_a_winner_shows_nothing(found, unknown):
+WON = ["t0", *[LOST] * (RACERS - 2), BROKEN]
+TWO = f"let 2 of {RACERS} concurrent writers win"
+FEW = "not known .* 7 got an answer .*connection broke.*nothing was written"
+JUDGED: dict[str, tuple[Sequence[Any], Blob | None, type[BaseException], str]] = {
+    **{f"two win, {n} unknown": (["t0", "t1", *[BROKEN] * n], by(1), BrokenPromise, TWO) for n in (0, 3, RACERS - 2)},
+    "bytes of a loser": (WON, by(1, "t0"), BrokenPromise, "not its own"),
+    "bytes of one without an answer": (WON, by(15), BrokenPromise, "not its own"),
+    "no file": (WON, None, BrokenPromise, "not its own"),
+    "another token": (WON, by(0, "t9"), BrokenPromise, "gave the token t0 for a file whose token is t9"),
+    "few answers": (["t0", *[BROKEN] * (RACERS // 2 + 1)], by(0), OSError, FEW),
     # the winner's answer may be lost, or the transport may have sent its request twice
-    with pytest.raises(OSError, match="not known") as raised:
-        judged(*[BROKEN] * unknown, found=found)
-    assert raised.value.errno == errno.EBUSY
+    **{
+        f"no winner, {n} unknown, {found}": ([BROKEN] * n, found, OSError, "not known")
+        for n in (0, 1)
+        for found in (None, by(3), Blob(b"as before", "t", 0.0))
+    },
+    "the store's own error": ([PermissionError(errno.EACCES, "no")] * RACERS, None, PermissionError, "no"),
+    "a bug": (["t0", RuntimeError("a bug")], by(0), RuntimeError, "a bug"),
+    "an old store": (["t0", UnsafeBackendError("too old")], by(0), UnsafeBackendError, "too old"),
+    "Ctrl-C": (["t0", KeyboardInterrupt("stop")], by(0), KeyboardInterrupt, "stop"),
+}
 
 
-def test_the_error_is_the_stores_own_if_nobody_has_an_answer():
-    with pytest.raises(PermissionError, match="forbidden"):
-        judged(*[PermissionError(errno.EACCES, "forbidden")] * RACERS)
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), UnsafeBackendError("too old"), KeyboardInterrupt()])
-def test_what_is_no_outcome_of_a_race_is_raised(error):
-    with pytest.raises(type(error)):
-        judged("t0", error, found=Blob(BODIES[0], "t0", 0.0))
+@pytest.mark.parametrize(("outcomes", "found", "error", "why"), JUDGED.values(), ids=JUDGED)
+def test_a_broken_promise_a_race_that_shows_nothing_and_what_is_no_outcome_are_errors_of_their_own(
+    outcomes, found, error, why
+):
+    with pytest.raises(error, match=why) as raised:
+        judged(outcomes, found)
+    assert type(raised.value) is error
+    assert error is not OSError or raised.value.errno == errno.EBUSY
 
 
 # -- stores ------------------------------------------------------------------------------------------------------

@@ -207,34 +207,24 @@ def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path, waiter, ending):
     lock.release()
 
 
-def test_ctrl_c_ends_a_wait_and_leaves_nothing(tmp_path, waiting):
+@pytest.mark.parametrize(("error", "wait_s"), [(KeyboardInterrupt, WAIT_S), (LockedError, 0.05)])
+def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, waiting, error, wait_s):
     def interrupt() -> None:
-        waiting.wait(WAIT_S)
-        time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
-        os.kill(os.getpid(), signal.SIGINT)
+        if waiting.wait(WAIT_S) and error is KeyboardInterrupt:
+            time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
+            os.kill(os.getpid(), signal.SIGINT)
 
-    before = set(bell._open)
-    with record_lock.record_lock(f"{tmp_path}/lock"):
-        held = set(record_lock._held)
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            record_lock.record_lock(f"{tmp_path}/lock").acquire()
-        thread.join()
-        assert record_lock._held == held
-    assert bell._open <= before
-    assert record_lock._locks_of_thread() == []
-
-
-def test_a_wait_that_ends_at_its_deadline_leaves_nothing(tmp_path, waiting):
     before, threads = set(bell._open), threading.active_count()
     with record_lock.record_lock(f"{tmp_path}/lock"):
-        with pytest.raises(LockedError):
-            record_lock.record_lock(f"{tmp_path}/lock", time.monotonic() + 0.05).acquire()
-        assert waiting.is_set()
-        assert len(record_lock._held) == 1
+        held, thread = set(record_lock._held), threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(error):
+            record_lock.record_lock(f"{tmp_path}/lock", time.monotonic() + wait_s).acquire()
+        thread.join()
+        assert (waiting.is_set(), len(held), record_lock._held) == (True, 1, held)
     assert bell._open <= before
     assert threading.active_count() == threads
+    assert record_lock._locks_of_thread() == []
 
 
 @needs_fork

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from tests.support.s3 import Store, driven_s3, ways_of
+from tests.support.driven import Driven
+from tests.support.s3 import driven_s3, ways_of
 from tests.support.schedules import count_at_once, eventually
 from tests.support.servers import new_bucket, require_module, ways
 
@@ -62,11 +63,13 @@ def _socket(address: Any) -> socket.socket:
     return socket.socket(*address[:3])
 
 
-class Way(Store):
+class Way(Driven):
     """A backend behind a proxy, and a bucket."""
 
     def __init__(self, options: dict[str, Any], proxy: Proxy, **more: Any) -> None:
-        super().__init__(options, proxy.url, **{"session": SESSION} | more)
+        super().__init__(driven_s3(options, proxy.url, **{"session": SESSION} | more).backend)
+        self.bucket = new_bucket(options)
+        self.path = f"{self.bucket}/log$header"
 
     @property
     def way(self) -> str:

@@ -35,6 +35,7 @@ KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
 """Shared, because each new one reads botocore's rules again."""
 CUSTOM = "http://127.0.0.1:9000"
+USUAL = Connection(default_certificates=__file__)
 
 
 class Seen(Exception):
@@ -47,14 +48,21 @@ def connected(**given: Any) -> S3Backend:
     return client
 
 
-def told(client: S3Backend, bucket: str = "bucket", region: str | None = None, environment: Any = None) -> Options:
-    connection = Connection(default_certificates=__file__)
-    session = sync(client.fs.loop, client.session)
-    return obstore_options(bucket, client.fs, settings_of(session), connection, environment or {}, region)
+def told(
+    client: S3Backend,
+    bucket: str = "bucket",
+    *,
+    region: str | None = None,
+    environment: Any = None,
+    connection: Connection = USUAL,
+    settings: Settings | None = None,
+) -> Options:
+    settings = settings or settings_of(sync(client.fs.loop, client.session))
+    return obstore_options(bucket, client.fs, settings, connection, environment or {}, region)
 
 
-def made(bucket: str = "bucket", region: str | None = None, environment: Any = None, **given: Any) -> Options:
-    return told(connected(**given), bucket, region, environment)
+def made(bucket: str = "bucket", *, region: str | None = None, environment: Any = None, **given: Any) -> Options:
+    return told(connected(**given), bucket, region=region, environment=environment)
 
 
 def url_of_botocore(client: S3Backend, bucket: str) -> str:
@@ -201,10 +209,9 @@ def test_what_obstore_cannot_be_told_is_refused_by_name(given, named):
 
 
 def test_certificates_and_proxies(tmp_path):
-    def of(connection: Connection, environment: dict[str, str], endpoint_url: str = "https://store.example") -> Any:
-        client = connected(endpoint_url=endpoint_url)
-        session = sync(client.fs.loop, client.session)
-        return obstore_options("bucket", client.fs, settings_of(session), connection, environment).client
+    def of(connection: Connection, environment: dict[str, str]) -> Any:
+        client = connected(endpoint_url="https://store.example")
+        return told(client, connection=connection, environment=environment).client
 
     (tmp_path / "default.pem").write_bytes(b"default")
     default = str(tmp_path / "default.pem")
@@ -249,8 +256,7 @@ def test_what_is_plain_without_a_client_is_what_the_client_says(given):
     plain = settings_without_client(**PLAIN | given)
     client = connected(**PLAIN | given)
     assert plain is not None
-    connection = Connection(default_certificates=__file__)
-    assert obstore_options("bucket", client.fs, plain, connection, {}) == told(client)
+    assert told(client, settings=plain) == told(client)
 
 
 @pytest.mark.usefixtures("nothing_of_aws")

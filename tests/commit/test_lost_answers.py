@@ -8,7 +8,6 @@ import pytest
 
 from rollingfs import AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import refusals
-from rollingfs.client import Client
 from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
@@ -16,17 +15,6 @@ from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
 from tests.support.site import Site
 from tests.support.small import client
-
-
-def lose_answer(site: Site, then: Callable[[Client], Any], verb: str = "replace") -> None:
-    """Let the next header be written and its answer be lost; before the writer looks, another client does `then`."""
-
-    def others_go_on() -> None:
-        drive(then(site.other()))
-        fail()
-
-    site.backend.plan(verb, "clicks$header", after=others_go_on)
-
 
 # -- results come from the header that the commit wrote --------------------------------------------------------
 
@@ -38,7 +26,7 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> 
         site.create()
     file = site.open(mode)
     file.write(b"mine")
-    lose_answer(site, lambda other: other.segments.overwrite(site.path, b"another's"), verb)
+    site.backend.plan(verb, "clicks$header", after=lambda: (site.by_another("overwrite", b"another's"), fail()))
     file.commit()
     file.write(b" goes on")
     with pytest.raises(FileNotFoundError):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import BUILD_S_MAX, _server, cache_dir, go_program, installed
+from tests.support.servers import BUILD_S_MAX, _server, cache_dir, go_program, installed, require_module
 
 AZURITE_VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -53,6 +53,8 @@ def fake_google_program(build: bool) -> Path | None:
 @contextlib.contextmanager
 def azurite_server() -> Iterator[dict[str, Any]]:
     """An azurite with an empty folder; gives the storage options of the target ``az`` for it."""
+    require_module("obstore")
+    require_module("azure.storage.blob")
     script = installed("azurite", azurite_program, "node")
     node = shutil.which("node") or "node"
     with tempfile.TemporaryDirectory(prefix="rollingfs-azurite-") as data:
@@ -85,6 +87,7 @@ def new_container(options: dict[str, Any]) -> str:
 @contextlib.contextmanager
 def fake_google_server() -> Iterator[dict[str, Any]]:
     """A fake-gcs-server with nothing in it; gives the storage options of gcsfs for it."""
+    require_module("gcsfs")
     binary = installed("fake-gcs-server", fake_google_program, "go")
 
     def command(port: int) -> list[str]:

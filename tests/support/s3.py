@@ -1,12 +1,11 @@
 """Backends of S3 whose verbs are plain functions."""
 
-import uuid
 from typing import Any
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import open_s3
 from tests.support.driven import Driven
-from tests.support.servers import new_bucket, ways
+from tests.support.servers import ways
 
 
 def driven_s3(options: dict[str, Any], url: str | None = None, *, use_obstore: bool = True, **more: Any) -> Driven:
@@ -27,12 +26,3 @@ def rolling_s3(options: dict[str, Any], url: str | None = None, **more: Any) -> 
 def ways_of(backend: Any) -> set[str]:
     """The names of the classes by which objects were read and written."""
     return {type(objects).__name__ for objects in ways(backend)}
-
-
-class Store(Driven):
-    """A backend behind a proxy, and a bucket."""
-
-    def __init__(self, options: dict[str, Any], url: str, **more: Any) -> None:
-        super().__init__(driven_s3(options, url, **more).backend)
-        self.bucket = new_bucket(options)
-        self.path = f"{self.bucket}/{uuid.uuid4().hex}/log$header"

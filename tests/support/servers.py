@@ -113,6 +113,8 @@ def installed(name: str, program: Callable[[bool], Path | None], tool: str) -> P
 @contextlib.contextmanager
 def moto_server() -> Iterator[dict[str, Any]]:
     """A moto server; gives the storage options of s3fs for it."""
+    require_module("s3fs")
+    require_module("moto")
 
     def command(port: int) -> list[str]:
         return [sys.executable, "-c", MOTO_PROGRAM, "-H", "127.0.0.1", "-p", str(port)]
