@@ -40,7 +40,7 @@ class Crowd:
     """So many more append at the length that they have just seen; if there are any, only they are measured."""
     on_disk: bool = False
     turns: str = ""
-    """The class of `tests.support.other_turns` by which they take turns; by default they do as the library does."""
+    """The class of `benchmarks.other_turns` by which they take turns; by default they do as the library does."""
 
 
 def appended(crowd: Crowd, job: Job) -> None:
@@ -98,8 +98,8 @@ def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: 
     from rollingfs.errors import BadOffsetError
 
     if crowd.turns:
+        from benchmarks import other_turns
         from rollingfs.commit import fairness
-        from tests.support import other_turns
 
         fairness.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
     is_guarded = nth >= crowd.processes

@@ -17,7 +17,7 @@ from rollingfs.backend.objects import backend as backend_of_objects
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.testing import BackendContract, Factory
-from tests.support.clouds import PROJECT, blob_service, new_container, new_google_bucket, raw_google
+from tests.support.clouds import PROJECT, blob_service, new_container, new_google_bucket
 from tests.support.driven import Driven
 from tests.support.servers import count_requests, free_port, new_bucket, require_module
 from tests.support.verbs import ARGUMENTS
@@ -103,29 +103,26 @@ class OnObjects(BackendContract):
     def spawn_arguments(self) -> Factory | None:
         return type(self).make, (self.store,)
 
+    @property
+    def raw(self) -> Any:
+        """The filesystem, which reads and writes around the backend's verbs."""
+        return shared(type(self).make, **self.store).fs
 
-@functools.cache
-def raw_s3(**options: str) -> Any:
-    """A filesystem that reads and writes around the backend."""
-    from s3fs import S3FileSystem
+    def raw_read(self, path: str) -> bytes:
+        data: bytes = self.raw.cat_file(path)
+        return data
 
-    return S3FileSystem(**options, use_listings_cache=False, skip_instance_cache=True)
+    def raw_write(self, path: str, data: bytes) -> None:
+        self.raw.pipe_file(path, data)
+
+    def raw_write_many(self, paths: Sequence[str], data: bytes) -> None:
+        self.raw.pipe(dict.fromkeys(paths, data), batch_size=8)
 
 
 class OnS3(OnObjects):
     tokens_tell_equal_bytes = False  # an ETag is a hash of the bytes
     make = staticmethod(make_s3)
     new_bucket = staticmethod(new_bucket)
-
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = raw_s3(**self.store).cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        raw_s3(**self.store).pipe_file(path, data)
-
-    def raw_write_many(self, paths: Sequence[str], data: bytes) -> None:
-        raw_s3(**self.store).pipe(dict.fromkeys(paths, data), batch_size=8)
 
 
 class TestOnSeaweed(OnS3):
@@ -186,11 +183,9 @@ class TestOnFakeGoogle(OnCloud):
     make = staticmethod(make_google)
     new_bucket = staticmethod(new_google_bucket)
 
-    def raw_read(self, path: str) -> bytes:
-        return raw_google(self.store, "GET", path)
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        raw_google(self.store, "POST", path, data)
+    @property
+    def raw(self) -> Any:
+        return shared(make_google, **self.store).requests.fs
 
 
 # -- beyond the contract, and alike on every store -------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.careless import careless_proxy
+from tests.support.careless import CarelessHandler
 from tests.support.cli import Run, done, failed, options_of
 from tests.support.examples import slowly
+from tests.support.proxy import serving
 from tests.support.servers import new_bucket
 
 ROWS = {
@@ -50,7 +51,7 @@ def test_a_bucket_must_be_named_and_be_there(moto: dict[str, Any]) -> None:
 @pytest.mark.parametrize("words", [[], *slowly(["--json"])])
 def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any], words: Any) -> None:
     bucket = new_bucket(moto)
-    with careless_proxy(moto["endpoint_url"]) as proxy:
+    with serving(moto["endpoint_url"], CarelessHandler) as proxy:
         shown = Run("doctor", *words, *options_of({**moto, "endpoint_url": proxy.url}), f"s3://{bucket}")
     assert shown.code == 3
     if words:

@@ -13,8 +13,7 @@ import pytest
 
 from rollingfs.commit.sharing.files import AskFiles
 from tests.support.examples import nightly, slowly
-from tests.support.other_turns import NoTurns
-from tests.support.simulation import Figures, Latencies, Load, simulate
+from tests.support.simulation import Figures, Latencies, Load, NoTurns, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
 EQUAL = Latencies(60, jitter_ms=0.01, slow_share=0)

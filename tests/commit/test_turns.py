@@ -6,8 +6,7 @@ import pytest
 
 from rollingfs.commit.fairness import Turns
 from tests.support.examples import nightly, slowly
-from tests.support.other_turns import NoTurns
-from tests.support.simulation import Latencies, Load, simulate
+from tests.support.simulation import Latencies, Load, NoTurns, simulate
 
 NEAR, FAR = Latencies(12), Latencies(60)
 UNSATURATED = (

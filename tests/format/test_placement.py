@@ -13,11 +13,13 @@ from rollingfs.format import names, placement
 from rollingfs.format.codec import format_header, format_text
 from rollingfs.format.drops import merge_drops, shed_drops
 from rollingfs.format.header import (
+    COMMITS_MAX,
     LARGE_PAGE_CHUNKS,
     LOOSE_CHUNKS_MAX,
     PAGE_CHUNKS,
     TEXT_BYTES_MAX,
     Chunk,
+    Commit,
     Drop,
     Header,
     Page,
@@ -26,7 +28,6 @@ from rollingfs.format.placement import Spill
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.policy import RollingPolicy
 from tests.support.examples import examples
-from tests.support.strategies import full_commits
 
 AT_MS = 1_795_168_800_000
 CHUNK_BYTES = 64 * 1024 * 1024
@@ -152,7 +153,9 @@ class Growing:
     """A header whose map grows. It folds like `Pages.fold`, but keeps only the line of each page."""
 
     def __init__(self):
-        self.header = Header(str(uuid.UUID(int=1)), 2**40, commits=full_commits(2**40))
+        version = 2**40
+        commits = tuple(Commit(uuid.UUID(int=nth + 1).hex, 1, version - nth) for nth in range(COMMITS_MAX))
+        self.header = Header(str(uuid.UUID(int=1)), version, commits=commits)
         self.chunks_written = 0
 
     def add(self, *entries):

@@ -13,13 +13,14 @@ from unittest import mock
 import pytest
 
 from rollingfs.backend import memory
+from rollingfs.commit.sharing.others import Others
+from rollingfs.commit.sharing.share import Share
 from rollingfs.folders import collect_tree, listing
 from rollingfs.maintenance import consolidate, runs
 from rollingfs.write import ingest
 from tests.simulation.clock import simulated_time
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
-from tests.support.sharing import share_at_random
 from tests.support.small import shrink_pages
 
 SMALL_BYTES_MAX = 16
@@ -43,6 +44,17 @@ def _silence() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def _share_at_random(patch: pytest.MonkeyPatch) -> None:
+    """Let clients that share commits decide by chance what they decide for speed: nothing committed depends on it."""
+    draw = random.random  # looked up once: a test may seed the module
+    patch.setattr(Share, "_is_recent", lambda self, base: base.header is not None and draw() < 0.7)
+    patch.setattr(Share, "_must_ask", lambda self, header: draw() < 0.6)
+    patch.setattr(Others, "are_carrying", lambda self, header: draw() < 0.8)
+    patch.setattr(Others, "leads", lambda self, header: draw() < 0.4)
+    patch.setattr(Others, "must_list", property(lambda self: draw() < 0.1))
+    patch.setattr(Others, "known", lambda self, header: [line.writer for line in header.commits])
 
 
 def run_world(plan: Plan) -> World:
@@ -80,7 +92,7 @@ def world_time(
             for module in (consolidate, runs):
                 patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
         if shares_at_random:
-            share_at_random(patch)
+            _share_at_random(patch)
         if has_rows:
             patch.setattr(listing, "UNSEEN_MIN", 0)
             patch.setattr(listing, "ROWLESS_MAX", 0)

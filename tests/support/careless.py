@@ -9,7 +9,7 @@ from typing import Any
 
 from rollingfs.backend import refusals
 from tests.support.backends import Scripted, private_memory
-from tests.support.proxy import Handler, Proxy, serving
+from tests.support.proxy import Handler
 
 GAP_S = 0.05
 """Time between the look and the act."""
@@ -61,8 +61,8 @@ def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: flo
     return backend
 
 
-class _CarelessHandler(Handler):
-    """Takes the condition off a PUT, and decides it by a HEAD before the PUT."""
+class CarelessHandler(Handler):
+    """Takes the condition off a PUT, and decides it by a HEAD before; for a server that checks no signatures (moto)."""
 
     def _forward(self) -> None:
         condition = next((name for name in CONDITIONS if self.command == "PUT" and self.headers.get(name)), None)
@@ -91,8 +91,3 @@ class _CarelessHandler(Handler):
             upstream.close()
 
     do_PUT = _forward  # noqa: N815 - http.server's name
-
-
-def careless_proxy(endpoint_url: str) -> contextlib.AbstractContextManager[Proxy]:
-    """A way to a server that does not check signatures (moto), on which every conditional PUT looks first."""
-    return serving(endpoint_url, _CarelessHandler)

@@ -28,7 +28,9 @@ from rollingfs.client import Client
 from rollingfs.commit import fairness, header_cache
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import codec
+from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
+from rollingfs.runtime.concurrency import backoff_s
 from tests.support.backends import private_memory
 from tests.support.history import Call, Setsum, check_conserved, check_history
 
@@ -132,15 +134,11 @@ class Figures:
     @property
     def least_share(self) -> float:
         """The appends of the writer that has the fewest, over the mean of all writers."""
-        return min(self._counts) / statistics.fmean(self._counts)
+        return min(self.counts) / statistics.fmean(self.counts)
 
     @property
-    def largest_share(self) -> float:
-        """The appends of the writer that has the most, over the mean of all writers."""
-        return max(self._counts) / statistics.fmean(self._counts)
-
-    @property
-    def _counts(self) -> list[int]:
+    def counts(self) -> list[int]:
+        """The appends of each writer."""
         return [len(mine) for mine in self.latencies_s]
 
 
@@ -200,6 +198,16 @@ class Distant(BackendWrapper):
             return now_s if verb == "now" else found
         finally:
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
+
+
+class NoTurns(fairness.Turns):
+    """Plain compare-and-swap: after a lost race a random pause that grows, then another try."""
+
+    def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
+        return None
+
+    def pause_s(self, header: Header | None, losses: int) -> float:
+        return backoff_s(losses)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Hypothesis strategies for everything that a header can say."""
 
 import dataclasses
-import uuid
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 
 from rollingfs.format import invariants, names
 from rollingfs.format.header import (
-    COMMITS_MAX,
     OFFSET_MAX,
     PIECES_MAX,
     Chunk,
@@ -211,8 +209,3 @@ def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         )
     invariants.check(found)  # a strategy must not make what the format forbids
     return draw(in_tiers(found)) if draw(st.booleans()) else found
-
-
-def full_commits(version: int) -> tuple[Commit, ...]:
-    """The maximum number of commit lines of a header."""
-    return tuple(Commit(uuid.UUID(int=index + 1).hex, 1, version - index) for index in range(COMMITS_MAX))

@@ -2,17 +2,9 @@
 
 from rollingfs.commit.fairness import Turns
 from rollingfs.format.header import Header
-from rollingfs.runtime.concurrency import backoff_s
+from tests.support.simulation import NoTurns
 
-
-class NoTurns(Turns):
-    """Plain compare-and-swap: after a lost race a random pause that grows, then another try."""
-
-    def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
-        return None
-
-    def pause_s(self, header: Header | None, losses: int) -> float:
-        return backoff_s(losses)
+__all__ = ["EarlierTurns", "NoTurns"]
 
 
 class EarlierTurns(Turns):
