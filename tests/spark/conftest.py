@@ -9,7 +9,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require, require_module, shared_backend
+from tests.support.servers import new_bucket, require_module, shared_backend
 
 
 def pytest_pycollect_makemodule() -> None:
@@ -29,8 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def spark_s3(spark: Any, minio: dict[str, Any]) -> dict[str, Any]:
     """The session knows the MinIO server; its storage options."""
-    if not world.wants_s3a():
-        require("the S3 connector of Spark is not in Ivy's cache")
+    world.require_s3a()
     from rollingfs.spark.configure import s3a_options
 
     conf = spark.sparkContext._jsc.hadoopConfiguration()

@@ -17,7 +17,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require, shared_backend
+from tests.support.servers import new_bucket, shared_backend
 from tests.support.spark import Place
 
 pytestmark = pytest.mark.slow
@@ -88,8 +88,7 @@ def places(jvm: Jvm, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
     jvm.tell("new")  # of the store before
     client, root, scheme = Client(LocalBackend(sync=False)), str(tmp_path), "rolling+file"
     if request.param == "prefixes":
-        if not world.wants_s3a():
-            require("the S3 connector of Spark is not in Ivy's cache")
+        world.require_s3a()
         from rollingfs.spark.configure import s3a_options
 
         options = request.getfixturevalue("minio")

@@ -7,7 +7,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support import spark as world
-from tests.support.servers import new_bucket, require
+from tests.support.servers import new_bucket
 
 pytestmark = [pytest.mark.slow, pytest.mark.s3]
 
@@ -29,8 +29,7 @@ REDACTED = '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"'
 
 def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, minio):
     world.require_java()
-    if not world.wants_s3a():
-        require("the S3 connector of Spark is not in Ivy's cache")
+    world.require_s3a()
     bucket, secret = new_bucket(minio), minio["secret"]
     fs = RollingFileSystem("s3", minio)
     fs.create(f"{bucket}/in")

@@ -1,11 +1,8 @@
 """A stream beside restores, rotations, listings that miss, and limits: no row twice, none lost in silence."""
 
-import contextlib
-import os
 import random
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 from pyspark.sql import types
 
 from rollingfs import RetentionPolicy, RollingFileSystem
-from rollingfs.backend.local.looks import list_folder
+from rollingfs.backend.local import looks
 from rollingfs.errors import ConflictError
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import rows
@@ -173,19 +170,18 @@ def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monk
 def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monkeypatch):
     for nth in range(5):
         (tmp_path / str(nth)).write_bytes(b"x")
-    real, looks = os.scandir, []
+    listed, new = looks._listed, tmp_path / "5"
 
-    @contextlib.contextmanager
-    def missing(path: str) -> Iterator[Any]:
-        """A first listing that misses a name, and meanwhile another file is renamed in the folder."""
-        looks.append(path)
-        with real(path) as found:
-            if len(looks) == 1:
-                (tmp_path / "4").rename(tmp_path / "5")
-            yield iter([entry for entry in found if len(looks) > 1 or entry.name not in ("2", "5")])
+    def missing(folder: str, begin: str) -> dict[str, Any]:
+        """The first listing misses a name, and meanwhile another file is renamed in the folder."""
+        found = listed(folder, begin)
+        if not new.exists():
+            del found[f"{folder}/2"]
+            (tmp_path / "4").rename(new)
+        return found
 
-    monkeypatch.setattr(os, "scandir", missing)
-    names = [entry.path.rpartition("/")[2] for entry in list_folder(str(tmp_path), "").entries]
+    monkeypatch.setattr(looks, "_listed", missing)
+    names = [entry.path.rpartition("/")[2] for entry in looks.list_folder(str(tmp_path), "").entries]
     assert names == ["0", "1", "2", "3", "5"]
 
 

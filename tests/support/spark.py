@@ -57,6 +57,12 @@ def fetched(artifact: str) -> Path:
     return target
 
 
+def require_s3a() -> None:
+    """Skip, or fail, where the session has no S3 connector."""
+    if not wants_s3a():
+        require("the S3 connector of Spark is not in Ivy's cache")
+
+
 def wants_s3a() -> bool:
     """Whether the session gets the S3 connector: it is fetched, unless it was before."""
     cached = Path.home().glob(".ivy2*/cache/org.apache.hadoop/hadoop-aws")

@@ -212,17 +212,8 @@ def plain(path: str) -> Step:
 
 SOME = (create(A), append(A, 12), append(A, 2), append(A, 5))
 MANY = (*SOME, *[append(A, 6)] * 4)
-SEALED = (
-    *SOME,
-    truncate(A, 7 * TOKEN),
-    create(B),
-    append(B, 12),
-    seal(B),
-    concat(A, B),
-    seal(A),
-    create(B),
-    append(B, 2),
-)
+JOINED = (*SOME, truncate(A, 7 * TOKEN), create(B), append(B, 12), seal(B), concat(A, B))
+SEALED = (*JOINED, seal(A), create(B), append(B, 2))
 
 SCENARIOS = {
     "create": Scenario((), create(A)),

@@ -27,6 +27,14 @@ def client(store: HashingStore) -> World:
     return World(Faulty(store), CHUNKS, CLOCK.time)
 
 
+def adopted() -> HashingStore:
+    """A store with a file that a segment has adopted."""
+    store = HashingStore()
+    put(store)
+    client(store).seal(LOG)
+    return store
+
+
 def put(store: HashingStore, data: bytes = DATA) -> None:
     """Write the file as another tool does, over whatever is there."""
     CLOCK.sleep(1.0)
@@ -64,9 +72,7 @@ def is_live(store: HashingStore) -> bool:
 
 @pytest.mark.parametrize("end", [rename, delete])
 def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
-    store = HashingStore()
-    put(store)
-    client(store).seal(LOG)
+    store = adopted()
     end(client(store))
     assert not is_visible(store)
     store.lapse(DAY_S)
@@ -81,9 +87,7 @@ def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not
 
 
 def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the_one_that_was_adopted() -> None:
-    store = HashingStore()
-    put(store)
-    client(store).seal(LOG)
+    store = adopted()
     store.lapse(DAY_S)
     put(store)
     collect(client(store))
@@ -108,9 +112,7 @@ def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_n
 
 def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> None:
     for verb in (rename, delete, collect):
-        store = HashingStore()
-        put(store)
-        client(store).seal(LOG)
+        store = adopted()
         store.lapse(2 * DAY_S)
         verb(client(store))
         assert raw(store) is None
@@ -118,10 +120,7 @@ def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> 
 
 def filled(verb: Verb) -> tuple[HashingStore, World]:
     """A store with what a verb needs: an adopted file; for a collection, a tombstone that names one still there."""
-    store = HashingStore()
-    put(store)
-    world = client(store)
-    world.seal(LOG)
+    store = adopted()
     if verb is collect:
         held = client(store)
         held.backend.can_delete_if = False
