@@ -81,7 +81,6 @@ def test_importing_it_needs_none_of_its_packages() -> None:
 
 
 def test_the_flights_are_read_where_setuptools_is_missing():
-    script = (
-        "import sys; sys.modules['pkg_resources'] = None; from rollingfs.demo import flights; print(len(flights()))"
-    )
+    without = "import sys; sys.modules['pkg_resources'] = None\n"
+    script = without + "from rollingfs.demo import flights; print(len(flights()))"
     assert python(script, PYTHONWARNINGS="").stdout == "336776\n"

@@ -58,9 +58,8 @@ def problem(block: Block) -> str | None:
     """What is wrong with how a block declares itself."""
     if block.info == RUNS or block.info in OTHER_LANGUAGES or OPTED_OUT.fullmatch(block.info):
         return None
-    return (
-        f"{block.page}:{block.line}: a block declares {block.info!r}: use 'python', 'python not-run: <why>' or 'text'"
-    )
+    what = "use 'python', 'python not-run: <why>' or 'text'"
+    return f"{block.page}:{block.line}: a block declares {block.info!r}: {what}"
 
 
 def run(page: list[Block]) -> None:

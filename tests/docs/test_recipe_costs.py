@@ -65,10 +65,8 @@ def rows() -> list[Row]:
     found = []
     for path in sorted(RECIPES.glob("*.md")):
         for match in ROW.finditer(path.read_text(encoding="utf-8")):
-            requests = Counter[str]()
-            for part in match["requests"].split(", "):
-                number, kind = part.split()
-                requests[kind] += int(number)
+            parts = [part.split() for part in match["requests"].split(", ")]
+            requests = Counter({kind: int(number) for number, kind in parts})
             day = int(match["day"].replace(",", ""))
             found.append(Row(path.stem, match["what"], requests, times_a_day(match["often"]), day, match["price"]))
     return found

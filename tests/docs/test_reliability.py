@@ -60,12 +60,8 @@ def count() -> dict[str, int | str]:
         return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
     def tests(*words: str) -> int:
-        collected = re.search(
-            r"^(\d+)(?:/\d+)? tests? collected",
-            output("pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words),
-            re.MULTILINE,
-        )
-        return int(collected[1])
+        said = output("pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words)
+        return int(re.search(r"^(\d+)(?:/\d+)? tests? collected", said, re.MULTILINE)[1])
 
     run = RUN.search(output(*LONG_RUN))
     counted = {"tests": tests(), "fast": tests("-m", "not slow")}

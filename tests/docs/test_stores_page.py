@@ -30,9 +30,8 @@ BY_HAND = re.compile(r"by hand, \d{4}-\d\d-\d\d")
 
 def rows() -> dict[str, list[str]]:
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "measured" in line]
-    return {
-        cells[0]: cells[1:] for cells in ([cell.strip() for cell in line.strip("|").split(" | ")] for line in lines)
-    }
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {name: rest for name, *rest in cells}
 
 
 def says(cell: str) -> str:

@@ -56,11 +56,8 @@ def bucket(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator
 def test_a_page_runs_on_s3_and_prints_what_it_promises(
     page: str, bucket: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    blocks = [
-        replace(block, info=RUNS, code=block.code.replace(BUCKET, bucket))
-        for block in page_blocks(page)
-        if block.info == RUNS or runs_here(block)
-    ]
+    chosen = [block for block in page_blocks(page) if block.info == RUNS or runs_here(block)]
+    blocks = [replace(block, info=RUNS, code=block.code.replace(BUCKET, bucket)) for block in chosen]
     if absent := missing(blocks):
         require(f"{', '.join(absent)}: not installed")
     monkeypatch.chdir(tmp_path)

@@ -20,11 +20,6 @@ TOKEN = "t" * 20
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_MAX)]
 
 
-def found_by_job(*words: str) -> dict[str, Any]:
-    said = run_python(JOB, *words).stdout
-    return json.loads(said.partition("FOUND ")[2])
-
-
 def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:
     from rollingfs.spark import configure
 
@@ -58,7 +53,7 @@ def test_spark_commits_to_an_object_store_through_a_gateway(minio: dict[str, Any
     options["ROLLINGFS_SERVER_TOKEN"] = TOKEN
     with serving(f"s3://{bucket}/root", env=options) as server:
         url = f"webhdfs://localhost:{server.url.rpartition(':')[2]}"
-        found = found_by_job(url, str(tmp_path), TOKEN)
+        found = json.loads(run_python(JOB, url, tmp_path, TOKEN).stdout.partition("FOUND ")[2])
     assert found == {"1": COMMITTED, "2": COMMITTED, "shell": SHELL}
     names = RollingFileSystem("s3", target_options=minio).find(f"{bucket}/root")
     assert not [name for name in names if "_temporary" in name or ".spark-staging" in name or "/nothing/part" in name]

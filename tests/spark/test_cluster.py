@@ -18,12 +18,10 @@ import pytest
 from rollingfs.spark import jar
 from tests.docs.test_docs import page_blocks
 from tests.support import spark as world
-from tests.support.schedules import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WORKERS = 2
-READY_S_MAX = 120
 STEP_S_MAX = 600
 JOB = Path(__file__).parent / "cluster_job.py"
 INSTALLED = "pip install 'rollingfs[cli,spark]' && rollingfs "
@@ -35,7 +33,7 @@ SMALL = {
     "spark.executor.cores": "1",
     "spark.cores.max": str(WORKERS),
     "spark.scheduler.minRegisteredResourcesRatio": "1",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{READY_S_MAX}s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{world.READY_S_MAX}s",
 }
 
 
@@ -61,21 +59,16 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         return log
 
     try:
-        address = told(start("master", f"{package}.master.Master", *loopback, "--port", "0"), r"at (spark://\S+)")
+        address = world.told(start("master", f"{package}.master.Master", *loopback, "--port", "0"), r"at (spark://\S+)")
         for nth in range(WORKERS):
             more = ["--cores", "1", "--memory", "1g", "--work-dir", f"{tmp_path}/work{nth}", address]
-            told(start(f"worker{nth}", f"{package}.worker.Worker", *loopback, *more), "(registered) with master")
+            world.told(start(f"worker{nth}", f"{package}.worker.Worker", *loopback, *more), "(registered) with master")
         yield address
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait()
-
-
-def told(log: Path, pattern: str) -> str:
-    """What a log says, once it says it."""
-    return eventually(lambda: re.search(pattern, log.read_text()), READY_S_MAX, log.read_text)[1]
 
 
 def run(script: str, folder: Path, **env: str) -> str:

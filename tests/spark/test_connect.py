@@ -1,7 +1,6 @@
 """Spark Connect: a client without a JVM asks a server; the server's Python does the work."""
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,10 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem
 from rollingfs.spark import jar
 from rollingfs.spark.maintain import maintain
 from tests.support import spark as world
-from tests.support.schedules import eventually
 from tests.support.servers import require_module
 
 JOB = Path(__file__).parent / "connect_job.py"
 SEGMENTS = 12
-READY_S_MAX = 120
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +41,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=env, cwd=tmp_path, stdout=output, stderr=output)
         try:
-            said = r"Spark Connect server started at: \S+?:(\d+)"
-            port = eventually(lambda: re.search(said, log.read_text()), READY_S_MAX, log.read_text, process)[1]
+            port = world.told(log, r"Spark Connect server started at: \S+?:(\d+)", process)
             yield f"sc://127.0.0.1:{port}"
         finally:
             process.terminate()

@@ -16,7 +16,7 @@ from rollingfs.format.codec import format_header, parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.tokens import seal_text
 from rollingfs.policy import RollingPolicy
-from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED, recorded
+from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED
 from tests.support import spark as world
 from tests.support import strategies
 from tests.support.examples import MANY
@@ -45,7 +45,8 @@ def takes(parser: list[str], files: Mapping[str, bytes], kind: str = "header") -
 
 def test_java_takes_every_header_and_page_of_the_fixtures_and_refuses_the_flawed_ones(parser):
     files = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
-    files |= {f"{name}.header": format_header(recorded(name)[1]) for name in RECORDED}
+    for name in (f"{name}.header" for name in RECORDED):  # Java reads records elsewhere
+        files[name] = format_header(parse_header(files[name], name))
     pages = {name: data for name, data in files.items() if name.endswith(".page")}
     headers = {name: data for name, data in files.items() if name not in pages}
     assert takes(parser, pages, "page") == dict.fromkeys(pages, True)

@@ -20,18 +20,7 @@ from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.backends import raises
 from tests.support.spark import parquet_file
-from tests.support.spark_source import (
-    ALL,
-    batch_reader,
-    blinded,
-    drained,
-    first_column,
-    inferred,
-    put,
-    reader,
-    saved,
-    step,
-)
+from tests.support.spark_source import batch_reader, blinded, drained, first_column, inferred, put, reader, saved, step
 
 
 def numbered(begin: int, end: int) -> bytes:
@@ -57,7 +46,7 @@ def restored(fs: RollingFileSystem, tmp_path: Path) -> tuple[Path, Any]:
 def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(fs, restored):
     folder, at = restored
     with pytest.raises(DataLossError, match=r"ends at offset 60.*read up to 116.*restored"):
-        reader(folder).latestOffset(at, ALL)
+        step(reader(folder), at)
     lenient = reader(folder, failOnDataLoss="false")
     rows, at = step(lenient, at)
     assert rows == []
@@ -69,7 +58,7 @@ def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(
     folder, at = restored
     fs.append(f"{folder}/s", numbered(100, 125))
     with pytest.raises(DataLossError, match="not those that the query has read"):
-        reader(folder).latestOffset(at, ALL)
+        step(reader(folder), at)
     rows, _ = step(reader(folder, failOnDataLoss="false"), at)
     assert rows == [f"row {nth}" for nth in range(125 - len(rows), 125)]
 
@@ -102,7 +91,7 @@ def test_an_edited_checkpoint_gets_a_sentence(fs, tmp_path, edit, error):
     _, at = step(reader(tmp_path / "f"))
     mark = {key: value for key, value in {**at[path], **edit}.items() if value is not None}
     with pytest.raises((DataLossError, ValueError), match=error):
-        reader(tmp_path / "f").latestOffset({path: mark}, ALL)
+        step(reader(tmp_path / "f"), {path: mark})
 
 
 # -- rotation ----------------------------------------------------------------------------------------------------
@@ -143,7 +132,7 @@ def test_a_segment_that_was_read_and_became_a_part_of_another_is_refused(fs, tmp
     _, at = step(reader(folder))
     fs.concat(f"{folder}/all", [f"{folder}/a"])
     with pytest.raises(DataLossError, match=r"/a: it was read up to offset 2, and is a part of .*/all now"):
-        reader(folder).latestOffset(at, ALL)
+        step(reader(folder), at)
     rows, at = step(reader(folder, failOnDataLoss="false"), at)
     assert rows == ["a"]
     assert step(reader(folder), at)[0] == []

@@ -23,18 +23,7 @@ from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.positions import Position, parse_position
 from tests.support.life import Turned
 from tests.support.spark import arrow_stream
-from tests.support.spark_source import (
-    NUMBERS,
-    TEXT,
-    batch_reader,
-    blinded,
-    inferred,
-    put,
-    read,
-    reader,
-    rows_of,
-    step,
-)
+from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, inferred, put, read, reader, rows_of, step
 
 CHUNKS = RollingPolicy(max_bytes=40, inline_bytes=10)
 

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -19,6 +20,7 @@ import google_crc32c
 from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
+from tests.support.schedules import eventually
 from tests.support.servers import cache_dir, require, required
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ LOOPBACK = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spar
 JVM_S_MAX = 120
 FETCH_S_MAX = 600
 PROGRAM_S_MAX = 900
+READY_S_MAX = 120
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=60)
 """Records straddle its chunks, and there is a tail."""
 
@@ -163,6 +166,11 @@ def installed(folder: Path) -> Path:
     folder.mkdir()
     shutil.copy(module, folder)
     return folder
+
+
+def told(log: Path, pattern: str, process: Any = None) -> str:
+    """What the log of a process says, once it says it."""
+    return eventually(lambda: re.search(pattern, log.read_text()), READY_S_MAX, log.read_text, process)[1]
 
 
 def arrow_stream(*batches: Any) -> bytes:

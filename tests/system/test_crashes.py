@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from operator import methodcaller
 from typing import Any
 
@@ -259,15 +260,10 @@ def run(scenario: Scenario, store: type[Store], seed: int, planned: Sequence[Fau
     return counts[0]
 
 
-def crash_points(count: int) -> Iterator[tuple[int, Fault]]:
-    for index in range(count):
-        yield from ((index, fault) for fault in CRASHES)
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("store", [Store, *slowly(Disk)])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_crash_at_any_call_leaves_the_old_or_the_new_and_others_go_on(name: str, store: type[Store]) -> None:
     count = run(SCENARIOS[name], store, seed=1)
-    for index, fault in some(crash_points(count)):
+    for index, fault in some(product(range(count), CRASHES)):
         run(SCENARIOS[name], store, index + 1, [None] * index + [fault])

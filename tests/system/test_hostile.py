@@ -8,7 +8,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,11 +160,8 @@ FILES: dict[str, Callable[[Store], None]] = {
 }  # fmt: skip
 
 
-@contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Nothing but an error that says what is wrong: of ours, or one of the builtin errors for paths."""
-    with contextlib.suppress(RollingError, FileNotFoundError, FileExistsError):
-        yield
+REFUSALS = (RollingError, FileNotFoundError, FileExistsError)
+"""Errors that say what is wrong: ours, and the builtin errors for paths."""
 
 
 def work(store: Store) -> None:
@@ -188,7 +185,7 @@ def work(store: Store) -> None:
         lambda: fs.rm(store.mallory, recursive=True),
         lambda: fs.rm(store.mallory, recursive=True, damaged=True),
     ):
-        with refused():
+        with contextlib.suppress(*REFUSALS):
             verb()
 
 

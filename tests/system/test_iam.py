@@ -14,10 +14,9 @@ from tests.support.servers import botocore_client, new_bucket, require_module
 
 require_module("s3fs")
 
-import fsspec
-
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as objects_module
+from tests.support.s3 import rolling_s3
 
 PAGE = Path(__file__).parents[2] / "docs" / "on_s3.md"
 MIB = 2**20
@@ -55,7 +54,7 @@ def bucket(minio: dict[str, Any]) -> str:
 @pytest.fixture
 def root(minio: dict[str, Any]) -> Any:
     """A filesystem that may do everything."""
-    return fsspec.filesystem("rolling", target_protocol="s3", target_options=minio, skip_instance_cache=True)
+    return rolling_s3(minio)
 
 
 @pytest.fixture
@@ -70,9 +69,7 @@ def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch)
         given = sts.assume_role(**role, Policy=text)["Credentials"]
         sts.close()
         keys = {"key": given["AccessKeyId"], "secret": given["SecretAccessKey"], "token": given["SessionToken"]}
-        return fsspec.filesystem(
-            "rolling", target_protocol="s3", target_options=minio | keys, skip_instance_cache=True, header_cache_s=0
-        )
+        return rolling_s3(minio | keys)
 
     return connect
 

@@ -149,17 +149,14 @@ def full(request, tmp_path, monkeypatch):
         return
     write = os.write
 
-    def refuse(descriptor, data):
+    def refuse(descriptor, data, *at):
         if not tmp_path.joinpath("full").exists() and len(data) < CHUNK_BYTES // 16:
             return write(descriptor, data)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def refuse_at(descriptor, data, at):
-        return refuse(descriptor, data)
-
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", refuse)
-        patch.setattr(os, "pwrite", refuse_at)
+        patch.setattr(os, "pwrite", refuse)
         yield str(tmp_path), tmp_path.joinpath("full").touch
 
 

@@ -87,9 +87,8 @@ def test_maintain_does_all_of_its_operations(place: Place) -> None:
     rows = maintain(None, place.url, operations, keep=3000, align="\n", **more, **options)
     assert [(row.path, row.error) for row in rows] == [(path, None) for path in place.paths]
     assert [place.chunks(path) for path in place.paths] == [[("cold", 3000)]] * 3
-    exported = maintain(
-        None, place.url, "export", target=f"{place.url}-exported", target_options=place.target, **options
-    )
+    target = {"target": f"{place.url}-exported", "target_options": place.target}
+    exported = maintain(None, place.url, "export", **target, **options)
     assert [row.error for row in exported] == [None] * 3
     rows = maintain(None, f"{place.url}/*", ["concat", "upkeep"], into="whole", **options)
     assert [row.error for row in rows] == [None] * 4
