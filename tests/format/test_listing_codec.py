@@ -14,20 +14,11 @@ from rollingfs.format.listing_codec import DELETED, OPEN, OTHERS_MAX, SEALED, Ro
 from rollingfs.policy import RollingPolicy
 
 NUMBER = st.integers(0, 2**63 - 1)
+OTHERS = st.lists(st.text(), max_size=OTHERS_MAX).map(tuple)
+FIELDS = (st.text(), st.text(), st.uuids().map(str), NUMBER, st.sampled_from([OPEN, SEALED, DELETED]), *[NUMBER] * 5)
 ROWS = st.lists(
-    st.builds(
-        lambda name, token, segment, version, state, offsets, count, dates, others: Row(
-            name, token, segment, version, state, min(offsets), max(offsets), count, *dates, tuple(others)
-        ),
-        st.text(),
-        st.text(),
-        st.uuids().map(str),
-        NUMBER,
-        st.sampled_from([OPEN, SEALED, DELETED]),
-        st.tuples(NUMBER, NUMBER),
-        NUMBER,
-        st.tuples(NUMBER, NUMBER),
-        st.lists(st.text(), max_size=OTHERS_MAX),
+    st.builds(Row, *FIELDS, OTHERS).map(
+        lambda row: replace(row, start=min(row.start, row.length), length=max(row.start, row.length))
     ),
     unique_by=lambda row: row.name,
 )

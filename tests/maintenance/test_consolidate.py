@@ -124,6 +124,12 @@ def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     assert len(world.files(LOG)) == 1
 
 
+def test_a_plain_file_is_one_chunk_and_no_segment(world):
+    assert world.consolidate(world.write("/plain", b"12345")).written == 0
+    with pytest.raises(FileNotFoundError):
+        world.consolidate("/plain", segment="11111111-1111-1111-1111-111111111111")
+
+
 @pytest.mark.parametrize("damage", ["flip", "missing"])
 def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
     fill(world, 30)

@@ -6,6 +6,7 @@ import os
 import time
 import uuid
 from functools import partial
+from operator import methodcaller
 
 import pytest
 
@@ -25,27 +26,13 @@ DATA = b"as another tool wrote it"
 CALLS_MAX = 60
 
 
-def append(world):
-    world.append(LOG, b"+")
-
-
-def seal(world):
-    world.seal(LOG)
-
-
-def truncate(world):
-    world.truncate(LOG, min(3, len(world.content(LOG))))
-
-
-def rename(world):
-    world.rename(LOG, MOVED)
-
-
-def delete(world):
-    world.delete(LOG)
-
-
-ADOPTING = [append, seal, truncate, rename]
+ADOPTING = {
+    "append": methodcaller("append", LOG, b"+"),
+    "seal": methodcaller("seal", LOG),
+    "truncate": lambda world: world.truncate(LOG, min(3, len(world.content(LOG)))),
+    "rename": methodcaller("rename", LOG, MOVED),
+}
+delete = methodcaller("delete", LOG)
 
 
 def client(store, *, delete_if=True):
@@ -105,13 +92,13 @@ def crossed(outer, inner, index, data, graves, delete_if):
 @pytest.mark.parametrize("is_within", [False, True], ids=["a delete within", "within a delete"])
 @pytest.mark.parametrize("verb", ADOPTING)
 def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_if, graves, data):
-    outer, inner = (delete, verb) if is_within else (verb, delete)
+    outer, inner = (delete, ADOPTING[verb]) if is_within else (ADOPTING[verb], delete)
     for index in some(calls(outer, data, graves)):
         store, did = crossed(outer, inner, index, data, graves, delete_if)
         if did is None and not is_within:
             continue  # a store that deletes otherwise is asked for less
         is_moved = bool(did) if is_within else not did
-        assert is_there(store, MOVED) == (verb is rename and is_moved), index
+        assert is_there(store, MOVED) == (verb == "rename" and is_moved), index
         assert not is_there(store), index
 
 
@@ -131,7 +118,7 @@ def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_ha
     delete(world)
     for index in range(len(world.backend.trace)):
         store, world = begun()
-        world.backend.prepare(between={index: partial(suppressed, seal, client(store))})
+        world.backend.prepare(between={index: partial(suppressed, ADOPTING["seal"], client(store))})
         delete(world)
         assert not is_there(store), index
 
