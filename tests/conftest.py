@@ -225,6 +225,17 @@ def bucket(s3_options: dict[str, Any]) -> str:
 
 
 @pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets constants of a module, as ``limits(prefetch, READ_BYTES_MIN=100)``, for the time of a test."""
+
+    def set_to(module: object, **constants: object) -> None:
+        for name, value in constants.items():
+            monkeypatch.setattr(module, name, value)
+
+    return set_to
+
+
+@pytest.fixture
 def root() -> str:
     """A folder of the store ``memory`` that no other test has."""
     return f"/{uuid.uuid4().hex}"

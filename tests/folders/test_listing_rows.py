@@ -19,11 +19,10 @@ FILES = [f"{FOLDER}/s{number:02}" for number in range(COUNT)]
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch):
+def _few(limits):
     """So that a folder of 40 segments has many."""
-    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
-    monkeypatch.setattr(listing, "ROWLESS_MAX", 10)
-    monkeypatch.setattr(collect_tree, "ROWLESS_MAX", 10)
+    limits(listing, UNSEEN_MIN=4, ROWLESS_MAX=10)
+    limits(collect_tree, ROWLESS_MAX=10)
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ POLICY = RollingPolicy(max_bytes=100, inline_bytes=20)
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(limits):
     """Limits of bytes, so that a large append needs no megabytes."""
-    monkeypatch.setattr(ingest, "PIECE_BYTES", 200)
-    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
+    limits(ingest, PIECE_BYTES=200, SMALL_BYTES_MAX=300)
 
 
 @pytest.fixture

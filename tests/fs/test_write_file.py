@@ -19,12 +19,11 @@ POLICY = RollingPolicy(max_bytes=500, inline_bytes=100)
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def small(limits):
     """Small limits, so that a test of streams needs no megabytes."""
-    monkeypatch.setattr(ingest, "PIECE_BYTES", 200)
-    monkeypatch.setattr(write_buffer, "PIECE_BYTES", 200)
-    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 300)
-    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
+    limits(ingest, PIECE_BYTES=200, SMALL_BYTES_MAX=300)
+    limits(write_buffer, PIECE_BYTES=200)
+    limits(chunk_writer, FINISHING_BYTES_MAX=1000)
 
 
 @pytest.fixture(params=[b"small", LARGE], ids=["small", "large"])

@@ -22,15 +22,11 @@ MAX = 8 * PART
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch):
+def _small(limits):
     """A bound of 32 KiB."""
-    for module in (budget, ingest):
-        monkeypatch.setattr(module, "PART_BYTES", PART)
-    monkeypatch.setattr(budget, "WRITE_MEMORY_BYTES_MIN", 2 * PART)
-    monkeypatch.setattr(ingest, "PIECE_BYTES", PART)
-    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 1024)
-    monkeypatch.setattr(write_buffer, "PIECE_BYTES", PART)
-    monkeypatch.setattr(write_buffer, "GRAIN_BYTES", 256)
+    limits(budget, PART_BYTES=PART, WRITE_MEMORY_BYTES_MIN=2 * PART)
+    limits(ingest, PART_BYTES=PART, PIECE_BYTES=PART, SMALL_BYTES_MAX=1024)
+    limits(write_buffer, PIECE_BYTES=PART, GRAIN_BYTES=256)
 
 
 @pytest.fixture

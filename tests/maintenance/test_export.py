@@ -171,11 +171,10 @@ LAYOUTS: dict[str, Callable[[World], object]] = {
 @pytest.mark.parametrize("parts_max", [3, *slowly(9_000)])
 @pytest.mark.parametrize("name", LAYOUTS)
 @pytest.mark.parametrize("store", [{}, {"join_part_bytes_min": 25}, {"join_part_bytes_min": 70}, {"can_join": False}])
-def test_every_layout_is_exported_as_it_is_read(store, name, parts_max, monkeypatch):
-    monkeypatch.setattr(passing, "READ_BYTES_MAX", 64)
-    monkeypatch.setattr(export, "in_files", lambda plan: in_files(plan, parts_max))
-    monkeypatch.setattr(pieces, "COPY_PART_BYTES", 80)
-    monkeypatch.setattr(pieces, "READ_PART_BYTES", 80)
+def test_every_layout_is_exported_as_it_is_read(store, name, parts_max, limits):
+    limits(passing, READ_BYTES_MAX=64)
+    limits(export, in_files=lambda plan: in_files(plan, parts_max))
+    limits(pieces, COPY_PART_BYTES=80, READ_PART_BYTES=80)
     world = World(Counting(private_memory(), **store), POLICY)
     LAYOUTS[name](world)
     content, before = world.content(LOG), others(world)

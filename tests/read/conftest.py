@@ -8,25 +8,18 @@ import pytest
 
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import read_buffer, reading
-from rollingfs.read import prefetch
-from rollingfs.read import ranges as fetch
+from rollingfs.read import prefetch, ranges
 from tests.support.backends import Counting, private_memory
 from tests.support.servers import new_bucket, shared_backend
 
 
 @pytest.fixture
-def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_ranges(limits: Any) -> None:
     """No request covers a whole chunk: neither those of one large read, nor those fetched ahead."""
-    for name in ("RANGE_BYTES_MIN", "RANGE_BYTES_MAX", "SYNC_RANGE_BYTES_MAX"):
-        monkeypatch.setattr(fetch, name, 300)
-    for module, name, size in (
-        (read_buffer, "SYNC_BUFFER_BYTES", 170),
-        (read_buffer, "LINE_BYTES", 170),
-        (reading, "PIECE_BYTES", 700),
-        (read_buffer, "PREFETCH_RANGE_BYTES", 300),
-        (prefetch, "PREFETCH_RANGE_BYTES", 300),
-    ):
-        monkeypatch.setattr(module, name, size)
+    limits(ranges, RANGE_BYTES_MIN=300, RANGE_BYTES_MAX=300, SYNC_RANGE_BYTES_MAX=300)
+    limits(read_buffer, SYNC_BUFFER_BYTES=170, LINE_BYTES=170, PREFETCH_RANGE_BYTES=300)
+    limits(prefetch, PREFETCH_RANGE_BYTES=300)
+    limits(reading, PIECE_BYTES=700)
 
 
 def backend_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, str]:

@@ -340,9 +340,8 @@ def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(sto
 
 
 @pytest.mark.parametrize("columns", [(1, 2), (0, 1, 4)])
-def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, monkeypatch):
-    monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 10_000)
-    monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 1000)
+def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, limits):
+    limits(prefetch, AHEAD_BYTES_MIN=10_000, READ_BYTES_MIN=1000)
     with store.opened() as file:
         for group in range(GROUPS):
             for column in columns:

@@ -56,9 +56,8 @@ class Place:
 
 
 @pytest.fixture(params=["memory", "local", "async", "s3"])
-def place(request, tmp_path, monkeypatch, small_ranges):
-    monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 100)
-    monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 1500)
+def place(request, tmp_path, limits, small_ranges):
+    limits(prefetch, READ_BYTES_MIN=100, AHEAD_BYTES_MIN=1500)
     backend, root = backend_of(request.param, request, tmp_path)
     return Place(RollingFileSystem(backend=backend), root)
 

@@ -61,11 +61,8 @@ class File:
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(prefetch, "PREFETCH_RANGE_BYTES", 500)
-    monkeypatch.setattr(prefetch, "READ_BYTES_MIN", 100)
-    monkeypatch.setattr(prefetch, "READ_BYTES_MAX", 500)
-    monkeypatch.setattr(prefetch, "AHEAD_BYTES_MIN", 400)
+def small(limits):
+    limits(prefetch, PREFETCH_RANGE_BYTES=500, READ_BYTES_MIN=100, READ_BYTES_MAX=500, AHEAD_BYTES_MIN=400)
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -21,10 +21,9 @@ CALLS_MAX = 12
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few(limits: Any) -> None:
     """So that a folder of 120 segments has many."""
-    monkeypatch.setattr(listing, "UNSEEN_MIN", 4)
-    monkeypatch.setattr(listing, "ROWLESS_MAX", 50)
+    limits(listing, UNSEEN_MIN=4, ROWLESS_MAX=50)
 
 
 @pytest.fixture

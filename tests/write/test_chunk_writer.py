@@ -31,11 +31,10 @@ def site(request, tmp_path):
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small(limits):
     """Limits of bytes, so that a test of streams needs no megabytes."""
-    monkeypatch.setattr(ingest, "PIECE_BYTES", 100)
-    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 50)
-    monkeypatch.setattr(chunk_writer, "FINISHING_BYTES_MAX", 1000)
+    limits(ingest, PIECE_BYTES=100, SMALL_BYTES_MAX=50)
+    limits(chunk_writer, FINISHING_BYTES_MAX=1000)
 
 
 def pattern(size):
