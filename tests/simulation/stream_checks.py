@@ -60,7 +60,7 @@ def check_remembered(world: World, folder: str, before: Ledger, after: Ledger) -
         seg = world.history.state.get(f"{folder}/{name}")
         if goal == before.trim.goals.get(name) or seg is None or goal.segment not in seg.ids:
             continue
-        if (age_s := _age_s(world, seg.data[: goal.offset - seg.start])) < least_s:
+        if (age_s := _age_s(world, seg.data[: max(goal.offset - seg.start, 0)])) < least_s:
             raise Violation(f"{folder}/{name} is to lose bytes that are {age_s} s old, by {policies}: {goal}, {doing}")
         world.counts["goals of retention"] += 1
     known = {(name, cut.incarnation(name), offset) for cut in before.cuts for name, offset in cut.items()}
