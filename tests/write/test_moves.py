@@ -16,6 +16,7 @@ from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.life import Turned, World
+from tests.support.small import shrink_pages
 
 COUNT = 40
 TARGET = "/folder/target"
@@ -174,6 +175,24 @@ def test_a_burial_that_fails_stops_no_other_one(site, unburied):
     other.create(unburied)  # it finishes the move first
     other.append(TARGET, b"!")
     assert (site.content(), site.content(unburied)) == (b"t" + JOINED + b"!", b"")
+
+
+def test_a_page_that_a_source_names_stays_until_the_source_is_buried(site, monkeypatch):
+    """The pages of the source lie in the folder of the target, whose former content the source was."""
+    shrink_pages(monkeypatch, chunks=2, loose_max=1)
+    source, pieces = f"{TARGET}-old", [b"%d" % number * 40 for number in range(5)]
+    maker = World(site.store, RollingPolicy(max_bytes=40, inline_bytes=0), time.time)
+    maker.create(f"{TARGET}-new", pieces)
+    maker.rename(f"{TARGET}-new", source)
+    maker.create(f"{TARGET}-new", pieces)
+    maker.seal(source)
+    site.backend.plan("replace", f"{source}$header", skips=1, times=None, before=raises(PermissionError(13, "no")))
+    site.bridge.run(site.mover.concats.concat(f"{TARGET}-new", [source]))
+    assert site.phases([source]) == {Phase.MERGING}
+    other = later(site.store)
+    other.truncate(f"{TARGET}-new", 400)
+    later(site.store).delete(f"{TARGET}-new")
+    assert site.phases([source]) == {Phase.DELETED}
 
 
 def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_segment(site, unburied):
