@@ -105,6 +105,19 @@ def check_left_nothing(world: World, doing: Doing) -> None:
             raise Violation(f"{path} was there all the time: {doing}")
 
 
+def check_copied(world: World, made: str, doing: Doing) -> None:
+    """The copy of a folder has each segment as it was at some moment, and misses only what was absent."""
+    for path in world.paths:
+        if not path.startswith(f"{doing.call.path}/"):
+            continue
+        copy = made + path[len(doing.call.path) :]
+        header = world.witness.headers.get(copy)
+        data = None if header is None or header.deleted else world.witness.content(copy, header)
+        if data not in [None if seg is None else seg.data for seg in world.history.segs(path, doing)]:
+            raise Violation(f"{copy} is no copy of {path}, but {runs_of(data or b'')}: {doing}")
+        world.counts["copies"] += data is not None
+
+
 def check_rebuilt(world: World, path: str, did: Rebuilt, doing: Doing) -> None:
     """What is proven to be committed was once there in the segment that is lost."""
     header = world.witness.headers[path]

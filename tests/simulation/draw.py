@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from rollingfs.client import Client
 from rollingfs.errors import ConflictError, CorruptChunkError
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
+from rollingfs.fs.core import Core
 from tests.simulation import model
 from tests.simulation.history import Doing, tokens_of
 from tests.simulation.model import Call, Seg, Who
@@ -46,6 +48,11 @@ class Handle:
     path: str
     owner: str
     epoch: int
+
+
+def core_of(client: Client) -> Core:
+    """The way in for verbs of files."""
+    return Core(client, cast("Any", SimpleNamespace(backend=client.backend)))
 
 
 class Draw:

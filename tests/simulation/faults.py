@@ -44,11 +44,11 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
         if verb in CONDITIONAL - {"delete_if"}:
             found += [Fault.CONFLICT, Fault.CONFLICT, Fault.CONFLICT, Fault.BUSY]
     if verb == "extend":
-        found += [Fault.UNFLUSHED, Fault.TORN] * 2
+        found += [Fault.UNFLUSHED, Fault.TORN] * 4
     if verb == "copy" and CHUNKS_SUFFIX in args[0]:  # an adoption trusts the store's copy
         found += [Fault.DAMAGED] * len(found)
     if verb == "delete" and len(args[0]) > 1:
-        found += [Fault.PARTLY]
+        found += [Fault.PARTLY] * 4
     return chance.choice(found)
 
 

@@ -4,11 +4,13 @@ The store serializes all commits. So no search is needed: the witness sees which
 whose bytes it carries.
 """
 
+import asyncio
 import contextlib
 import contextvars
 import itertools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,8 @@ from tests.simulation.model import Call, Refused, Seg, State
 ANYWHERE = {CorruptChunkError}
 """What a damaged copy may raise."""
 FOREVER = 2**62
+WAY_S_MAX = 0.1
+"""The longest way of an answer to a client."""
 TOKEN = 4
 """Each token of the data is another one: a byte of 0xf0 or more, and three below 0x80."""
 
@@ -42,6 +46,8 @@ class Doing:
     told: str = "running"
     """`ok`, `error`, `not done` or `unknown`, when it has ended."""
     began_s: float = 0.0
+    since: int = 0
+    """The oldest changes that its looks may show: its client may believe what it saw a while ago."""
     is_dead: Callable[[float], bool] = lambda at_s: False
     """Whether its process was dead at a time."""
     is_faulty: bool = False
@@ -104,13 +110,22 @@ class History:
         """When the last append began that was on condition of a segment's length."""
         self.written_s: dict[int, float] = {}
         """When each token was first visible, by the store's clock."""
+        self._at_s: list[float] = []
+        """When each change was made."""
+        self._own: Counter[tuple[int, str]] = Counter()
+        """The last change of each segment of which a client was told that the change was its own."""
 
     def begin(self, number: int, call: Call, client: int) -> Doing:
-        doing = Doing(number, call, client, self.now)
+        doing = Doing(number, call, client, self.now, since=self.now)
         data = call.args.get("data")
         if call.verb is model.append and data:
             self._appends[token_at(data)] = doing
         return doing
+
+    def believe(self, doing: Doing, age_s: float) -> None:
+        """Let a look of a client show what was there a while ago, but not what was before the client's own commits."""
+        own = max(self._own[doing.client, path] for path in doing.call.paths)
+        doing.since = min(doing.began, max(own, bisect_left(self._at_s, doing.began_s - age_s - WAY_S_MAX)))
 
     def trace(self) -> list[tuple[str, list[int], list[str]]]:
         """All states of all segments, as text."""
@@ -124,6 +139,7 @@ class History:
         for path, seg in changes.items():
             after = model.put(after, path, seg)
         self.now += 1
+        self._at_s.append(asyncio.get_running_loop().time())
         cause = running.get()
         if not self._is_silent(before, after, changes):
             self._explain(before, after, changes, cause)
@@ -273,6 +289,7 @@ class History:
             self._check_error(doing, value)
         elif doing.effects:
             at, expected = doing.effects[0]
+            self._own.update({(doing.client, path): at - self._own[doing.client, path] for path in doing.call.paths})
             if expected is not None and value != expected:
                 raise Violation(f"at {at} it gave {expected!r}, but its caller got {value!r}: {doing}")
         elif not (
@@ -328,14 +345,14 @@ class History:
         """The states of the segments of an operation while it ran."""
         paths = list(dict.fromkeys(doing.call.paths))
         end = self.now if doing.ended is None else doing.ended
-        times = {doing.began}
+        times = {doing.since}
         for path in paths:
             line = self._lines.get(path, ([0], [None]))[0]
-            times.update(line[bisect_right(line, doing.began) : bisect_right(line, end)])
+            times.update(line[bisect_right(line, doing.since) : bisect_right(line, end)])
         for time in sorted(times):
             found = {path: self.at(path, time) for path in paths}
             yield {path: seg for path, seg in found.items() if seg is not None}
-        if doing.call.verb in (model.read, model.whole):
+        if doing.call.verb in model.READS:
             yield from ({doing.call.path: seg} for seg in self._seen_in_limbo(doing.call.path, doing))
         else:
             yield from ({path: seg} for at, path, seg in self._between if paths == [path] and doing.began < at <= end)
@@ -344,14 +361,14 @@ class History:
         """What a path held while an operation ran, for readers."""
         times = self._lines.get(path, ([0], [None]))[0]
         end = self.now if doing.ended is None else doing.ended
-        for time in [doing.began, *times[bisect_right(times, doing.began) : bisect_right(times, end)]]:
+        for time in [doing.since, *times[bisect_right(times, doing.since) : bisect_right(times, end)]]:
             yield self.at(path, time)
         yield from self._seen_in_limbo(path, doing)
 
     def _seen_in_limbo(self, path: str, doing: Doing) -> Iterator[Seg]:
         end = self.now if doing.ended is None else doing.ended
         for first, last, seg in self._limbo.get(path, ()):
-            if first <= end and last >= doing.began:
+            if first <= end and last >= doing.since:
                 yield seg
 
     def line(self, path: str) -> list[Seg | None]:

@@ -246,11 +246,24 @@ def read(state: State, path: str, begin: int, end: int) -> Next:
     found = state.get(path)
     if found is None:
         raise Refused(FileNotFoundError)
-    if begin < found.start:
+    if begin < min(found.start, end):  # an empty range is nowhere truncated
         raise Refused(SegmentTruncatedError)
     if end > found.length:
         raise Refused(ValueError)
     return state, found.data[begin - found.start : end - found.start]
+
+
+def part(state: State, path: str, begin: int | None, end: int | None) -> Next:
+    """A slice of a file, as users read it."""
+    return state, whole(state, path)[1][begin:end]
+
+
+def copy(state: State, path: str) -> Next:
+    """A copy of a folder to another place."""
+    return state, None
+
+
+READS = (read, whole, part, copy)
 
 
 def concat(state: State, path: str, sources: Sequence[str], attrs: Mapping[str, str | None], who: Who) -> Next:

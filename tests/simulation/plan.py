@@ -20,8 +20,9 @@ OF_STREAMS = (
 """In so many worlds, half of the verbs are these: retention comes often, and alone."""
 FIRST_POLICIES = (10, 15, 20)
 """Steps that set one."""
+ALONE = {"erase", "lose_page"}
 QUIET_S = 30.0
-"""A pause before and after an erase: all bytes are looked at if nothing else went on."""
+"""A pause before and after these: after an erase all bytes are looked at if nothing else went on."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
             verb, pause_s = chance.choice(OF_STREAMS), pause_s + chance.random() * 2
         if is_crowd and chance.random() < 0.6:
             verb, pause_s = "append", chance.random() * haste_s
-        if "erase" in (verb, steps[-1].verb if steps else None) and chance.random() < 0.8:
+        if not ALONE.isdisjoint((verb, steps[-1].verb if steps else None)) and chance.random() < 0.8:
             pause_s += QUIET_S
         steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
     return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)

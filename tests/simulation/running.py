@@ -25,7 +25,7 @@ from tests.support.small import shrink_pages
 
 SMALL_BYTES_MAX = 16
 """More than a few bytes count as large: then chunks are uploaded piece by piece."""
-SMALL_PAGES_SHARE = 0.3
+SMALL_PAGES_SHARE = 0.5
 FEW_JOINS_SHARE = 0.7
 """Of the worlds: in these, upkeep joins few small chunks already."""
 ROWS_SHARE = 0.5

@@ -13,6 +13,7 @@ from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
+from rollingfs.fs import transfers
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.stream.blocks import Move
@@ -21,12 +22,12 @@ from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
-from tests.simulation import model
-from tests.simulation.draw import MOVED, TOKEN_FIRST, Draw, Op
+from tests.simulation import checks, model, stream_checks
+from tests.simulation.draw import MOVED, TOKEN_FIRST, Draw, Op, core_of
 from tests.simulation.history import Doing
 from tests.simulation.lasting import kept
 from tests.simulation.model import Bound, Call
-from tests.simulation.witness import LOST, REBUILT
+from tests.simulation.witness import COPIES, LOST, REBUILT
 
 
 class TreeVerbs(Draw):
@@ -146,7 +147,7 @@ class TreeVerbs(Draw):
             folder, lambda client: StreamVerbs(client, Listings(client), folder).trim(cut), BadOffsetError
         )
         op = replace(op, call=replace(op.call, is_retaining=False))
-        return replace(op, done=lambda did, doing: self.world.trimmed(cut, did, doing))
+        return replace(op, done=lambda did, doing: stream_checks.check_trimmed(self.world, cut, did, doing))
 
     def _retaining(
         self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], *errors: type[Exception]
@@ -164,7 +165,7 @@ class TreeVerbs(Draw):
         if not good and self.often(0.6):
             return self.set_retention()
         op = self._retaining(*self._stream(lambda stream: stream.retain(), *good))
-        return replace(op, done=self.world.retained)
+        return replace(op, done=partial(stream_checks.check_retained, self.world))
 
     def run(self) -> Op:
         """A round of upkeep of a tree."""
@@ -186,7 +187,7 @@ class TreeVerbs(Draw):
                 bound.leave()  # its memory goes, or moves
         may = frozenset({OSError, ConflictError, ValueError})
         call = Call(model.by_steps, folder, {}, may, step)
-        return Op(call, start, lambda _, doing: self.world.left_nothing(doing))
+        return Op(call, start, lambda _, doing: checks.check_left_nothing(self.world, doing))
 
     def remove_tree(self) -> Op:
         folder = self.chance.choice(self.world.folders)
@@ -202,6 +203,20 @@ class TreeVerbs(Draw):
             target=target,
         )
 
+    def copy_tree(self) -> Op:
+        """Copy a folder to a name where nothing is, or, with a slash behind the name, into a folder of that name."""
+        folder, target, into = (
+            self.chance.choice(self.world.folders),
+            f"{COPIES}{self.world.new_number()}",
+            self.often(0.5),
+        )
+        made = target + folder[folder.rindex("/") :] * into
+        return Op(
+            Call(model.copy, folder, {}, frozenset({FileNotFoundError, ConflictError})),
+            lambda client: transfers.copy(core_of(client), folder, target + "/" * into, recursive=True),
+            lambda _, doing: checks.check_copied(self.world, made, doing),
+        )
+
     def rebuild(self) -> Op | None:
         """Make a segment of the chunks of another whose header is lost: of a copy of its chunk folder."""
         path, number = self._long(), self.world.new_number()
@@ -213,7 +228,7 @@ class TreeVerbs(Draw):
             return None
         start_at = self.chance.choice(starts) if self.often(0.3) else starts[0]
         op = self._upkeep(path, lambda client: client.rebuilder.rebuild(lost, made, start_at), ValueError)
-        return replace(op, done=lambda did, doing: self.world.rebuilt(made, did, doing))
+        return replace(op, done=lambda did, doing: checks.check_rebuilt(self.world, made, did, doing))
 
     def follow(self) -> Op:
         """A look of a follower, and the block that is due."""
@@ -277,6 +292,11 @@ class TreeVerbs(Draw):
             self.world.store.put_whole(path, data, Over.ANYTHING)
 
         return Op(Call(model.drop_in, path, {"data": data}), grow)
+
+    def lose_page(self) -> None:
+        """Another program deletes or damages an index page, or all that are lost come back."""
+        if not self.world.doings:
+            self.world.witness.lost.change(self.world, self.chance)
 
     def crash(self) -> None:
         self.world.crash(self.chance)

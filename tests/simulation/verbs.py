@@ -1,7 +1,9 @@
 """The verbs: each draws mostly sensible arguments, and gives a call of the model and a coroutine of the real code."""
 
+import io
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rollingfs.client import Client
@@ -10,11 +12,12 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
+from rollingfs.fs import reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
-from tests.simulation import model
-from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op
+from tests.simulation import checks, model
+from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
 from tests.simulation.history import TOKEN
 from tests.simulation.model import Call, Who
 from tests.simulation.tree_verbs import TreeVerbs
@@ -36,6 +39,8 @@ class Verbs(TreeVerbs):
         )
 
     def append(self, pieces_max: int = 1, tokens_max: int = TOKENS_MAX) -> Op:
+        if not any(map(self._takes_more, self.state.values())) and self.often(0.5):
+            return self.overwrite()
         path = self.path(self._takes_more)
         who, guard = self.who(path, offset=True, bound=True) if self.often(0.3) else (self._holder(path))
         data, attrs = self.data(tokens_max), self.attrs()
@@ -206,12 +211,25 @@ class Verbs(TreeVerbs):
 
         return Op(Call(model.read, path, {"begin": begin, "end": end}), start)
 
+    def cat(self) -> Op:
+        """A slice of a file, or a download of all of it."""
+        path, verify = self._long(), self.often(0.5)
+        begin, end = sorted(self.chance.randint(0, 300) for _ in range(2)) if self.often(0.7) else (None, None)
+
+        async def start(client: Client) -> bytes:
+            if begin is not None:
+                return await reading.cat_file(core_of(client), path, begin, end, verify)
+            await reading.get_file(core_of(client), path, file := io.BytesIO(), verify=verify)
+            return file.getvalue()
+
+        return Op(Call(model.part, path, {"begin": begin, "end": end}, frozenset({ConflictError})), start)
+
     def listing(self) -> Op:
         folder = self.chance.choice(self.world.folders)
         return Op(
             Call(model.look, folder, {}, frozenset({FileNotFoundError})),
             lambda client: Listings(client).ls(folder),
-            self.world.listed,
+            partial(checks.check_listed, self.world),
         )
 
     def collect_tree(self) -> Op:
@@ -235,49 +253,14 @@ async def _no_value(call: Coroutine[Any, Any, Any]) -> None:
 
 
 WEIGHTS: Mapping[str, int] = {
-    "append": 46,
-    "append_large": 6,
-    "stage": 3,
-    "append_staged": 4,
-    "create": 8,
-    "overwrite": 4,
-    "truncate": 8,
-    "erase": 4,
-    "seal": 6,
-    "concat": 7,
-    "rename": 6,
-    "delete": 4,
-    "acquire": 2,
-    "release": 3,
-    "drop_in": 2,
-    "change_file": 2,
-    "collect": 3,
-    "consolidate": 3,
-    "roll": 2,
-    "offload": 4,
-    "onload": 2,
-    "export": 2,
-    "set_retention": 2,
-    "set_offload_policy": 1,
-    "set_rolling": 1,
-    "collect_tree": 1,
-    "subscribe": 2,
-    "publish": 3,
-    "unsubscribe": 2,
-    "cut": 2,
-    "trim": 2,
-    "remove_tree": 1,
-    "move_tree": 2,
-    "rebuild": 2,
-    "retain": 4,
-    "run": 3,
-    "follow": 2,
-    "follow_all": 2,
-    "read": 8,
-    "listing": 3,
-    "open": 2,
-    "crash": 1,
-    "cancel": 1,
-    "set_clock": 1,
-}
+    "append": 46, "append_large": 6, "stage": 3, "append_staged": 4, "create": 8, "overwrite": 4,
+    "truncate": 8, "erase": 4, "seal": 6, "concat": 7, "rename": 6, "delete": 4, "acquire": 2, "release": 3,
+    "drop_in": 2, "change_file": 2, "lose_page": 5,
+    "collect": 3, "consolidate": 3, "roll": 2, "offload": 4, "onload": 2,
+    "follow": 2, "follow_all": 2, "run": 3, "export": 2, "rebuild": 2,
+    "set_retention": 2, "set_offload_policy": 1, "set_rolling": 1,
+    "collect_tree": 1, "remove_tree": 1, "move_tree": 2, "copy_tree": 2,
+    "subscribe": 2, "publish": 3, "unsubscribe": 2, "cut": 2, "trim": 2, "retain": 4,
+    "read": 5, "cat": 5, "listing": 3, "open": 2, "crash": 1, "cancel": 1, "set_clock": 1,
+}  # fmt: skip
 NAMES: Sequence[str] = tuple(name for name, weight in WEIGHTS.items() for _ in range(weight))

@@ -16,6 +16,7 @@ from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from tests.simulation.history import Doing, History, Violation, running
+from tests.simulation.lost import Lost
 from tests.simulation.model import Seg
 from tests.simulation.store import Store
 
@@ -24,13 +25,13 @@ PASSING = (names.PROBE_PREFIX, names.TEMPORARY_PREFIX, names.LOCK_NAME, names.PI
 
 EXPORTS = "/exports/"
 """The folder of exported files."""
-LOST, REBUILT = "/lost/", "/rebuilt/"
-"""Folders of chunks without a header, and of what is made of them."""
+LOST, REBUILT, COPIES = "/lost/", "/rebuilt/", "/copies/"
+"""Folders of chunks without a header, of what is made of them, and of copies of folders."""
 
 
 def is_aside(file: str) -> bool:
     """Whether a file is none of the segments that the model knows."""
-    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT))
+    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES))
 
 
 class Witness:
@@ -69,6 +70,7 @@ class Witness:
         """What the memory of each stream has said, and since when, by its folder."""
         self.carried = 0
         """The asks that commits have carried."""
+        self.lost = Lost()
         self.outside: set[str] = set()
         """Files that no operation touches."""
 
@@ -171,6 +173,7 @@ class Witness:
         is_late = doing is None or doing.told != "running"  # its mover has given up, and deleted the evidence
         if merge is None or is_late or (old is not None and old.merge is not None and old.merge.txn == merge.txn):
             return
+        self.lost.check_mark(path, new, doing)
         target = names.find(names.parent(path), merge.target)
         if target is not None:
             self._has_evidence(path, target, merge.txn)

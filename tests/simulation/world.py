@@ -17,6 +17,7 @@ from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import (
     AppendOutcomeUnknown,
     CommitTimeoutError,
+    CorruptHeaderError,
     RollingError,
     StagedExpiredError,
     TierFailedError,
@@ -25,13 +26,10 @@ from rollingfs.errors import (
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.maintenance.erased import Erased
-from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.retention_run import Retained
-from rollingfs.stream.trim import Trimmed
 from rollingfs.stream.upkeep import Upkeep
 from tests.simulation import checks, model, stream_checks
 from tests.simulation.clock import Wall
@@ -39,7 +37,7 @@ from tests.simulation.draw import MOVED, Handle, Op
 from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
-from tests.simulation.model import Bound, Seg, State
+from tests.simulation.model import Bound, Seg
 from tests.simulation.plan import PATHS, Plan, Step
 from tests.simulation.store import KINDS, Store
 from tests.simulation.threads import SimulatedThreads
@@ -48,7 +46,8 @@ from tests.simulation.witness import PASSING, Witness
 from tests.support.faults import Crashed, Fault
 
 OUTSIDE = {"/topmost/notes.txt": b"a plain file", "/outside/a": b"of another folder", "/outside/a.log": b"a log"}
-COMMIT_TIMEOUT_S = 6.0
+HEADERS_CACHED_S = (0.0, 0.0, 0.0, 5.0, 600.0)
+COMMIT_TIMEOUTS_S = (1.5, 6.0, 6.0, 6.0, 60.0)
 COMMIT_IS_LAST = {
     model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
 }  # fmt: skip
@@ -86,8 +85,8 @@ class World:
         self.upkeeps: dict[Client, Upkeep] = {}
         self.followers: dict[Client, Following] = {}
         self._numbers = itertools.count(1)
-        self.history = History(lambda: self.store.clock(), self.stepped)
-        self.witness = Witness(self.history, PATHS, self.fail, self.remembered)
+        self.history = History(lambda: self.store.clock(), partial(stream_checks.check_step, self))
+        self.witness = Witness(self.history, PATHS, self.fail, partial(stream_checks.check_remembered, self))
         self.policy = self.another_policy(self.chance)
 
     def another_policy(self, chance: random.Random) -> RollingPolicy:
@@ -136,7 +135,13 @@ class World:
     def _client(self, index: int) -> Client:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
         self.ways[index:] = [way, *self.ways[index + 1 :]]
-        client = self.client_on(way, self.walls[index], share_commits=self.shares and index % 3 < 2)
+        client = self.client_on(
+            way,
+            self.walls[index],
+            share_commits=self.shares and index % 3 < 2,
+            header_cache_s=self.chance.choice(HEADERS_CACHED_S),
+            commit_timeout_s=self.chance.choice(COMMIT_TIMEOUTS_S),
+        )
         client.offload_policy = self.chance.choice((None, OffloadPolicy("cold", after_bytes=30)))
         self.past.append((way, client))
         return client
@@ -149,13 +154,11 @@ class World:
         """The follower of a process."""
         return self.followers.setdefault(client, Following(client))
 
-    def client_on(self, backend: Backend, clock: Callable[[], float], *, share_commits: bool = False) -> Client:
+    def client_on(self, backend: Backend, clock: Callable[[], float], **options: Any) -> Client:
         """A client that never waits for real."""
         threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
         with mock.patch.object(rollingfs.client, "SyncRuntime", threads):
-            return Client(
-                backend, self.policy, commit_timeout_s=COMMIT_TIMEOUT_S, share_commits=share_commits, clock=clock
-            )
+            return Client(backend, self.policy, clock=clock, **options)
 
     def crash(self, chance: random.Random) -> None:
         """Kill a process; another takes its place."""
@@ -209,6 +212,7 @@ class World:
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
         doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
+        self.history.believe(doing, self.clients[index].headers.cache_s if op.call.verb in model.READS else 0.0)
         if op.call.is_retaining:
             doing.policies = self.policies()
         for other in self.doings.values():
@@ -229,7 +233,7 @@ class World:
         running.set(doing)
         share = chance.choice(self.faulty_shares) if op.call.verb not in FOREIGN else 0.0
         Way.chances.set((chance, share))
-        doing.is_faulty = share > 0
+        doing.is_faulty = share > 0 or bool(self.witness.lost)
         try:
             value = await op.start(client)
         except (Crashed, AppendOutcomeUnknown, asyncio.CancelledError):
@@ -245,6 +249,9 @@ class World:
                 self._end(doing, "unknown")
             elif isinstance(error, StagedExpiredError) and has_slept:  # what it had uploaded was collected
                 self._end(doing, "not done", error)
+            elif isinstance(error, CorruptHeaderError) and any(page in str(error) for page in self.witness.lost):
+                self.counts["lost pages told"] += 1
+                self._end(doing, "unknown" if "committed, but" in str(error) else "not done", error)
             else:
                 self._end(doing, "error", type(error))
         except (OSError, TimeoutError) as error:
@@ -273,10 +280,6 @@ class World:
         if doing.is_alone and not self.is_waiting:
             self.counts["erases seen"] += 1
             checks.check_erased(self, did, doing)
-
-    def stepped(self, doing: Doing, before: State, after: State) -> None:
-        """An operation of many steps has made one."""
-        stream_checks.check_step(self, doing, before, after)
 
     def is_unread(self, path: str, seg: Seg, offset: int) -> bool:
         """Whether a subscriber needs bytes before an offset, which no user has trimmed."""
@@ -308,10 +311,6 @@ class World:
         """Whether a client was refused a read since an operation began."""
         return self.ways[doing.client].refused_s >= doing.began_s
 
-    def remembered(self, folder: str, before: Ledger, after: Ledger) -> None:
-        """The memory of a stream has changed."""
-        stream_checks.check_remembered(self, folder, before, after)
-
     def created(self, policy: RollingPolicy | None, header: Header, doing: Doing) -> None:
         """A segment was made."""
         if policy is None:
@@ -329,18 +328,6 @@ class World:
         stream_checks.check_cut(self, cut, doing, align)
         self.cuts = [*self.cuts[-5:], (doing.call.path, cut)]
 
-    def trimmed(self, cut: StreamCut, did: Trimmed, doing: Doing) -> None:
-        """A trim to a cut has ended."""
-        stream_checks.check_trimmed(self, cut, did, doing)
-
-    def retained(self, did: Retained, doing: Doing) -> None:
-        """A run of retention has ended."""
-        stream_checks.check_retained(self, did, doing)
-
-    def left_nothing(self, doing: Doing) -> None:
-        """A folder was removed or moved."""
-        checks.check_left_nothing(self, doing)
-
     def copy_chunks(self, path: str, lost: str) -> list[int]:
         """Copy the chunk folders of a segment, without its pins; returns where entries begin that lie there."""
         header, folder = self.witness.headers.get(path), names.chunks_folder(path)
@@ -355,17 +342,10 @@ class World:
                 self.witness.outside.add(copy)
         return [one.start for one in header.entries if "/" not in one.file]
 
-    def rebuilt(self, path: str, did: Rebuilt, doing: Doing) -> None:
-        """A segment was made of chunks without a header."""
-        checks.check_rebuilt(self, path, did, doing)
-
-    def listed(self, found: Any, doing: Doing) -> None:
-        """A listing has ended: compare it with the headers."""
-        checks.check_listed(self, found, doing)
-
     # -- the end -----------------------------------------------------------------------------------------------
 
     async def end(self) -> None:
+        self.witness.lost.find(self.store)
         await asyncio.sleep(2 * GRACE_S)  # all late requests have landed
         if self.failure is None:
             await check_lasting(self)
