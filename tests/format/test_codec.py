@@ -256,8 +256,8 @@ def test_unknown_fields_of_lower_case_lines_are_skipped():
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def loose(count, name="{:020d}-0123456789ab"):
-    return tuple(Chunk(index, 1, name.format(index), 1, 1) for index in range(count))
+def loose(count):
+    return tuple(Chunk(index, 1, f"{index:020d}-0123456789ab", 1, 1) for index in range(count))
 
 
 OWNER_BYTES_MAX = TEXT_BYTES_MAX - len(format_text(dataclasses.replace(EMPTY, owner="")))

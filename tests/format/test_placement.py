@@ -33,14 +33,14 @@ AT_MS = 1_795_168_800_000
 CHUNK_BYTES = 64 * 1024 * 1024
 
 
-def chunk(start, length, file="f"):
-    return Chunk(start, length, file, 1, AT_MS)
+def chunk(length, file="f"):
+    return Chunk(0, length, file, 1, AT_MS)
 
 
 # -- arrange -------------------------------------------------------------------------------------------------
 
 POLICIES = st.builds(RollingPolicy, st.integers(1, 120), st.none(), st.integers(0, 150))
-ITEMS = st.lists(st.binary(max_size=250) | st.integers(1, 250).map(lambda length: chunk(0, length)), max_size=8)
+ITEMS = st.lists(st.binary(max_size=250) | st.integers(1, 250).map(chunk), max_size=8)
 
 
 def as_text(items):
@@ -72,10 +72,10 @@ def test_arrange_keeps_every_byte_and_entry_in_order_within_the_limits(data, pol
 
 
 @st.composite
-def maps(draw, start_max=20, length_max=6):
+def maps(draw, start_max=20):
     at = draw(st.integers(0, start_max))
     found = []
-    for number, length in enumerate(draw(st.lists(st.integers(1, length_max), min_size=1, max_size=8))):
+    for number, length in enumerate(draw(st.lists(st.integers(1, 6), min_size=1, max_size=8))):
         offset = draw(st.integers(0, 3))
         found.append(Chunk(at, length, f"f{number}", 1, AT_MS, offset, offset + length + draw(st.integers(0, 3))))
         at += length
@@ -187,7 +187,7 @@ class Growing:
 
 
 def own_chunk():
-    return chunk(0, CHUNK_BYTES, f"{2**62:020d}-0123456789ab")
+    return chunk(CHUNK_BYTES, f"{2**62:020d}-0123456789ab")
 
 
 def test_the_129th_loose_chunk_moves_the_oldest_128_into_a_page():
@@ -230,7 +230,7 @@ def test_whatever_is_added_the_limits_hold(additions, repeat):
         if kind == "page":
             growing.add(Page(0, count, file, count, 1, 100 * count))
         else:
-            growing.add(*[chunk(0, 1, file)] * min(count, 300))
+            growing.add(*[chunk(1, file)] * min(count, 300))
         growing.clear_drops()
         assert growing.header.loose_count <= LOOSE_CHUNKS_MAX
     format_header(growing.header)
@@ -240,7 +240,7 @@ def test_whatever_is_added_the_limits_hold(additions, repeat):
 def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
     entries = placement.place(
         [
-            Page(0, 1, f"index-{index}", 128, 1, 1) if is_page else chunk(0, 1, f"f{index}")
+            Page(0, 1, f"index-{index}", 128, 1, 1) if is_page else chunk(1, f"f{index}")
             for index, is_page in enumerate(kinds)
         ],
         0,

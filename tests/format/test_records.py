@@ -22,11 +22,11 @@ def read_of(data):
     return lambda start, end: data[start:end]
 
 
-def grown(base=BASE, pieces=DATA, writers=("b", "a")):
+def grown(base=BASE, pieces=DATA):
     """A file with a record for each piece, and the states of the header, one for each number of records."""
     data, states = format_header(base), [base]
     for index, piece in enumerate(pieces):
-        made = Record(states[-1].version + 1, writers[index % len(writers)], 10 + index, AT_MS + 5 * index, piece)
+        made = Record(states[-1].version + 1, "ba"[index % 2], 10 + index, AT_MS + 5 * index, piece)
         data += made.encode(base.segment)
         states.append(records.fold(states[-1], [made]))
     return data, states

@@ -31,8 +31,8 @@ def data(request):
     return request.param
 
 
-def write(site, mode, data, **options):
-    with site.open(mode, **options) as file:
+def write(site, mode, data):
+    with site.open(mode) as file:
         file.write(data)
 
 

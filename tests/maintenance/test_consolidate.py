@@ -26,9 +26,9 @@ def world(request):
     assert not world.backend.plans, "what was to happen meanwhile did not"
 
 
-def fill(world, count, size=40, path=LOG):
+def fill(world, count):
     chance = random.Random(count)
-    return world.create(path, [chance.randbytes(size) for _ in range(count)])
+    world.create(LOG, [chance.randbytes(40) for _ in range(count)])
 
 
 # -- the plan ------------------------------------------------------------------------------------------------

@@ -250,13 +250,11 @@ def client(store: Store) -> World:
     return World(Faulty(store), POLICY, CLOCK.time)
 
 
-def filled(**planned: Any) -> tuple[Store, World]:
-    """A store with the segment, and a client that meets faults, or others, at some of its calls."""
+def filled() -> tuple[Store, World]:
+    """A store with the segment, and a client whose calls may meet faults, or others."""
     store = Store()
     fill(client(store))
-    world = client(store)
-    world.backend.prepare(**planned)
-    return store, world
+    return store, client(store)
 
 
 def calls_of_an_export(**options: Any) -> list[tuple[str, Any]]:

@@ -54,13 +54,13 @@ def collect_all(world: World, times: int = 1) -> None:
                 assert not drive(TreeCollector(world.client).collect(folder, grace_s=0)).failures
 
 
-def tiers_of(world: World, path: str = A) -> list[str]:
-    return [chunk.tier for chunk in world.chunks(path)]
+def tiers_of(world: World) -> list[str]:
+    return [chunk.tier for chunk in world.chunks(A)]
 
 
-def chunk_files(store: Store, path: str = A) -> tuple[set[str], set[str]]:
-    """The chunks in a segment's folder: those in the hot store, those in the tier."""
-    hot, cold = names.chunks_folder(path) + "/", names.in_tier("cold", names.chunks_folder(path)) + "/"
+def chunk_files(store: Store) -> tuple[set[str], set[str]]:
+    """The chunks in the folder of A: those in the hot store, those in the tier."""
+    hot, cold = names.chunks_folder(A) + "/", names.in_tier("cold", names.chunks_folder(A)) + "/"
     found = {file for file in store.files() if "/pin-" not in file and "/index-" not in file}
     return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
 

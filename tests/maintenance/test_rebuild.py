@@ -30,9 +30,9 @@ def world(store):
     return five(store)
 
 
-def lose(store: Store, path: str = A) -> None:
+def lose(store: Store) -> None:
     """Another program deletes the header."""
-    del store.fs.store[names.header_path(path)]
+    del store.fs.store[names.header_path(A)]
 
 
 def without_header(kind: Callable[[], Store] = Store) -> Store:

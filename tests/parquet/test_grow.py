@@ -208,8 +208,8 @@ def test_after_many_small_appends_little_is_wasted_and_all_rows_are_there(fs, pa
     assert fs.segment(path).start > 0
 
 
-def small_appends(fs: RollingFileSystem, path: str, count: int = 5, **options: Any) -> None:
-    for nth in range(count):
+def small_appends(fs: RollingFileSystem, path: str, **options: Any) -> None:
+    for nth in range(5):
         append(fs, path, {"n": [nth], "s": [str(nth)]}, **options)
 
 

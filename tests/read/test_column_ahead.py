@@ -24,6 +24,7 @@ from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
 from tests.support.reading import World
 from tests.support.schedules import eventually
+from tests.support.spark import parquet_file
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -32,17 +33,13 @@ COLUMNS, GROUPS = 6, 8
 NAMES = [f"c{number}" for number in range(COLUMNS)]
 
 
-def parquet(groups: int = GROUPS, rows: int = 500) -> bytes:
-    """A file whose column chunks have different sizes."""
-    chance = random.Random(5)
-    values = {name: [chance.random() for _ in range(groups * rows)] for name in NAMES[1:]}
-    table = pa.table({"c0": [f"{chance.random()}"[: chance.randrange(3, 18)] for _ in range(groups * rows)], **values})
-    file = io.BytesIO()
-    pq.write_table(table, file, row_group_size=rows, use_dictionary=False)
-    return file.getvalue()
+def table(chance: random.Random, rows: int) -> Any:
+    """Columns whose chunks have different sizes."""
+    values = {name: [chance.random() for _ in range(rows)] for name in NAMES[1:]}
+    return pa.table({"c0": [f"{chance.random()}"[: chance.randrange(3, 18)] for _ in range(rows)], **values})
 
 
-DATA = parquet()
+DATA = parquet_file(table(random.Random(5), GROUPS * 500), row_group_size=500, use_dictionary=False)
 FOOTER_BYTES = int.from_bytes(DATA[-8:-4], "little") + 8
 SHIFT = 1000
 """Where the file begins in the segment."""
@@ -310,9 +307,9 @@ class Store(World):
         file.seek(start)
         assert file.read(end - start) == DATA[start:end]
 
-    def opened(self, **options) -> ReadFile:
+    def opened(self) -> ReadFile:
         """The file, its footer read."""
-        file = self.open(**options)
+        file = self.open()
         file.seek(len(DATA) - 60_000)
         file.read()
         return file

@@ -369,8 +369,8 @@ def world(request):
     return World(Counting(private_memory(), can_join=request.param == "join"), SMALL)
 
 
-def flip(world: World, index: int, at: int, path: str = LOG) -> str:
-    file = names.resolve(path, world.header(path).entries[index].file)
+def flip(world: World, index: int, at: int) -> str:
+    file = names.resolve(LOG, world.header(LOG).entries[index].file)
     data = bytearray(world.backend.fs.cat_file(file))
     data[at] ^= 1
     world.backend.fs.pipe_file(file, bytes(data))

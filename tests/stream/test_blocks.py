@@ -25,8 +25,8 @@ def header(*chunks: Chunk, tail: bytes = b"", tail_age_s: int = 0, start: int = 
     return Header("s" * 32, 1, start=start, entries=chunks, tail=tail, tail_at_ms=at_ms, phase=phase)
 
 
-def hot(found: Header, block_bytes: int = 100) -> Hot:
-    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, BlockRule(block_bytes), found, NOW_MS)  # type: ignore[arg-type]
+def hot(found: Header) -> Hot:
+    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, BlockRule(100), found, NOW_MS)  # type: ignore[arg-type]
 
 
 def plan(found: Header) -> Wait | Move:

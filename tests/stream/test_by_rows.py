@@ -31,10 +31,9 @@ def store() -> MemoryBackend:
     return private_memory()
 
 
-def client(store: MemoryBackend, **abilities: Any) -> RollingFileSystem:
+def client(store: MemoryBackend) -> RollingFileSystem:
     """A new client of an object store, which has seen nothing."""
-    backend = Scripted(store, **{"has_folders": False, **abilities})
-    return RollingFileSystem(backend=backend, policy=SMALL, header_cache_s=0)
+    return RollingFileSystem(backend=Scripted(store, has_folders=False), policy=SMALL, header_cache_s=0)
 
 
 def fill(store: MemoryBackend) -> RollingFileSystem:

@@ -23,13 +23,13 @@ def upkeep(world: World, **how: object) -> Upkept:
     return total(a_round(Upkeep(world.client, **how)))
 
 
-def grow(world: World, path: str, data: bytes, size: int = 26) -> None:
-    for piece in pieces_of(data, [size] * (len(data) // size)):
-        world.append(path, piece)
+def grow(world: World, data: bytes) -> None:
+    for piece in pieces_of(data, [26] * (len(data) // 26)):
+        world.append(GROWN, piece)
 
 
-def sizes(world: World, path: str) -> list[int]:
-    return [chunk.length for chunk in world.chunks(path)]
+def sizes(world: World) -> list[int]:
+    return [chunk.length for chunk in world.chunks(GROWN)]
 
 
 # -- what is joined ------------------------------------------------------------------------------------------
@@ -41,18 +41,18 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
     chance = random.Random(1)
     for _ in range(60):
         data = chance.randbytes(40 * 26)
-        grow(world, GROWN, data)
+        grow(world, data)
         content += data
         did = upkeep(world, readers_grace_s=0)
         assert not did.failed
         assert did.consolidated.replaced >= 8
         assert world.content(GROWN) == content
-        assert len(sizes(world, GROWN)) <= len(content) / 4800 + 32
+        assert len(sizes(world)) <= len(content) / 4800 + 32
     world.seal(GROWN)
     did = upkeep(world, readers_grace_s=0)
     header = world.header(GROWN)
-    assert len(sizes(world, GROWN)) == -(-len(content) // 6400) == 10
-    assert max(sizes(world, GROWN)) <= 6400
+    assert len(sizes(world)) == -(-len(content) // 6400) == 10
+    assert max(sizes(world)) <= 6400
     assert world.content(GROWN) == content
     assert header.rewritten <= 3 * len(content)
     assert did.write_amplification == 1 + header.rewritten / len(content)
@@ -63,12 +63,12 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
 def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
     world = World(policy=POLICY)
     world.create(GROWN, [bytes(6400)])
-    grow(world, GROWN, DATA)
+    grow(world, DATA)
     world.truncate(GROWN, 6000)
     upkeep(world, readers_grace_s=0)
     world.seal(GROWN)
     upkeep(world, readers_grace_s=0)
-    assert sizes(world, GROWN) == [6400, 1040]
+    assert sizes(world) == [6400, 1040]
     assert world.content(GROWN) == bytes(400) + DATA
 
 

@@ -42,8 +42,8 @@ def world(store):
     return fill(store)
 
 
-def follow(one: Followed, steps: int = 20) -> None:
-    for _ in range(steps):
+def follow(one: Followed) -> None:
+    for _ in range(20):
         CLOCK.sleep(step(one).pause_s)
 
 

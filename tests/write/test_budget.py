@@ -96,10 +96,10 @@ def stuck_bound():
     return bound, shares
 
 
-def run(bound, calls, choose, steps_max=20_000):
+def run(bound, calls, choose):
     """Step coroutines, in the order that is chosen, until all have ended; the bound holds after each step."""
     left = list(calls)
-    for _ in range(steps_max):
+    for _ in range(20_000):
         if not left:
             return
         one = left[choose(len(left))]

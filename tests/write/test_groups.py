@@ -42,11 +42,11 @@ def site(monkeypatch):
 class Follower(Caller):
     """Appends, and pauses once its append is in the queue, until it may go on."""
 
-    def __init__(self, site, data, **options):
-        super().__init__(partial(self._append, site, data, options))
+    def __init__(self, site, data):
+        super().__init__(partial(self._append, site, data))
         self.queued, self.may_go_on = threading.Event(), threading.Event()
 
-    def _append(self, site, data, options):
+    def _append(self, site, data):
         slots = site.client.commits.slots
 
         def is_queued():
@@ -57,7 +57,7 @@ class Follower(Caller):
             assert self.may_go_on.wait(WAIT_S)
 
         with at_line(1, pause, "rollingfs/write/gather.py", "rollingfs/runtime/concurrency.py", when=is_queued):
-            return site.append(data, **options)
+            return site.append(data)
 
 
 def started(caller):
