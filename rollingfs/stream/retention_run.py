@@ -16,6 +16,10 @@ from rollingfs.stream.retention import Holding, RetentionPolicy
 from rollingfs.stream.trim import Trimmed, Trimmer
 
 
+class NoRetentionError(ValueError):
+    """The stream has no retention policy."""
+
+
 @value_class
 class Retained:
     """What a run of retention did (in a dry run: would do)."""
@@ -53,7 +57,7 @@ async def retain(
     policy = ledger.under(above).retention
     if policy is None:
         await members.find()  # raises if there is no such folder
-        raise ValueError(f"{path}: the stream has no retention policy; assign one to `retention`")
+        raise NoRetentionError(f"{path}: the stream has no retention policy; assign one to `retention`")
     before = Trimmed() if dry_run else await trimmer.finish(ledger)
     columns = ledger.columns
     found = await members.find_once({name for name, _ in columns}, settles=not dry_run)

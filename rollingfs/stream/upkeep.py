@@ -22,6 +22,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.retention_run import NoRetentionError
 from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, attempt
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkept import Upkept, failure
@@ -211,7 +212,10 @@ class Upkeep:
         self._rests[path] = _Rest(token, _policies(ledger), began_s, until_s)
 
     async def _retain(self, path: str) -> Upkept:
-        did = await StreamVerbs(self.client, self.listings, path).retain()
+        try:
+            did = await StreamVerbs(self.client, self.listings, path).retain()
+        except NoRetentionError:  # another client has removed it, or the folder, since this one looked
+            return Upkept(path, is_stream=True)
         failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
         return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -284,6 +285,14 @@ def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others(store
     assert stream.offloaded.files == stream.dropped_bytes == 0, "what the policies are is not known"
     assert total(keep(world)).offloaded.files == 0
     assert {chunk.tier for chunk in world.chunks(LONE)} == {"", "cold"}
+
+
+def test_a_retention_that_another_client_removes_during_a_round_is_no_failure(store, world):
+    other = World(Scripted(store))
+    remove = partial(verbs(world, STREAM).set_retention, None)
+    other.backend.plan("read_range", lambda path: f"{STREAM}/$stream$chunks/" in path, after=remove)
+    assert not total(keep(other)).failed
+    assert not other.backend.plans
 
 
 def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(world):
