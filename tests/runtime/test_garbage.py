@@ -9,24 +9,19 @@ from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
 
 
-def test_nothing_is_collected_inside_and_all_as_before_after_it():
-    with collected_later():
-        assert not gc.isenabled()
-        with collected_later():
-            pass
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    with pytest.raises(ZeroDivisionError), collected_later():
-        _ = 1 / 0
-    assert gc.isenabled()
-
-
-def test_what_a_user_has_turned_off_stays_off():
-    gc.disable()
+@pytest.mark.parametrize("is_on", [True, False])
+def test_nothing_is_collected_inside_and_all_as_before_after_it(is_on):
+    if not is_on:
+        gc.disable()  # as a user may have done
     try:
         with collected_later():
-            pass
-        assert not gc.isenabled()
+            with collected_later():
+                pass
+            assert not gc.isenabled()
+        assert gc.isenabled() == is_on
+        with pytest.raises(ZeroDivisionError), collected_later():
+            _ = 1 / 0
+        assert gc.isenabled() == is_on
     finally:
         gc.enable()
 

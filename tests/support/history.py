@@ -6,7 +6,6 @@ history is linearizable if that order agrees with real time: no call that ended 
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 Record = tuple[int, str, int]
 """Offset, writer and number."""
 FOREVER = 2**63
-SUM_MODULUS = 2**256
 
 
 @dataclass(frozen=True)
@@ -40,31 +38,6 @@ class Call:
     @property
     def name(self) -> tuple[str, int]:
         return self.writer, self.number
-
-
-@dataclass(frozen=True)
-class Setsum:
-    """A checksum of a set of byte strings, and how many these are: sums of parts add up to that of the whole."""
-
-    checksum: int = 0
-    count: int = 0
-
-    @classmethod
-    def of(cls, parts: Iterable[bytes]) -> Setsum:
-        found = cls()
-        for part in parts:
-            found += cls(int.from_bytes(hashlib.sha256(part).digest(), "big"), 1)
-        return found
-
-    def __add__(self, other: Setsum) -> Setsum:
-        return Setsum((self.checksum + other.checksum) % SUM_MODULUS, self.count + other.count)
-
-
-def check_conserved(acked: Setsum, unknown_there: Setsum, live: Setsum, truncated: Setsum) -> None:
-    """What was acknowledged, and what took place without an answer, is live or truncated; and nothing else is."""
-    wanted, found = acked + unknown_there, live + truncated
-    assert wanted.count == found.count, f"{wanted.count} appends took place, {found.count} records are there"
-    assert wanted == found, f"as many records as appends ({wanted.count}), but not the same"
 
 
 def check_history(calls: Sequence[Call], there: Sequence[Record]) -> None:
