@@ -13,7 +13,6 @@ from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from tests.backend.test_local import OnDiskByThreads
-from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Counting, joined, private_memory
 from tests.support.driven import Driven
 
@@ -21,16 +20,8 @@ FILE = "/logs/s$chunks/tier-x"
 COLD = names.in_tier("cold", FILE)
 
 
-class TestAHotStoreWithATier(InPrivateMemory):
-    """The hot store's own paths behave as without tiers."""
-
-    @pytest.fixture
-    def backend(self, memory: MemoryBackend) -> Backend:
-        return tiered(memory)
-
-
 class TestAHotDiskWithATier(OnDiskByThreads):
-    """A disk has verbs that no other store has."""
+    """The hot store's own paths behave as without tiers; a disk has verbs that no other store has."""
 
     @pytest.fixture
     def backend(self) -> Backend:

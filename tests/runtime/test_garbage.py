@@ -15,6 +15,7 @@ def test_nothing_is_collected_inside_and_all_as_before_after_it(is_on):
         gc.disable()  # as a user may have done
     try:
         with collected_later():
+            assert not gc.isenabled()
             with collected_later():
                 pass
             assert not gc.isenabled()
