@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,42 +16,21 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from rollingfs.testing import BackendContract
+from tests.backend.test_memory import OverFsspec
 from tests.support.backends import private_memory, raises
 from tests.support.driven import Driven
 
 
-class GenericContract(BackendContract):
+class GenericContract(OverFsspec):
     claims_atomicity = False
-    make_fs: Callable[[], AbstractFileSystem]
-
-    @pytest.fixture(autouse=True)
-    def fs(self) -> AbstractFileSystem:
-        self._fs = type(self).make_fs()
-        return self._fs
 
     @pytest.fixture
     def backend(self, fs: AbstractFileSystem) -> Backend:
         return GenericBackend(fs, single_writer=True)
 
-    def raw_read(self, path: str) -> bytes:
-        data: bytes = self._fs.cat_file(path)
-        return data
-
-    def raw_write(self, path: str, data: bytes) -> None:
-        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
-        self._fs.pipe_file(path, data)
-
-    @pytest.fixture
-    def folder(self) -> str:
-        return f"/{uuid.uuid4().hex}"
-
-    def spawn_arguments(self) -> None:
-        return None
-
 
 class TestGenericBackendInMemory(GenericContract):
-    make_fs = staticmethod(lambda: private_memory().fs)
+    """Over fsspec's own."""
 
 
 class TestGenericBackendOnDisk(GenericContract):

@@ -2,8 +2,10 @@
 
 import pickle
 import uuid
+from collections.abc import Callable
 
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend import memory
@@ -27,27 +29,36 @@ def folder() -> str:
     return f"/{uuid.uuid4().hex}"
 
 
-class InPrivateMemory(BackendContract):
-    """The contract over files in memory that no other test sees."""
+class OverFsspec(BackendContract):
+    """The contract over files of a filesystem that no other test sees, by default in memory."""
+
+    make_fs: Callable[[], AbstractFileSystem] = staticmethod(lambda: private_memory().fs)
 
     @pytest.fixture(autouse=True)
-    def memory(self) -> MemoryBackend:
-        self._memory = private_memory()
-        return self._memory
+    def fs(self) -> AbstractFileSystem:
+        self._fs = type(self).make_fs()
+        return self._fs
 
     @pytest.fixture
     def folder(self) -> str:
         return "/folder"
 
     def raw_read(self, path: str) -> bytes:
-        data: bytes = self._memory.fs.cat_file(path)
+        data: bytes = self._fs.cat_file(path)
         return data
 
     def raw_write(self, path: str, data: bytes) -> None:
-        self._memory.fs.pipe_file(path, data)
+        self._fs.makedirs(self._fs._parent(path), exist_ok=True)
+        self._fs.pipe_file(path, data)
 
     def spawn_arguments(self) -> None:
         return None
+
+
+class InPrivateMemory(OverFsspec):
+    @pytest.fixture
+    def memory(self, fs: MemoryFileSystem) -> MemoryBackend:
+        return MemoryBackend(fs)
 
 
 class TestMemoryBackend(InPrivateMemory):
