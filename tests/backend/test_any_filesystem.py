@@ -39,8 +39,6 @@ def ftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
 
     class Handler(FTPHandler):
         authorizer = authorizers.DummyAuthorizer()
-        log = staticmethod(lambda *_args, **_how: None)
-        logline = staticmethod(lambda *_args, **_how: None)
 
     Handler.authorizer.add_user("user", "password", str(tmp_path), perm="elradfmwMT")
     server = ThreadedFTPServer(("127.0.0.1", 0), Handler)
@@ -128,14 +126,9 @@ def test_an_archive_is_read_and_never_written(tmp_path):
 
 def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path):
     pytest.importorskip("aiohttp")
-    whole = _log(tmp_path)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
+    whole, handler = _log(tmp_path), functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     fs = RollingFileSystem("http", single_writer=True, skip_instance_cache=True)
-    with in_background(http.server.ThreadingHTTPServer, functools.partial(Handler, directory=str(tmp_path))) as server:
+    with in_background(http.server.ThreadingHTTPServer, handler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         _reads_and_refuses(fs, f"{url}/log", f"{url}/new", whole)
 

@@ -13,7 +13,7 @@ from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
+from rollingfs.client import Client
 from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
@@ -29,8 +29,7 @@ OTHERS = [
 
 
 def examined(backend: Backend, folder: str = "") -> Checkup:
-    runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
-    return run(backend, examine(backend, runtime, folder))
+    return run(backend, examine(backend, Client(backend).runtime, folder))
 
 
 def answers(found: Checkup) -> dict[str, str]:

@@ -44,15 +44,12 @@ def fails(reason: str) -> pytest.MarkDecorator:
 
 def make_s3(options: dict[str, Any], use_obstore: bool = True) -> ObjectBackend:
     """The backend of a racing process."""
-    require_module("s3fs")
     from s3fs import S3FileSystem
 
     return open_s3(S3FileSystem(**options), use_obstore=use_obstore)
 
 
-def make_s3fs(options: dict[str, Any]) -> ObjectBackend:
-    """The same, without obstore."""
-    return make_s3(options, use_obstore=False)
+make_s3fs = functools.partial(make_s3, use_obstore=False)
 
 
 def make_azure(options: dict[str, Any]) -> ObjectBackend:

@@ -14,7 +14,7 @@ from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
-from tests.support.small import DATA, TAIL, Careless, client, five, holding, is_whole, shrink_pages
+from tests.support.small import DATA, TAIL, Failing, client, five, holding, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A = "/stream/a"
@@ -258,7 +258,9 @@ def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
 
 
 def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
-    world = five(Careless("$chunks/00000000000000000030-"))
+    store = Failing()
+    world = five(store)
+    store.where, store.how = "$chunks/00000000000000000030-", "damages"
     before = world.header(A)
     with pytest.raises(CorruptChunkError, match="nothing was erased"):
         world.erase(A, 30)

@@ -7,12 +7,12 @@ from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.following import Following
-from tests.support.backends import Counting
+from tests.support.backends import LOOKS, Counting, Scripted, fail
 from tests.support.faults import TieredStore
 from tests.support.life import World
 from tests.support.places import tiered
 from tests.support.schedules import eventually
-from tests.support.small import Unreadable, verbs
+from tests.support.small import verbs
 
 DATA = b"0123456789" * 30
 
@@ -78,7 +78,7 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
 
 
 def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segments_too():
-    world = World(Unreadable(TieredStore()), RollingPolicy(100, inline_bytes=10))
+    world = World(Scripted(TieredStore()), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
     following = Following(world.client, OffloadPolicy())
     following.folders.add("/root")
@@ -89,9 +89,9 @@ def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segment
         following.end(one, listed)
     writer = World(world.backend.inner, RollingPolicy(100, inline_bytes=10))
     drive(verbs(writer).set_offload_policy(OffloadPolicy("cold")))
-    world.backend.is_away = True
+    world.backend.plan(LOOKS, lambda path: "$stream" in path, before=fail, times=None)
     assert drive(following.look_around()) == []
-    world.backend.is_away = False
+    world.backend.plans.clear()
     [one] = drive(following.look_around())
     drive(one.look())
     assert one.tier == "cold"

@@ -23,6 +23,8 @@ from rollingfs.format.names import PROBE_PREFIX
 FINISH_S = 0.01
 """Time that a suspending backend takes to finish an upload: longer than it takes to begin the next."""
 
+LOOKS = ("read", "read_if_changed", "read_range")
+"""The verbs that read a file."""
 Action = Callable[[], object]
 Where = str | Callable[[str], bool]
 

@@ -76,11 +76,6 @@ class _Folder(paramiko.SFTPServerInterface):
         os.remove(self._real(path))
 
     @_answered
-    def rename(self, oldpath: str, newpath: str) -> None:
-        os.link(self._real(oldpath), self._real(newpath))  # version 3 of SFTP replaces nothing
-        os.remove(self._real(oldpath))
-
-    @_answered
     def posix_rename(self, oldpath: str, newpath: str) -> None:
         os.replace(self._real(oldpath), self._real(newpath))
 
@@ -91,10 +86,6 @@ class _Folder(paramiko.SFTPServerInterface):
     @_answered
     def rmdir(self, path: str) -> None:
         os.rmdir(self._real(path))
-
-    @_answered
-    def chattr(self, path: str, attr: Any) -> None:
-        paramiko.SFTPServer.set_file_attr(self._real(path), attr)
 
 
 @contextlib.contextmanager

@@ -1,14 +1,11 @@
 """What tests of upkeep share: a client on a store that fails by plan, a look at all checksums, a follower."""
 
-import errno
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
@@ -22,18 +19,6 @@ from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
 SMALL = RollingPolicy(max_bytes=200, inline_bytes=10)
-
-
-class Unreadable(BackendWrapper):
-    """The memory of a stream cannot be read for a while."""
-
-    is_away = False
-    error = errno.EIO
-
-    async def call(self, verb: str, *args: Any) -> Any:
-        if self.is_away and verb.startswith("read") and "$stream" in args[0]:
-            raise OSError(self.error, "the store is away")
-        return await super().call(verb, *args)
 
 
 def client(store: Store) -> World:
@@ -56,26 +41,17 @@ def five(store: Store) -> World:
     return filled(store, pieces_of(DATA, [20] * 5), TAIL)
 
 
-class Careless(TieredStore):
-    """A store that damages what is written to paths with a certain part."""
-
-    def __init__(self, part: str) -> None:
-        super().__init__()
-        self.part = part
-
-    def _put(self, path: str, content: bytes) -> str:
-        return super()._put(path, b"?" + content[1:] if self.part in path else content)
-
-
 class Failing(TieredStore):
     """A store whose tier takes nothing, loses or damages what it takes, or takes long, while it is told so."""
 
+    where = names.in_tier("cold", "")
+    """Part of the paths that it does so with."""
     how = ""
     slow_s = 0.0
     seen: Callable[[], object] | None = None
 
     def _put(self, path: str, content: bytes) -> str:
-        how = self.how if path.startswith(names.in_tier("cold", "")) else ""
+        how = self.how if self.where in path else ""
         if how == "fails":
             raise ConnectionError("the cold store is away")
         token = super()._put(path, b"?" + content[1:] if how == "damages" else content)

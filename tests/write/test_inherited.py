@@ -7,9 +7,9 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import LOOKS, Scripted, private_memory, raises
 from tests.support.life import World
-from tests.support.small import Unreadable, verbs
+from tests.support.small import verbs
 
 
 @pytest.mark.parametrize(("number", "is_believed"), [(errno.EIO, False), (errno.EBUSY, False), (errno.EACCES, True)])
@@ -18,11 +18,11 @@ def test_only_a_refusal_counts_for_the_next_segments_too(number, is_believed):
     writer = World(store, RollingPolicy(200))
     writer.create("/root/first")
     drive(verbs(writer).set_rolling(PolicyChange(max_bytes=77)))
-    away = Unreadable(store)
+    away = Scripted(store)
     world = World(away, RollingPolicy(200))
-    away.error, away.is_away = number, True
+    away.plan(LOOKS, lambda path: "$stream" in path, before=raises(OSError(number, "the store is away")), times=None)
     assert world.header(world.create("/root/a")).policy.max_bytes == 200
-    away.is_away = False
+    away.plans.clear()
     assert world.header(world.create("/root/b")).policy.max_bytes == (200 if is_believed else 77)
 
 
