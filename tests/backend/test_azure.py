@@ -110,16 +110,11 @@ def test_what_azure_says_is_understood():
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sas(azurite: dict[str, Any], container: str) -> Driven:
-    """A backend whose signature is for one container."""
+def test_a_shared_access_signature_of_a_container_reads_writes_and_deletes_on_a_condition(azurite, container):
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=SAS_S)
     may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
     token = generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=may, expiry=until)
-    return opened(azurite, sas_token=token)
-
-
-def test_a_shared_access_signature_reads_writes_and_deletes_on_a_condition(azurite, sas, container):
+    sas = opened(azurite, sas_token=token)
     assert not opened(azurite, sas_token=None).can_delete_if, "nobody signs the request"
     path = f"{container}/a folder/ü%?#file"
     old = sas.create(path, b"old")

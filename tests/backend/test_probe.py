@@ -182,8 +182,7 @@ def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing():
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk", "single writer"])
-def test_where_one_lock_decides_nobody_races(kind, tmp_path):
-    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+def test_where_one_lock_decides_nobody_races(fs, kind, tmp_path):
     inner = {
         "memory": MemoryBackend(fs),
         "disk": LocalBackend(sync=False),

@@ -2,20 +2,21 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import VERBS, Backend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.metered import MeteredBackend
-from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.backend.values import PendingUpload
+from rollingfs.backend.wrapper import NOT_FORWARDED, BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters
 from tests.backend.test_memory import InPrivateMemory
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.driven import Driven
-from tests.support.verbs import MISSING_IN_MEMORY, call_every_verb, forwarded_verbs
 
 
 class TestWrappedBackend(InPrivateMemory):
@@ -26,15 +27,50 @@ class TestWrappedBackend(InPrivateMemory):
         return BackendWrapper(MeteredBackend(memory, Meters()))
 
 
-@pytest.fixture
-def recorder() -> Scripted:
-    return Scripted(private_memory())
+MISSING_IN_MEMORY: dict[str, Any] = {
+    "abort_upload": PendingUpload("/uploading", 0.0, "id"),
+    "remove_whole": [("/x$header", "1")],
+    "move_whole": [("/x$header", "1", "/y$header")],
+}
+"""What a store in memory has not, with what it takes: the verb raises."""
+FORWARDED = set(VERBS) - NOT_FORWARDED
+OF_UPLOADS = ("upload.write", "upload.finish", "upload.abort")
 
 
-def test_every_verb_of_the_contract_passes_through_the_hook(recorder: Scripted) -> None:
+def call_every_verb(backend: Backend) -> None:
+    """Call each verb of the contract once, and those of an upload, over a store in memory."""
+    driven, header = Driven(backend), "/x$header"
+    token = driven.create(header, b"1")
+    token = driven.replace(header, memoryview(b"22"), token)
+    token = driven.extend(header, b"", token) or token
+    for verb in ("read", "stat", "is_folder", "now", "keeps_versions", "metadata", "take_turn", "flush"):
+        getattr(driven, verb)(header)
+    driven.read_if_changed(header, "another")
+    driven.write("/chunk", [b"12", b"3"])
+    driven.read_range("/chunk", 1, 3)
+    driven.copy("/chunk", "/copy")
+    driven.take_link("/copy")
+    driven.put("/ask", b"12")
+    driven.delete_if(header, token)
+    driven.delete(["/chunk"])
+    driven.make_folder("/folder")
+    driven.list_prefix("/folder", "a")
+    for verb in ("list", "list_page", "list_uploads", "remove_folder"):
+        getattr(driven, verb)("/folder")
+    for verb, argument in MISSING_IN_MEMORY.items():
+        with pytest.raises(NotImplementedError):
+            getattr(driven, verb)(argument)
+    upload = driven.open_write("/uploaded")
+    upload.write(b"xyz")
+    upload.finish()
+    upload.abort()
+
+
+def test_every_verb_of_the_contract_passes_through_the_hook() -> None:
+    recorder = Scripted(private_memory())
     call_every_verb(recorder)
-    assert {verb for verb, _ in recorder.calls} == forwarded_verbs() | {"upload.write", "upload.finish", "upload.abort"}
-    assert recorder.calls[-3:] == [(f"upload.{verb}", "/uploaded") for verb in ("write", "finish", "abort")]
+    assert {verb for verb, _ in recorder.calls} == FORWARDED.union(OF_UPLOADS)
+    assert recorder.calls[-3:] == [(verb, "/uploaded") for verb in OF_UPLOADS]
 
 
 def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> None:
@@ -81,8 +117,7 @@ def counts(metered: Driven) -> dict[str, tuple[int, int, int, int]]:
 def test_every_verb_is_counted_once_with_its_bytes(metered: Driven) -> None:
     call_every_verb(metered.backend)
     found = counts(metered)
-    uploads = {"upload.write", "upload.finish", "upload.abort"}
-    assert found.keys() == forwarded_verbs() | uploads
+    assert found.keys() == FORWARDED.union(OF_UPLOADS)
     sizes = {
         "create": 1,
         "replace": 2,

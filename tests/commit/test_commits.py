@@ -22,7 +22,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from tests.support.schedules import at_line, in_threads
+from tests.support.schedules import at_line, in_threads, interrupt
 from tests.support.site import Site
 
 
@@ -95,9 +95,6 @@ def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) 
 
     async def wait() -> bool:
         return True
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
 
     def interrupted_once() -> bool:
         with (

@@ -52,11 +52,6 @@ def site(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def replaces(site: Site) -> int:
-    """How often the header was replaced."""
-    return site.backend.count("replace")
-
-
 def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Clock) -> None:
     site.append(b"1")
     assert clock.slept == []
@@ -80,7 +75,7 @@ def test_a_commit_without_time_for_the_interval_does_not_wait(
 
 def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site.append(b"0")
-    before = replaces(site)
+    before = site.backend.count("replace")
     slot, all_wait = site.client.commits.slots.of(site.path), threading.Event()
 
     async def sleep(runtime: object, seconds: float) -> None:
@@ -95,5 +90,5 @@ def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, mon
         all_wait.set()
         offsets = sorted(append.result(WAIT_S) for append in appends)
     assert offsets == list(range(1, THREADS + 1))
-    assert replaces(site) - before == 1
+    assert site.backend.count("replace") - before == 1
     assert clock.slept == [INTERVAL_S]

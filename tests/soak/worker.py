@@ -322,10 +322,5 @@ def tolerant(verb: Callable[[Worker], None]) -> Callable[[Worker], None]:
     return run
 
 
-def main(arguments: list[str]) -> None:
-    place = Place(**json.loads(arguments[0]))
-    Worker(place, arguments[1]).run()
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    Worker(Place(**json.loads(sys.argv[1])), sys.argv[2]).run()
