@@ -19,9 +19,7 @@ CHECKS = 3
 LINES_MAX = 40
 
 
-def test_it_fits_a_screen_and_says_what_each_step_saved_where_the_picture_is_and_what_to_try(
-    tmp_path, capsys, monkeypatch
-):
+def test_it_fits_a_screen_and_says_what_each_step_saved_and_what_to_try(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert demo.main(["--rows", "1200"]) == 0
     printed = capsys.readouterr().out

@@ -53,9 +53,7 @@ def bucket(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 @pytest.mark.parametrize("page", WHOLE)
-def test_a_page_runs_on_s3_and_prints_what_it_promises(
-    page: str, bucket: str, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_page_runs_on_s3_and_keeps_its_promises(page: str, bucket: str, tmp_path: Path, monkeypatch: Any) -> None:
     chosen = [block for block in page_blocks(page) if block.info == RUNS or runs_here(block)]
     blocks = [replace(block, info=RUNS, code=block.code.replace(BUCKET, bucket)) for block in chosen]
     if absent := missing(blocks):

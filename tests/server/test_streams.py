@@ -53,9 +53,7 @@ def test_retention_is_set_and_run(client: Client) -> None:
     assert client.put("/v1/streams/logs:retention", json={}).json() == {"retention": None, "sources": {}}
 
 
-def test_retention_is_what_counts_and_says_which_folder_it_is_of(
-    client: Client, fs: RollingFileSystem, root: str
-) -> None:
+def test_retention_that_counts_says_which_folder_it_is_of(client: Client, fs: RollingFileSystem, root: str) -> None:
     filled(client)
     client.post("/v1/segments/logs/sub/a?create=true", content=b"x")
     fs.stream(f"{root}/logs").retention = RetentionPolicy(min_bytes=10, max_age="7d")

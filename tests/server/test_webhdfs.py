@@ -168,9 +168,7 @@ def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFile
 
 
 @pytest.mark.parametrize("store", ["moto", *slowly("seaweed", "minio")])
-def test_a_folder_that_was_made_is_there_on_an_object_store_until_it_is_deleted(
-    store: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_made_folder_is_there_on_an_object_store_until_it_goes(store: str, request: pytest.FixtureRequest) -> None:
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
     s3_options = request.getfixturevalue(store)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import substring
@@ -22,6 +23,7 @@ from pyspark.sql.functions import substring
 from rollingfs.spark.source import RollingDataSource
 from rollingfs.spark.source.sink import commits
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from tests.support.schedules import beside
 from tests.support.spark import LOOPBACK
 
 FOLDER = Path(sys.argv[1])
@@ -56,19 +58,11 @@ def pause(sign: str) -> None:
 @contextlib.contextmanager
 def between_segments() -> Iterator[None]:
     """Commit to one segment after the other, and pause behind the first if the file says so."""
-    commit, limit, done = SegmentCommit.commit, commits.COMMITS_MAX, []
-
-    def counting(one: Any, *args: Any) -> None:
-        if done:
-            pause("between")
-        commit(one, *args)
-        done.append(one)
-
-    SegmentCommit.commit, commits.COMMITS_MAX = counting, 1  # type: ignore[method-assign]
-    try:
+    done: list[SegmentCommit] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commits, "COMMITS_MAX", 1)
+        beside(patch, SegmentCommit, "commit", lambda *_: done and pause("between"), lambda one, *_: done.append(one))
         yield
-    finally:
-        SegmentCommit.commit, commits.COMMITS_MAX = commit, limit  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -45,7 +45,7 @@ def takes(parser: list[str], files: Mapping[str, bytes], kind: str = "header") -
 
 def test_java_takes_every_header_and_page_of_the_fixtures_and_refuses_the_flawed_ones(parser):
     files = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
-    for name in (f"{name}.header" for name in RECORDED):  # Java reads records elsewhere
+    for name in (f"{name}.header" for name in RECORDED):  # their records folded in
         files[name] = format_header(parse_header(files[name], name))
     pages = {name: data for name, data in files.items() if name.endswith(".page")}
     headers = {name: data for name, data in files.items() if name not in pages}

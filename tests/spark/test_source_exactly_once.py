@@ -1,5 +1,6 @@
 """A streaming job that is killed again and again writes each row of its input once, and in order."""
 
+import contextlib
 import json
 import os
 import random
@@ -127,12 +128,10 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     """``kill -9`` for the job with all that it started: JVM, workers, the runners of source and sink."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            try:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[3]) == process.pid:
                     os.kill(int(entry.name), signal.SIGKILL)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
     process.wait()
 
 

@@ -179,9 +179,7 @@ def test_a_head_that_was_truncated_past_the_cut_is_data_loss_and_a_cut_behind_th
         read(tmp_path / "f", endingOffsets=str(StreamCut({"/g/a": 1}, 0, 1)))
 
 
-def test_a_cut_serves_a_read_of_its_stream_of_one_segment_and_of_a_pattern_and_does_not_name_what_came_later(
-    fs, tmp_path
-):
+def test_a_cut_serves_a_read_of_one_segment_or_a_pattern_and_names_nothing_that_came_later(fs, tmp_path):
     for name in ("a1", "a2", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
     cut = str(fs.stream(f"{tmp_path}/f").cut())

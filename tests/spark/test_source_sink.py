@@ -81,9 +81,7 @@ FOOTERS = ["read_range"] * 2
     ("format_", "expected"),
     [("text", [[], ["write"]]), ("parquet", [[*FOOTERS, "write"]] * 2)],  # a chunk of tail and batch, or the tail
 )
-def test_a_batch_of_200_tasks_makes_one_request_besides_those_of_the_header_and_of_footers(
-    store, monkeypatch, format_, expected
-):
+def test_a_batch_of_200_tasks_makes_one_request_besides_header_and_footers(store, monkeypatch, format_, expected):
     monkeypatch.setattr(parquet_footers, "WASTED_PART_MAX", 1)  # else Parquet is written anew
     sink = Sink(monkeypatch, store, format=format_)
     # another process commits; the writers of tasks need not be others

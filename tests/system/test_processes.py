@@ -104,9 +104,7 @@ def read_sum(fs: Any, path: str, log: Path) -> None:
 
 @pytest.mark.filterwarnings(FORK_WARNING)
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_children_read_what_the_parent_wrote_by_its_filesystem(
-    seaweed: dict[str, Any], tmp_path: Path, method: str
-) -> None:
+def test_children_read_what_the_parent_wrote(seaweed: dict[str, Any], tmp_path: Path, method: str) -> None:
     arena = Folder("s3", seaweed, f"{new_bucket(seaweed)}/segment")
     fs = client_of(arena)
     data = b"".join(record("parent", number) for number in range(10))

@@ -162,15 +162,9 @@ def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any
     raise AssertionError("the credentials never worked")
 
 
-@pytest.fixture
-def own_path(seaweed: dict[str, Any]) -> str:
-    return new_segment(seaweed)
-
-
 @pytest.mark.parametrize("mode", ["wb", pytest.param("ab", marks=pytest.mark.slow)])
-def test_credentials_that_expire_while_a_file_is_written_leave_the_segment_as_it_was(
-    seaweed: dict[str, Any], own_path: str, mode: str
-) -> None:
+def test_credentials_that_expire_amid_a_write_leave_the_segment_as_it_was(seaweed: dict[str, Any], mode: str) -> None:
+    own_path = new_segment(seaweed)
     options, end = short_credentials(seaweed, own_path)
 
     with refused(PermissionError, own_path, EXPIRED, changes=False), open_fs(options).open(own_path, mode) as file:

@@ -66,10 +66,6 @@ def is_visible(store: HashingStore) -> bool:
         return False
 
 
-def is_live(store: HashingStore) -> bool:
-    return drive(client(store).client.headers.load(LOG)).live
-
-
 @pytest.mark.parametrize("end", [rename, delete])
 def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
     store = adopted()
@@ -141,7 +137,7 @@ def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_n
 
         def meanwhile(store: HashingStore = store, came_to_life: list[bool] = came_to_life) -> None:
             put(store)
-            came_to_life.append(not is_live(store))
+            came_to_life.append(not drive(client(store).client.headers.load(LOG)).live)
 
         world.backend.prepare(between={index: meanwhile})
         with contextlib.suppress(FileNotFoundError):

@@ -138,7 +138,7 @@ def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy,
 
 @pytest.mark.parametrize("fault", [*slowly(HOLD), DROP_AFTER, STALL])
 @pytest.mark.parametrize("verb", ["create", "append", "seal", "truncate"])
-def test_a_commit_whose_answer_does_not_come_is_recognised_and_one_whose_request_stalls_is_sent_again(
+def test_a_commit_without_an_answer_is_recognised_and_one_that_stalls_sent_again(
     hasty, path, proxy, plain, verb, fault
 ):
     fs = hasty

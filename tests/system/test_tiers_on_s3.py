@@ -54,9 +54,7 @@ def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
-def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_the_bucket(
-    s3_options, bucket, tmp_path, where
-):
+def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_it(s3_options, bucket, tmp_path, where):
     root = f"s3://{bucket}/archive" if where == "bucket" else f"file://{tmp_path}/archive"
     fs = RollingFileSystem("s3", tiers={"cold": root}, **options(s3_options))
     path = f"{bucket}/logs/s"
