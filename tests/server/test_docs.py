@@ -13,14 +13,10 @@ WHERE = "http://localhost:9870"
 
 
 def commands() -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for block in page_blocks("docs/server.md"):
-        for line in block.code.splitlines() if block.info == "console" else ():
-            if line.startswith("$ "):
-                found.append((line[2:], []))
-            else:
-                found[-1][1].append(line)
-    return found
+    """Each command behind a prompt, and the lines of its answer."""
+    text = "".join(block.code for block in page_blocks("docs/server.md") if block.info == "console")
+    parts = [part.splitlines() for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]]
+    return [(command, answer) for command, *answer in parts]
 
 
 def test_the_commands_of_the_page_answer_as_it_says(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """REST on segments, without a network."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -27,8 +28,11 @@ def problem_of(answer: httpx.Response) -> tuple[int, str, str]:
 NOTHING = "nothing was changed"
 
 
-def test_a_segment_is_made_appended_to_read_and_deleted(client: Client) -> None:
-    assert client.put("/v1/segments/logs/a").status_code == 201
+def test_a_segment_is_made_with_a_policy_appended_to_read_and_deleted(
+    client: Client, fs: RollingFileSystem, root: str
+) -> None:
+    assert client.put("/v1/segments/logs/a", json={"max_bytes": "1MiB", "inline_bytes": 100}).status_code == 201
+    assert fs.segment(f"{root}/logs/a").policy.max_bytes == 1 << 20
     assert problem_of(client.put("/v1/segments/logs/a")) == (409, "FileExists", NOTHING)
     first = client.post("/v1/segments/logs/a", content=b"one\n")
     assert first.json() == {"offset": 0, "size": 4, "version": 2, "length": 4, "repeated": False}
@@ -39,11 +43,6 @@ def test_a_segment_is_made_appended_to_read_and_deleted(client: Client) -> None:
     assert client.request("HEAD", "/v1/segments/logs/a").headers["content-length"] == "8"
     assert client.delete("/v1/segments/logs/a").status_code == 204
     assert problem_of(client.get("/v1/segments/logs/a")) == (404, "FileNotFound", NOTHING)
-
-
-def test_a_policy_comes_with_the_segment(client: Client, fs: RollingFileSystem, root: str) -> None:
-    assert client.put("/v1/segments/a", json={"max_bytes": "1MiB", "inline_bytes": 100}).status_code == 201
-    assert fs.segment(f"{root}/a").policy.max_bytes == 1 << 20
 
 
 def test_an_append_is_refused_without_a_segment_unless_it_may_make_one(client: Client) -> None:
@@ -94,6 +93,12 @@ def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, ro
     assert oldest_kept.json()["repeated"]
 
 
+async def streamed(*parts: bytes) -> AsyncIterator[bytes]:
+    """A body whose length is not told before."""
+    for part in parts:
+        yield part
+
+
 def at_once(app: Any, calls: list[tuple[bytes, dict[str, str]]]) -> list[httpx.Response]:
     """The answers to appends that are made at once to a new segment."""
 
@@ -117,14 +122,11 @@ def test_the_same_key_at_once_appends_once(fs: RollingFileSystem, root: str) -> 
 
 
 def test_a_body_is_streamed_into_one_commit(client: Client, fs: RollingFileSystem, root: str) -> None:
-    async def parts() -> Any:
-        for number in range(100):
-            yield b"%06d\n" % number * 10_000
-
+    parts = [b"%06d\n" % number * 10_000 for number in range(100)]
     client.put("/v1/segments/a")
-    assert client.post("/v1/segments/a", content=parts()).json()["version"] == 2
+    assert client.post("/v1/segments/a", content=streamed(*parts)).json()["version"] == 2
     assert fs.size(f"{root}/a") == 7_000_000
-    assert client.get("/v1/segments/a").content == b"".join(b"%06d\n" % number * 10_000 for number in range(100))
+    assert client.get("/v1/segments/a").content == b"".join(parts)
 
 
 def test_a_body_that_breaks_off_leaves_nothing(fs: RollingFileSystem, root: str) -> None:
@@ -270,12 +272,7 @@ def test_a_body_beyond_the_limit_is_refused(fs: RollingFileSystem, root: str) ->
     client = Client(make_app(fs, root, limits=Limits(body_bytes=100)))
     client.put("/v1/segments/a")
     assert problem_of(client.post("/v1/segments/a", content=b"x" * 101)) == (413, "Status413", NOTHING)
-
-    async def parts() -> Any:
-        for _ in range(11):
-            yield b"x" * 10
-
-    assert problem_of(client.post("/v1/segments/a", content=parts())) == (413, "Status413", NOTHING)
+    assert problem_of(client.post("/v1/segments/a", content=streamed(*[b"x" * 10] * 11))) == (413, "Status413", NOTHING)
     assert client.get("/v1/segments/a").content == b""
 
 

@@ -183,15 +183,12 @@ def submit(home: Path, script: str) -> None:
     (home / "bin" / "spark-submit").chmod(0o755)
 
 
-def test_the_jars_that_spark_fetches_and_our_own_are_put_into_the_folder(installed):
+def test_the_jars_that_spark_fetches_for_s3_and_our_own_are_put_into_the_folder(installed):
     find = "for one; do case $one in spark.jars.ivy=*) to=${one#*=};; esac; done"
     submit(installed, f"{find}; mkdir $to/jars; echo 1 > $to/jars/a.jar")
     to = installed / "new" / "folder"
     assert done("spark-jars", "--to", to, "--json").json == {"jars": [f"{to}/a.jar", f"{to}/own.jar"]}
     assert (to / "own.jar").read_bytes() == b"own"
-
-
-def test_without_s3_nothing_is_fetched(installed):
     assert gather.gather(installed / "to", s3=False) == [installed / "to" / "own.jar"]
 
 
