@@ -65,29 +65,13 @@ def test_a_limit_takes_whole_lines_and_at_least_one(fs, tmp_path, limit):
     assert len(batches) >= 360 // (limit + 17)
 
 
-def test_a_folder_is_read_with_the_oldest_first_and_segments_that_come_later(fs, tmp_path):
-    one, two, three = (str(tmp_path / "f" / name) for name in ("one", "two", "three"))
-    for path, data in ((one, b"a\n" * 50), (two, b"b\n" * 50)):
-        made(fs, path, data)
-    source = reader(tmp_path / "f")
-    rows, at = step(source, limit=ReadMaxBytes(20))
-    assert rows == ["a"] * 10
-    made(fs, three, b"gone\nc\n")
-    fs.truncate(three, 5)
-    rows, at = step(source, at)
-    assert sorted(rows) == ["a"] * 40 + ["b"] * 50 + ["c"]
-    fs.append(two, b"d\n")
-    assert step(source, at)[0] == ["d"]
-    assert set(at) == {one, two, three}
-
-
 def test_available_now_ends_where_everything_ended_when_it_began(fs, tmp_path):
     path = made(fs, tmp_path / "f" / "s", b"1\n2\n3\n")
     source = reader(tmp_path / "f")
     found, at = step(source, limit=ReadMaxBytes(2))
     source.prepareForTriggerAvailableNow()
     fs.append(path, b"4\n")
-    made(fs, tmp_path / "f" / "new", b"5\n")
+    fs.truncate(made(fs, tmp_path / "f" / "new", b"gone\n5\n"), 5)
     for _ in range(5):
         rows, at = step(source, at, ReadMaxBytes(2))
         found += rows
