@@ -39,9 +39,10 @@ async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[D
     due = [drop for drop in due if not (header.merges and names.is_index(drop.file))]
     try:
         return due, await dropped_files(commits.store.pages, path, due)
-    except (CorruptHeaderError, UnknownTierError) as error:
-        text = f"{path}: committed, but the files that it has dropped cannot be deleted yet: {error}"
-        raise type(error)(text) from error
+    except UnknownTierError as error:
+        raise UnknownTierError(
+            f"{path}: committed, but the files that it has dropped cannot be deleted yet: {error}"
+        ) from error
 
 
 async def delete_dropped(backend: Backend, what: str, files: Sequence[str]) -> None:
@@ -84,8 +85,8 @@ async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> list[st
 async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:
     try:
         return await pages.raw(names.resolve(path, drop.file))
-    except FileNotFoundError:
-        return ()  # the page goes last, so its chunks are gone
+    except (FileNotFoundError, CorruptHeaderError):
+        return ()  # the page goes last, so its chunks are gone; if it is damaged, collection takes them
 
 
 async def mapped_files(pages: Pages, path: str, header: Header) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
@@ -136,6 +137,15 @@ class Pages:
 
         runs = await self.runtime.gather([partial(one, entry) for entry in entries], PAGE_READS_MAX)
         return [chunk for run in runs for chunk in run]
+
+    async def readable(self, segment: str, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Those of some entries that are no lost or damaged index pages."""
+        found = []
+        for entry in entries:
+            with contextlib.suppress(PageGoneError, CorruptHeaderError):
+                await self.unfold(segment, [entry])
+                found.append(entry)
+        return tuple(found)
 
     async def count(self, segment: str, header: Header) -> int:
         """The number of a segment's chunks; pages that begin before the retained bytes are read for it."""

@@ -262,7 +262,8 @@ class Folders:
             except FileNotFoundError:
                 break
             else:
-                await self.client.segments.delete(path)  # somebody has repaired it
+                deletes = self.client.segments.deletes  # an index page is lost, or somebody has repaired the header
+                await deletes.all([partial(deletes.bury_unread, path)])
                 return
             if not (await self.client.store.abilities(path)).delete_if:
                 await self.backend.delete([header])

@@ -16,7 +16,7 @@ from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.metered import is_same
 from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.shadowing import names_file
-from rollingfs.errors import ConflictError, CorruptChunkError, SegmentTruncatedError
+from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
@@ -25,6 +25,7 @@ from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
+from rollingfs.read.read_job import missing_chunk
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 
@@ -170,7 +171,7 @@ class Exporter:
             return now
         missing = str(error.filename or "")
         if names.CHUNKS_SUFFIX in missing and names.EXPORT_PREFIX not in missing:
-            raise CorruptChunkError(f"{view.path}: a chunk that its header names is missing: {error}") from error
+            raise missing_chunk(missing, view.path) from error
         raise error
 
 

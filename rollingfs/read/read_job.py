@@ -301,8 +301,10 @@ def _said(snapshot: Snapshot) -> str:
     return f"a plain file of {snapshot.plain.size} bytes, dated {format_time(modified_ms(snapshot.plain))},"
 
 
-def missing_chunk(path: str, segment: str) -> CorruptChunkError:
-    """The error for a chunk that is not there."""
+def missing_chunk(path: str, segment: str) -> CorruptChunkError | CorruptHeaderError:
+    """The error for a chunk, or an index page, that is not there."""
+    if names.is_index(path):
+        return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {path}")
     return CorruptChunkError(
         f"{path}: the chunk file is missing, but the header of {segment} names it; its bytes are lost"
     )

@@ -110,17 +110,24 @@ class Deletes:
             is_gone = await take_whole(self.store, {path: seen})
         return Buried(path, header, header, is_gone=True) if is_gone else None
 
-    async def _bury(self, path: str, guard: Guard, seen: Loaded | None) -> Buried:
+    async def bury_unread(self, path: str) -> Buried:
+        """Commit the tombstone of a segment whose index pages may be lost; what these list is left to collection."""
+        return await self._bury(path, NO_GUARD, None, is_unread=True)
+
+    async def _bury(self, path: str, guard: Guard, seen: Loaded | None, *, is_unread: bool = False) -> Buried:
         own: list[str] = []
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
             check_aliases(self.store.backend, found.tiers, path)
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
-            own[:] = await mapped_files(self.store.pages, path, found)
+            known = found
+            if is_unread:
+                known = replace(found, entries=await self.store.pages.readable(path, found.entries))
+            own[:] = await mapped_files(self.store.pages, path, known)
             grave = transitions.tombstone(found)
             drops = drop_all(found, self.store.now_ms())
-            hints = await self.store.pages.hints(path, found.entries)
+            hints = await self.store.pages.hints(path, known.entries)
             grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
             await wait_for_new_date(self.store, path, grave.adopted, attempt.operation.deadline_s)
             return with_hints(grave, hints, self.store.now_ms())

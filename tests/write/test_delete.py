@@ -103,15 +103,33 @@ def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
     assert chunks(store) == []
 
 
-def test_a_truncation_over_a_damaged_index_page_says_that_it_is_committed(store, monkeypatch):
+@pytest.fixture(params=["damaged", "missing"])
+def unmapped(store, monkeypatch, request):
+    """A segment whose index pages are lost."""
     shrink_pages(monkeypatch, chunks=2, loose_max=1)
     fs = fill(store, 1)
-    for _ in range(4):
+    for _ in range(6):
         fs.append(FILES[0], b"x" * 40)
-    pages = [path for path in store.fs.store if "/index-" in path]
-    for page in pages:
-        store.fs.pipe_file(page, b"damaged")
+    for page in [path for path in store.fs.store if "/index-" in path]:
+        if request.param == "damaged":
+            store.fs.pipe_file(page, b"damaged")
+        else:
+            store.fs.rm_file(page)
+    return FILES[0]
+
+
+def test_a_truncation_over_a_lost_index_page_leaves_its_files_to_collection(store, unmapped):
     fs = client(store)
-    with pytest.raises(CorruptHeaderError, match="committed, but the files that it has dropped cannot be deleted yet"):
-        fs.truncate(FILES[0], fs.info(FILES[0])["length"])
-    assert client(store).info(FILES[0])["size"] == 0
+    fs.truncate(unmapped, fs.info(unmapped)["length"])
+    assert client(store).info(unmapped)["size"] == 0
+    fs.collect(unmapped, grace=0)
+    assert chunks(store) == []
+
+
+def test_a_segment_with_lost_index_pages_is_deleted_as_its_error_says(store, unmapped):
+    with pytest.raises(CorruptHeaderError, match=r"rm\(path, damaged=True\)"):
+        client(store).rm(unmapped)
+    client(store).rm(unmapped, damaged=True)
+    assert not client(store).exists(unmapped)
+    client(store).collect(unmapped, grace=0)
+    assert chunks(store) == []
