@@ -249,9 +249,11 @@ class World:
                 self._end(doing, "unknown")
             elif isinstance(error, StagedExpiredError) and has_slept:  # what it had uploaded was collected
                 self._end(doing, "not done", error)
-            elif isinstance(error, CorruptHeaderError) and any(page in str(error) for page in self.witness.lost):
+            elif any(page in str(error) for page in self.witness.lost):
+                if not isinstance(error, CorruptHeaderError):
+                    raise Violation(f"a lost page is told as {error!r}: {doing}") from error
                 self.counts["lost pages told"] += 1
-                self._end(doing, "unknown" if "committed, but" in str(error) else "not done", error)
+                self._end(doing, "not done", error)
             else:
                 self._end(doing, "error", type(error))
         except (OSError, TimeoutError) as error:
