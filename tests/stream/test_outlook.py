@@ -2,12 +2,13 @@
 
 import pytest
 
-from rollingfs import OffloadPolicy, RollingFileSystem
+from rollingfs import OffloadPolicy
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.maintenance.outlook import Outlook
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import total
+from tests.support.places import tiered
 from tests.support.small import a_round
 
 POLICIES = {
@@ -19,16 +20,10 @@ POLICIES = {
 }
 
 
-@pytest.fixture
-def fs(tmp_path) -> RollingFileSystem:
-    tiers = {"cold": f"{tmp_path}/archive"}
-    return RollingFileSystem("memory", max_bytes=4096, inline_bytes=0, tiers=tiers, skip_instance_cache=True)
-
-
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize("sealed", [False, True])
-def test_the_next_round_does_what_the_states_have_said(fs, tmp_path, policy, sealed):
-    folder = f"{tmp_path}/logs"
+def test_the_next_round_does_what_the_states_have_said(root, policy, sealed):
+    fs, folder = tiered(root, max_bytes=4096, inline_bytes=0), f"{root}/logs"
     for name, count, size in (("a", 60, 100), ("b", 3, 2000), ("c", 40, 70)):
         fs.create(f"{folder}/{name}")
         for _ in range(count):

@@ -152,20 +152,14 @@ def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_
         assert client(store).content(LOG).strip(b"+") == DATA[3:]
 
 
-@pytest.fixture
-def old_file(tmp_path):
-    """A file that nobody has changed for a day."""
-    path = tmp_path / "log"
-    path.write_bytes(DATA)
-    os.utime(path, (time.time() - 86_400,) * 2)
-    return str(path)
-
-
 def on_disk():
     return World(LocalBackend(sync=False), CHUNKS, CLOCK.time)
 
 
-def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(old_file, monkeypatch):
+def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(tmp_path, monkeypatch):
+    old_file = f"{tmp_path}/log"
+    (tmp_path / "log").write_bytes(DATA)
+    os.utime(old_file, (time.time() - 86_400,) * 2)  # nobody has changed it for a day
     with monkeypatch.context() as patch:
         patch.setattr(disk, "copy_bytes", raises(OSError(errno.ENOSPC, "No space left on device")))
         with pytest.raises(OSError, match=f"nothing was written: No space left.*{old_file}") as caught:

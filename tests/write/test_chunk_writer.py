@@ -30,13 +30,6 @@ def site(request, tmp_path):
     return Site(Counting(memory, suspends=True) if request.param == "async" else memory, "", policy)
 
 
-@pytest.fixture
-def small(limits):
-    """Limits of bytes, so that a test of streams needs no megabytes."""
-    limits(ingest, PIECE_BYTES=100, SMALL_BYTES_MAX=50)
-    limits(chunk_writer, FINISHING_BYTES_MAX=1000)
-
-
 def pattern(size):
     return bytes(range(251)) * (size // 251) + bytes(size % 251)
 
@@ -65,7 +58,9 @@ def test_a_stream_becomes_chunks_of_exactly_max_bytes_with_their_checksums(site,
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("verb", ["open_write", "upload.write", "upload.finish"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_upload_that_fails_leaves_no_file(small, is_async, verb, moment):
+def test_an_upload_that_fails_leaves_no_file(limits, is_async, verb, moment):
+    limits(ingest, PIECE_BYTES=100, SMALL_BYTES_MAX=50)
+    limits(chunk_writer, FINISHING_BYTES_MAX=1000)
     memory = private_memory()
     backend = Scripted(memory, suspends=is_async)
     site = Site(backend, "", RollingPolicy(max_bytes=100))

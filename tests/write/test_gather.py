@@ -151,20 +151,15 @@ def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, da
     assert len(site.chunk_files()) == len(site.segment().chunks)
 
 
-@pytest.fixture
-def plain(site):
+def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_then(site):
+    def write_again():
+        drive(site.backend.inner.delete([site.path]))
+        drive(site.backend.inner.write(site.path, [b"another, longer"]))
+
     site.path += "-plain"
     drive(site.backend.inner.write(site.path, [b"plain"]))
-    return site
-
-
-def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_then(plain):
-    def write_again():
-        drive(plain.backend.inner.delete([plain.path]))
-        drive(plain.backend.inner.write(plain.path, [b"another, longer"]))
-
-    plain.backend.plan("delete_if", plain.path, before=write_again)
-    plain.run(plain.client.segments.delete(plain.path))
-    assert plain.backend.count("delete_if") >= 2
+    site.backend.plan("delete_if", site.path, before=write_again)
+    site.run(site.client.segments.delete(site.path))
+    assert site.backend.count("delete_if") >= 2
     with pytest.raises(FileNotFoundError):
-        plain.content()
+        site.content()
