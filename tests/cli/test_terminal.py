@@ -1,6 +1,5 @@
 """The command line in a real terminal: progress, the map, following, and Ctrl-C."""
 
-import fsspec
 import pytest
 
 from tests.support.cli import terminal
@@ -8,11 +7,6 @@ from tests.support.cli import terminal
 pytest.importorskip("pty", reason="terminals are for Unix")
 
 MEGABYTES = 6
-
-
-@pytest.fixture
-def store():
-    return fsspec.filesystem("rolling", target_protocol="file", max_bytes="1MiB", header_cache_s=0)
 
 
 def test_people_see_progress_and_a_coloured_map(tmp_path, store):

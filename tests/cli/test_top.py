@@ -32,9 +32,8 @@ def root(tmp_path: Path) -> str:
 
 def rows(text: str) -> list[list[str]]:
     """The words of each row."""
-    lines = text.splitlines()
-    titles = next(at for at, line in enumerate(lines) if line.startswith("segment "))
-    return [line.split() for line in lines[titles + 1 :]]
+    _, *lines = text.partition("\nsegment ")[2].splitlines()
+    return [line.split() for line in lines]
 
 
 SORTED = {"name": "abc", "size": "cba", "cold": "bac", "hot": "cba", "lag": "cba", "drops": "bac"}
@@ -155,12 +154,11 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, root):
+def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, root, store):
     termios = pytest.importorskip("termios", reason="terminals are for Unix")
-    fs = fsspec.filesystem("rolling", target_protocol="file", header_cache_s=0)
     with terminal(tmp_path, f"top {root} --every 0.2s") as shell:
         shell.expect(r"3\s+segments")  # a terminal breaks lines
-        fs.pipe_file(f"{root}/new", b"1")
+        store.pipe_file(f"{root}/new", b"1")
         shell.expect(r"4\s+segments")
         shell.type("\x03")
         shell.ends(130)

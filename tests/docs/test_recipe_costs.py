@@ -1,5 +1,6 @@
 """What each recipe says that it costs: requests, counted on SeaweedFS, times how often, at the prices of its page."""
 
+import contextlib
 import logging
 import re
 import time
@@ -111,13 +112,10 @@ def world(seaweed: dict[str, Any]) -> World:
 
 
 def interval(world: World) -> Counter[str]:
-    handler = RollingHandler(world.path("segment"), fs=world.fs, interval="1h")
-    try:
+    with contextlib.closing(RollingHandler(world.path("segment"), fs=world.fs, interval="1h")) as handler:
         for text in ("text", "more"):
             handler.emit(logging.LogRecord("a", logging.INFO, "", 0, text, None, None))
         return world.sent(handler.flush)
-    finally:
-        handler.close()
 
 
 def event(world: World) -> Counter[str]:

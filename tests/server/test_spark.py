@@ -14,10 +14,9 @@ from tests.support.servers import new_bucket
 from tests.support.spark import require_java, run_python
 
 JOB = Path(__file__).with_name("spark_job.py")
-JOB_S_MAX = 900
 TOKEN = "t" * 20
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(JOB_S_MAX)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 
 def test_a_session_has_a_gateway_of_its_own(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_steps_of_the_protocol(client: Client) -> None:
     assert (got.content, got.headers["content-length"], "content-type" in got.headers) == (b"etw", "3", False)
 
 
-def test_what_a_client_leaves_unread_is_hardly_read(client: Client, fs: RollingFileSystem, root: str) -> None:
+def test_what_a_client_leaves_unread_is_hardly_read(fs: RollingFileSystem, root: str, monkeypatch: Any) -> None:
     fs.pipe_file(f"{root}/a", bytes(64 * SEND_BYTES))
     store = Store(fs, root)
     read = Mock(wraps=store.client.fetcher.read)
@@ -55,11 +55,10 @@ def test_what_a_client_leaves_unread_is_hardly_read(client: Client, fs: RollingF
         await pieces.aclose()
         return sum(end - start for _, start, end in (call.args for call in read.call_args_list)) // SEND_BYTES
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.client.fetcher, "read", read)
-        assert asyncio.run(main(1)) <= 4
-        assert asyncio.run(main(8)) <= 40
-        assert asyncio.run(main(64)) == 64
+    monkeypatch.setattr(store.client.fetcher, "read", read)
+    assert asyncio.run(main(1)) <= 4
+    assert asyncio.run(main(8)) <= 40
+    assert asyncio.run(main(64)) == 64
 
 
 def test_statuses_and_listings(client: Client) -> None:

@@ -22,7 +22,6 @@ from tests.support.schedules import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1200)]
 
 PROGRAMS = ("append.py", "follow.py")
-PROGRAM_S_MAX = 900
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
 
 
@@ -35,9 +34,9 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
         (folder / name).write_text(program_of("docs/spark.md", name))
     appender = subprocess.Popen([sys.executable, "append.py"], cwd=folder, env=known)
     try:
-        eventually((folder / "log" / "flights$header").exists, PROGRAM_S_MAX, process=appender)
+        eventually((folder / "log" / "flights$header").exists, world.PROGRAM_S_MAX, process=appender)
         done = world.run_python("follow.py", env=known, cwd=folder)
-        assert appender.wait(PROGRAM_S_MAX) == 0
+        assert appender.wait(world.PROGRAM_S_MAX) == 0
     finally:
         appender.kill()
         appender.wait()

@@ -197,5 +197,4 @@ def test_a_job_that_writes_small_files_asks_little_more_than_with_s3a(spark: Any
     plain = asked(proxy)
     rows.write.json(f"rolling+s3://{bucket}/ours")
     ours = asked(proxy)
-    print(plain, ours)
     assert ours["HEAD"] + ours["LIST"] <= LOOKS_MAX, (plain, ours)

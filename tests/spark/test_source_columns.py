@@ -2,28 +2,18 @@
 
 import base64
 import io
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
-from rollingfs import RollingFileSystem
 from rollingfs.parquet import append
 from rollingfs.spark.source import rows
 from tests.support.spark import parquet_file
 from tests.support.spark_source import read
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])
-
-
-def grown(fs: RollingFileSystem, path: Path, data: bytes, rows: dict[str, Any]) -> io.BytesIO:
-    """A plain Parquet file, with more rows behind it."""
-    path.write_bytes(data)
-    append(fs, str(path), rows)
-    return io.BytesIO(fs.cat_file(str(path)))
 
 
 # -- nulls -------------------------------------------------------------------------------------------------------
@@ -75,7 +65,9 @@ def test_a_value_that_does_not_fit_its_column_is_refused_by_the_columns_name():
 def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_added_ones(fs, tmp_path):
     spark = b"org.apache.spark.sql.parquet.row.metadata"
     table = pa.table({"n": [1]}).replace_schema_metadata({b"mine": b"x", spark: b"a struct of n"})
-    data = grown(fs, tmp_path / "t", parquet_file(table), {"n": [2], "new": ["y"]})
+    (tmp_path / "t").write_bytes(parquet_file(table))
+    append(fs, f"{tmp_path}/t", {"n": [2], "new": ["y"]})
+    data = io.BytesIO(fs.cat_file(f"{tmp_path}/t"))
     kept = pq.read_metadata(data).metadata
     assert kept[b"mine"] == b"x"
     assert spark not in kept

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import re
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -121,15 +122,8 @@ def compressed(codec: str, data: bytes) -> bytes:
     """The data as two members, one behind the other."""
     half = len(data) // 2
     parts = (data[:half], data[half:])
-    if codec in ("zstd", "lz4"):
-        whole = []
-        for part in parts:
-            sink = pa.BufferOutputStream()
-            with pa.CompressedOutputStream(sink, codec) as file:
-                file.write(part)
-            whole.append(sink.getvalue().to_pybytes())
-        return b"".join(whole)
-    pack = {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[codec]
+    by_arrow = partial(pa.compress, codec=codec, asbytes=True)
+    pack = {"gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.get(codec, by_arrow)
     return b"".join(map(pack, parts))
 
 

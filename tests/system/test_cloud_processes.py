@@ -8,9 +8,7 @@ import pytest
 
 from tests.support.clouds import new_container, new_google_bucket
 from tests.support.places import Folder
-from tests.system.test_processes import FORK_WARNING, client_of, spawn
-
-FORKED_S_MAX = 30
+from tests.system.test_processes import FORK_WARNING, client_of, join, spawn
 
 pytestmark = [pytest.mark.clouds, pytest.mark.slow]
 
@@ -28,8 +26,7 @@ def append_in_fork(target: Folder, folder: Path) -> tuple[Any, str]:
     fs.create(target.path)
     fs.append(target.path, b"parent")
     child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, folder / "said")
-    child.join(FORKED_S_MAX)
-    assert child.exitcode == 0
+    join([child])
     return fs, (folder / "said").read_text()
 
 

@@ -3,7 +3,7 @@
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.support.backends import Scripted, private_memory, raises
 from tests.support.proxy import DROP_BEFORE, Handler, Proxy, Seen, proxy_to, serving
 from tests.support.schedules import Caller
 from tests.support.servers import new_bucket, share_verdict
+from tests.system.test_fresh_reads import LOOKS
 
 OUTAGE = 12
 """Requests in a row that find no store: more than any count of tries that was ever built in."""
@@ -51,12 +52,7 @@ def way(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Wa
         yield found
 
 
-READS: dict[str, Callable[[RollingFileSystem, str], Any]] = {
-    "cat_file": lambda fs, path: len(fs.cat_file(path)),
-    "open": lambda fs, path: len(fs.open(path).read()),
-    "info": lambda fs, path: fs.info(path)["size"],
-    "ls": lambda fs, path: fs.ls(path.rpartition("/")[0])[0]["size"],
-}
+READS = {name: LOOKS[name] for name in ("cat_file", "open", "info", "ls")}
 
 
 @pytest.mark.parametrize("verb", READS)
