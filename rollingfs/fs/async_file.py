@@ -26,6 +26,7 @@ class AsyncFile:
         self._core, self._client, self._bridge = core, core.client, core.bridge
         self._snapshot: Snapshot | None = None
         self._intake: Intake | None = None
+        self._is_broken = False
 
     async def begin(self) -> AsyncFile:
         """Look at what is there, and make what `ab` needs, on the loop of the store."""
@@ -77,12 +78,18 @@ class AsyncFile:
         ------
         ValueError
             The file is closed, or open for reading.
+        OSError
+            The store failed, or an earlier write failed or was cancelled. Nothing will be committed.
         """
         self._check_open()
         if self._intake is None:
             raise ValueError(f"{self.path}: it is open for reading")
         before = self._intake.size
-        await self._bridge.arun(self._intake.take(data))
+        try:
+            await self._bridge.arun(self._intake.take(data))
+        except BaseException:  # cancelled, too: what was written before is gone, and later bytes must not follow a gap
+            self._is_broken = True
+            raise
         self.loc += self._intake.size - before
         return self._intake.size - before
 
@@ -90,9 +97,12 @@ class AsyncFile:
         """Do nothing: only `close` commits."""
 
     async def close(self) -> None:
-        """Commit what was written; closing again does nothing."""
+        """Commit what was written, or raise if a write failed or was cancelled; closing again does nothing."""
         if self.closed:
             return
+        if self._is_broken:
+            await self.discard()
+            raise self._broken()
         self.closed = True
         if self._intake is not None:
             await self._bridge.arun(self._commit(self._intake))
@@ -126,6 +136,11 @@ class AsyncFile:
     def _check_open(self) -> None:
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
+        if self._is_broken:
+            raise self._broken()
+
+    def _broken(self) -> OSError:
+        return OSError(f"{self.path}: an earlier write of this file failed or was cancelled; nothing of it is written")
 
 
 async def open_async(core: Core, path: str, mode: str) -> AsyncFile:

@@ -2,11 +2,15 @@
 
 import asyncio
 import contextlib
+import errno
+from functools import partial
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.write import ingest
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.places import new_folder
 
 # nobody can close what s3fs has opened on the loop of a test once that loop is closed
@@ -59,6 +63,29 @@ def test_an_error_commits_nothing(site: Any) -> None:
         for mode in ("r", "r+b"):
             with pytest.raises(ValueError, match="no mode"):
                 await fs.open_async(path, mode)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+def test_after_a_write_that_failed_or_was_cancelled_nothing_is_committed(how: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 10)
+    backend = Scripted(private_memory(), suspends=how == "cancelled")
+    fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
+
+    async def main() -> None:
+        file = await fs.open_async("/x", "wb")
+        await file.write(b"first" * 10)
+        stop = partial(asyncio.sleep, 60) if how == "cancelled" else raises(OSError(errno.EIO, "the store failed"))
+        backend.plan("upload.write", before=stop)
+        with pytest.raises((OSError, TimeoutError)):
+            await asyncio.wait_for(file.write(b"second" * 10), 0.1 if how == "cancelled" else None)
+        for again in (partial(file.write, b"second" * 10), file.close):
+            with pytest.raises(OSError, match="nothing of it is written"):
+                await again()
+        assert file.closed
+        assert not await fs._exists("/x")
+        assert not [path for path in backend.inner.fs.store if "/0" in path]
 
     asyncio.run(main())
 
