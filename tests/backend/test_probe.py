@@ -193,17 +193,13 @@ def test_where_one_lock_decides_nobody_races(fs, kind, tmp_path):
     assert (backend.count("create"), backend.count("replace")) == (2, 2)
 
 
-def _is_racer(numbers: Any) -> Any:
-    names = tuple(b"by racer %d\n" % number for number in numbers)
-    return lambda _path, data, *_: any(name in data for name in names)
-
-
 def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever():
     async def patiently(backend: Backend) -> Abilities:
         return await probe_patiently(backend, FOLDER, AsyncRuntime())
 
     backend = Scripted(private_memory(), suspends=True, must_race=True)
-    lost = backend.plan("create", after=raises(BROKEN), when=_is_racer(range(RACERS)), times=1, probes=True)
+    is_racer = lambda _path, data, *_: b"by racer " in data  # noqa: E731
+    lost = backend.plan("create", after=raises(BROKEN), when=is_racer, times=1, probes=True)
     assert run(backend, patiently(backend)) == Abilities(delete_if=True)
     assert backend.count("delete") == 2
     lost.times = None
@@ -275,25 +271,21 @@ def test_the_contract_finds_it_too(verb):
 # -- a store that takes only so many writes of one file in a second ----------------------------------------------
 
 
-class OneAWhile(Counting):
-    """Refuses a write of a file that was written a moment ago, as Google does (429)."""
-
-    def __init__(self, inner: Backend) -> None:
-        super().__init__(inner, suspends=True, must_race=True, commit_interval_s=0.05)
-        self._written_s: dict[str, float] = {}
-        self.refused = 0
-
-    async def perform(self, verb: str, *args: Any) -> Any:
-        if verb in VERBS:
-            path, now_s = args[0], time.monotonic()
-            if now_s < self._written_s.get(path, 0.0) + 0.04:
-                self.refused += 1
-                raise OSError(errno.EBUSY, "slow down", path)
-            self._written_s[path] = now_s
-        return await super().perform(verb, *args)
-
-
 def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace():
-    backend = OneAWhile(private_memory())
+    """It refuses a write of a file that was written a moment ago, as Google does (429)."""
+    backend = Scripted(private_memory(), suspends=True, must_race=True, commit_interval_s=0.05)
+    written_s: dict[str, float] = {}
+    refused = []
+
+    def is_too_soon(path: str, *_: Any) -> bool:
+        now_s = time.monotonic()
+        if now_s < written_s.get(path, 0.0) + 0.04:
+            refused.append(path)
+            return True
+        written_s[path] = now_s
+        return False
+
+    too_soon = raises(OSError(errno.EBUSY, "slow down"))
+    backend.plan(VERBS, when=is_too_soon, before=too_soon, times=None, probes=True)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
-    assert backend.refused > 0, "the racers came too late to be refused"
+    assert refused, "the racers came too late to be refused"

@@ -28,36 +28,23 @@ def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: flo
     inner = backend.inner
     fate: dict[str, bool] = {}
 
-    def meet(path: str) -> bool:
-        return fate.setdefault(path, random.random() < share)
-
-    async def pause() -> None:
+    async def look_first(path: str, data: Any, *token: str) -> str:
+        if not fate.setdefault(path, random.random() < share):
+            return await getattr(inner, verb)(path, data, *token)
+        if token:
+            refusals.check_token(path, (await inner.stat(path)).token, *token)
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                await inner.stat(path)
+                raise refusals.name_taken(path)
         if suspends:
             await asyncio.sleep(gap_s)
         else:
             time.sleep(gap_s)
-
-    async def overwrite(path: str, data: Any) -> str:
         await inner.delete([path])
         return await inner.create(path, data)
 
-    async def create(path: str, data: Any) -> str:
-        if not meet(path):
-            return await inner.create(path, data)
-        with contextlib.suppress(FileNotFoundError):
-            await inner.stat(path)
-            raise refusals.name_taken(path)
-        await pause()
-        return await overwrite(path, data)
-
-    async def replace(path: str, data: Any, token: str) -> str:
-        if not meet(path):
-            return await inner.replace(path, data, token)
-        refusals.check_token(path, (await inner.stat(path)).token, token)
-        await pause()
-        return await overwrite(path, data)
-
-    backend.plan(verb, instead={"create": create, "replace": replace}[verb], times=None, probes=True)
+    backend.plan(verb, instead=look_first, times=None, probes=True)
     return backend
 
 
@@ -81,13 +68,10 @@ class CarelessHandler(Handler):
         super()._forward()
 
     def _etag(self) -> str | None:
-        upstream = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
-        try:
+        connection = http.client.HTTPConnection(self.server.upstream, timeout=60)  # type: ignore[attr-defined]
+        with contextlib.closing(connection) as upstream:
             upstream.request("HEAD", self.path, headers={"Authorization": self.headers.get("Authorization", "")})
             answer = upstream.getresponse()
-            answer.read()
             return answer.getheader("ETag") if answer.status == 200 else None
-        finally:
-            upstream.close()
 
     do_PUT = _forward  # noqa: N815 - http.server's name
