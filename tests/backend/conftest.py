@@ -32,17 +32,19 @@ def header(tmp_path: Path) -> str:
     return f"{tmp_path}/segment$header"
 
 
-@pytest.fixture
-def proxy(seaweed: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(seaweed["endpoint_url"]) as proxy:
-        yield proxy
+def proxied(server: str) -> Any:
+    """A fixture: a proxy to a server."""
+
+    @pytest.fixture
+    def proxy(request: pytest.FixtureRequest) -> Iterator[Proxy]:
+        with proxy_to(request.getfixturevalue(server)["endpoint_url"]) as proxy:
+            yield proxy
+
+    return proxy
 
 
-@pytest.fixture
-def moto_proxy(moto: dict[str, Any]) -> Iterator[Proxy]:
-    """Of a store that takes any credentials, and knows the regions of buckets, as SeaweedFS does not."""
-    with proxy_to(moto["endpoint_url"]) as proxy:
-        yield proxy
+proxy, moto_proxy = map(proxied, ("seaweed", "moto"))
+"""Moto takes any credentials, and knows the regions of buckets, as SeaweedFS does not."""
 
 
 @pytest.fixture

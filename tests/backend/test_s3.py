@@ -5,7 +5,7 @@ import errno
 import gc
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import pytest
@@ -31,9 +31,10 @@ from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timesta
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
+from tests.backend.conftest import proxied
 from tests.support.driven import Driven
 from tests.support.forks import is_so_in_child, needs_fork
-from tests.support.proxy import DROP_BEFORE, Proxy, proxy_to
+from tests.support.proxy import DROP_BEFORE, Proxy
 from tests.support.s3 import driven_s3
 from tests.support.schedules import count_at_once
 from tests.support.servers import count_requests, shared_backend
@@ -53,10 +54,7 @@ def path(bucket: str) -> str:
     return f"{bucket}/folder/file"
 
 
-@pytest.fixture
-def wire(s3_options: dict[str, Any]) -> Iterator[Proxy]:
-    with proxy_to(s3_options["endpoint_url"]) as wire:
-        yield wire
+wire = proxied("s3_options")
 
 
 @pytest.fixture

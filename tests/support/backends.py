@@ -66,18 +66,11 @@ class Shifted(BackendWrapper):
         super().__init__(inner)
         self.shift_s = shift_s
 
-    async def list(self, folder: str) -> Listing:
-        return self._shifted(await self.call("list", folder))
-
-    async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        return self._shifted(await self.call("list_prefix", folder, prefix))
-
-    async def now(self, path: str) -> float:
-        now: float = await self.call("now", path)
-        return now + self.shift_s
-
-    def _shifted(self, listing: Listing) -> Listing:
-        return listing if listing.now is None else replace(listing, now=listing.now + self.shift_s)
+    async def call(self, verb: str, *args: Any) -> Any:
+        found = await super().call(verb, *args)
+        if isinstance(found, Listing) and found.now is not None:
+            return replace(found, now=found.now + self.shift_s)
+        return found + self.shift_s if verb == "now" else found
 
 
 class Counting(Shifted):
