@@ -196,15 +196,6 @@ def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_onc
     assert new_fs().cat_file(path) == b"".join(b"%4d" % index for index in range(2 * RECORDS_MAX + 5))
 
 
-def test_an_erased_byte_remains_in_no_record(tmp_path):
-    path, _ = segment_of(tmp_path, b"secret ", b"public ")
-    fs = new_fs()
-    fs.append(path, b"more")
-    fs.truncate(path, 7, erase=True)
-    assert b"secret" not in b"".join(one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
-    assert fs.cat_file(path) == b"public more"
-
-
 # -- faults ------------------------------------------------------------------------------------------------------
 
 
