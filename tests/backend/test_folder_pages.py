@@ -1,7 +1,5 @@
 """Whether a folder exists, page by page: the answer is the same wherever the pages end."""
 
-from collections.abc import Mapping
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -60,13 +58,6 @@ def _put(backend: MemoryBackend, path: str, state: str) -> None:
             drive(backend.write(path, [b"other"]))
 
 
-def _is_folder(contents: Mapping[str, str], keys_max: int) -> bool:
-    backend = private_memory()
-    for name, state in contents.items():
-        _put(backend, f"{FOLDER}/{name}", state)
-    return drive(Listings(Client(Paged(backend, keys_max))).is_folder(FOLDER))
-
-
 @given(
     st.dictionaries(
         st.sampled_from([*FILES, *(f"sub/{file}" for file in FILES[:2])]), st.sampled_from([*ALIVE, *DEAD]), max_size=4
@@ -78,4 +69,8 @@ def _is_folder(contents: Mapping[str, str], keys_max: int) -> bool:
 @example({"log": "shadowed", "sub/log": "live"}, 1)
 @example({"sub/log": "ledger", "log": "orphans"}, 1)
 def test_a_folder_exists_if_anything_lives_in_it_whatever_the_pages(contents: dict[str, str], keys_max: int) -> None:
-    assert _is_folder(contents, keys_max) == any(state in ALIVE for state in contents.values())
+    backend = private_memory()
+    for name, state in contents.items():
+        _put(backend, f"{FOLDER}/{name}", state)
+    is_folder = drive(Listings(Client(Paged(backend, keys_max))).is_folder(FOLDER))
+    assert is_folder == any(state in ALIVE for state in contents.values())

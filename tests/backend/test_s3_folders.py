@@ -46,23 +46,17 @@ def _listings(proxy: Proxy) -> list[int]:
     return [int(query.get("max-keys", ["1000"])[0]) for query in queries if "list-type" in query]
 
 
-def _put_files(plain: Any, folder: str, count: int) -> None:
-    raw = plain._backend.fs
-    raw.pipe({f"{folder}/{number:05d}": b"x" for number in range(count)}, batch_size=16)
-
-
 @pytest.mark.parametrize("ask", ASK, ids=["isdir", "exists", "info"])
 @pytest.mark.parametrize("content", ["files", "segments", "folders"])
 def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, folder, proxy, content, ask):
     count = folders.FIRST_PAGE_KEYS_MAX + 4
-    if content == "files":
-        _put_files(plain, folder, count)
-    elif content == "folders":
-        plain._backend.fs.pipe({f"{folder}/{number}/file": b"x" for number in range(count)})
-    else:
+    if content == "segments":
         for number in range(count // 2):  # each has a header and a chunk folder
             plain.create(f"{folder}/{number}", policy=CHUNKS)
             plain.append(f"{folder}/{number}", b"data")
+    else:
+        below = "/file" if content == "folders" else ""
+        plain._backend.fs.pipe({f"{folder}/{number}{below}": b"x" for number in range(count)}, batch_size=16)
     assert ask(fs, folder)
     assert _listings(proxy) == [folders.FIRST_PAGE_KEYS_MAX] * (2 if content == "folders" else 1)
     others = [seen for seen in proxy.seen if "list-type" not in seen.path]

@@ -17,7 +17,7 @@ import botocore.httpsession
 from rollingfs import RollingPolicy
 from tests.backend.conftest import BUNDLES
 from tests.support.certificates import make_certificate
-from tests.support.driven import Driven
+from tests.support.examples import slowly
 from tests.support.s3 import driven_s3, rolling_s3, ways_of
 from tests.support.servers import minio_server, new_bucket
 
@@ -43,15 +43,7 @@ def tls_path(tls_bucket: str) -> str:
     return f"{tls_bucket}/{uuid.uuid4().hex}/log"
 
 
-@pytest.fixture(
-    params=[
-        "default",
-        "verify",
-        pytest.param("AWS_CA_BUNDLE", marks=pytest.mark.slow),
-        "REQUESTS_CA_BUNDLE",
-        "unverified",
-    ]
-)
+@pytest.fixture(params=["default", "verify", *slowly("AWS_CA_BUNDLE"), "REQUESTS_CA_BUNDLE", "unverified"])
 def trust(
     request: pytest.FixtureRequest, minio_tls: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Trust:
@@ -150,15 +142,6 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
 # -- proxies -------------------------------------------------------------------------------------------------
 
 
-def _use(backend: Driven, bucket: str) -> None:
-    """Send a request each way there is."""
-    token = backend.create(f"{bucket}/header", b"0")
-    for number in range(1, 4):
-        token = backend.replace(f"{bucket}/header", b"%d" % number, token)
-    backend.write(f"{bucket}/chunk", [DATA[: 3 * MIB]])
-    assert backend.read_range(f"{bucket}/chunk", 0, 2 * MIB) == DATA[: 2 * MIB]
-
-
 @pytest.mark.parametrize("where", ["config", "environment", "environment, changed later"])
 def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, where, monkeypatch):
     bucket = new_bucket(seaweed)
@@ -169,7 +152,11 @@ def test_all_requests_go_through_the_proxy_that_botocore_uses(seaweed, proxy, wh
     if where == "environment, changed later":  # botocore looks when it makes a client
         backend.session()
         monkeypatch.delenv("HTTP_PROXY")
-    _use(backend, bucket)
+    token = backend.create(f"{bucket}/header", b"0")
+    for number in range(1, 4):
+        token = backend.replace(f"{bucket}/header", b"%d" % number, token)
+    backend.write(f"{bucket}/chunk", [DATA[: 3 * MIB]])
+    assert backend.read_range(f"{bucket}/chunk", 0, 2 * MIB) == DATA[: 2 * MIB]
     assert (len(proxy.of("PUT")), len(proxy.of("GET"))) == (5, 1)
     assert {seen.path.partition("//")[0] for seen in proxy.seen} == {"http:"}, "a proxy is sent whole URLs"
     assert ways_of(backend) == {"ObstoreObjects"}

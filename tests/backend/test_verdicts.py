@@ -63,10 +63,12 @@ def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
 # -- for the process ---------------------------------------------------------------------------------------------
 
 
-def test_clients_of_one_store_probe_it_once():
+def test_clients_of_one_store_probe_it_once_and_one_for_readers_is_refused_whatever_is_known():
     backend = Named(private_memory())
     assert [ask(backend) for _ in range(3)] == [Abilities(delete_if=True)] * 3
     assert probes_of(backend) == 1
+    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
+        ask(Named(private_memory(), can_write=False))
 
 
 def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path):
@@ -109,12 +111,6 @@ def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_
     assert backend.count("delete") == 1
     assert said[0] == said[1] == said[2].replace("/logs/y", "/logs/x")
     assert said[2].startswith("/logs/y: ")
-
-
-def test_a_store_for_readers_is_refused_whatever_is_known():
-    ask(Named(private_memory()))
-    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        ask(Named(private_memory(), can_write=False))
 
 
 def test_a_failed_probe_is_made_again():

@@ -42,9 +42,7 @@ def azurite_program(build: bool) -> Path | None:
     return script
 
 
-def fake_google_program(build: bool) -> Path | None:
-    """The fake-gcs-server in the cache, as `minio_binary`."""
-    return go_program(build, "fake-gcs-server", FAKE_GOOGLE)
+fake_google_program = functools.partial(go_program, "fake-gcs-server", FAKE_GOOGLE)
 
 
 @contextlib.contextmanager

@@ -79,13 +79,8 @@ def cache_dir() -> Path:
     return Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
 
 
-def minio_binary(build: bool) -> Path | None:
-    """The MinIO server in the cache, built at first use; None if it is missing, and is not to be or cannot be built."""
-    return go_program(build, "minio", MINIO)
-
-
-def go_program(build: bool, name: str, package: str) -> Path | None:
-    """A program of Go in the cache, as `minio_binary`."""
+def go_program(name: str, package: str, build: bool) -> Path | None:
+    """A program of Go in the cache, built at first use; None if it is missing, and is not to be or cannot be built."""
     cache = cache_dir()
     binary = cache / f"{name}-{package.rpartition('@')[2]}"
     if binary.exists():
@@ -99,6 +94,9 @@ def go_program(build: bool, name: str, package: str) -> Path | None:
         subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=BUILD_S_MAX, cwd=folder)
         os.replace(Path(folder) / name, binary)
     return binary
+
+
+minio_binary = functools.partial(go_program, "minio", MINIO)
 
 
 def installed(name: str, program: Callable[[bool], Path | None], tool: str) -> Path:
