@@ -25,6 +25,9 @@ _PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
 
 logger = logging.getLogger("rollingfs")
 
+_Found = tuple[bytes | None, int | None, Snapshot | None]
+"""The next bytes, the position behind them, and the last look, while some of it is left to read."""
+
 
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
     """Iterates over a segment's bytes as they come, by `for` or by `async for`.
@@ -108,58 +111,57 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        while (piece := self._bridge.run(self._found())) == b"":
+        while (piece := self._take(self._bridge.run(self._found()))) == b"":
             self.pause(self._pause_s)
         if piece is None:
             raise StopIteration
         return piece
 
     async def __anext__(self) -> bytes:
-        while (piece := await self._bridge.arun(self._found())) == b"":
+        while (piece := self._take(await self._bridge.arun(self._found()))) == b"":
             await asyncio.sleep(self._pause_s)
         if piece is None:
             raise StopAsyncIteration
         return piece
 
-    async def _found(self) -> bytes | None:
+    def _take(self, found: _Found) -> bytes | None:
+        """Go on behind bytes that the caller gets: a call that was cancelled may go on in its thread, and took none."""
+        piece, self.position, self._snapshot = found
+        return piece
+
+    async def _found(self) -> _Found:
         """The next bytes; none if there are none yet, or while the store fails; None at the end."""
         try:
-            piece = await self._look()
+            piece, position, snapshot = await self._look()
             self._is_away = False
         except OSError as error:
             if not (self._follow and self._client.backend.is_async and self._has_looked and error.errno in _PASSING):
                 raise
             if not self._is_away:
                 logger.warning("%s: the store fails, and is asked again until it answers: %s", self.path, error)
-            self._is_away, piece = True, b""
+            self._is_away, piece, position, snapshot = True, b"", self.position, self._snapshot
         if piece == b"":
             self._pause_s = min(self._poll_s_max, self._pause_s * POLL_GROWTH) if self._pause_s else self._poll_s_min
         else:
             self._pause_s = 0.0
-        return piece
+        return piece, position, snapshot
 
-    async def _look(self) -> bytes | None:
+    async def _look(self) -> _Found:
         if self._is_over():
-            return None
-        if self._snapshot is None:
-            self._snapshot = self._placed(await self._current.look())
-        snapshot, position = self._snapshot, self.position
+            return None, self.position, None
+        snapshot = self._snapshot or self._placed(await self._current.look())
+        position = self.position
         assert position is not None
         end = min(snapshot.length, position + PIECE_BYTES_MAX)
         if position == end:
-            self._snapshot = None
-            return None if self._is_over() else b""
+            return None if self._is_over() else b"", position, None
         try:
             data = await self._client.fetcher.read(snapshot, position, end, checks=self._checks)
         except FileNotFoundError:
             if snapshot.header is not None:
                 raise
-            self._snapshot = None  # a plain file was written anew since the look: look again
-            return b""
-        self.position = end
-        if end == snapshot.length:
-            self._snapshot = None
-        return data
+            return b"", position, None  # a plain file was written anew since the look: look again
+        return data, end, None if end == snapshot.length else snapshot
 
     def _is_over(self) -> bool:
         return self._end is not None and self.position == self._end

@@ -1,7 +1,9 @@
 """Following a segment: every byte once, in order, until it is sealed."""
 
 import asyncio
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ import pytest
 from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.fs.tail import Tail, open_follow
-from tests.support.backends import Counting, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import World
 
 LOG = "/log"
@@ -121,3 +123,23 @@ def test_a_file_that_follows_gives_lines_as_they_come(world, other):
     assert lines == [b"one\n", b"two\n", *[b"three\n"] * 20, b"no end"]
     assert file.read() == b""
     assert file.name == "/lines"
+
+
+def test_bytes_that_a_cancelled_wait_was_about_to_get_come_with_the_next(other):
+    world, reading, may_go_on = World(Scripted(other.backend), POLICY), threading.Event(), threading.Event()
+    other.seal(LOG)
+    world.backend.plan("read_range", before=lambda: (reading.set(), may_go_on.wait(60)))
+
+    async def follow():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # the next call follows the first
+        pieces = tail(world)
+        task = asyncio.ensure_future(anext(pieces))
+        while not reading.is_set():
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        may_go_on.set()
+        return await anext(pieces)
+
+    assert asyncio.run(follow()) == b"0123456789" * 10
