@@ -1,7 +1,6 @@
 """Rebuild: a segment of what a lost header left, which has the lost bytes or is not made."""
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +18,7 @@ from rollingfs.maintenance.rebuild_plan import OTHER
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World
-from tests.support.small import DATA, Careless, client, five, is_whole, shrink_pages
+from tests.support.small import DATA, Failing, client, five, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")
 A, NEW = "/stream/a", "/found/b"
@@ -35,7 +34,7 @@ def lose(store: Store) -> None:
     del store.fs.store[names.header_path(A)]
 
 
-def without_header(kind: Callable[[], Store] = Store) -> Store:
+def without_header(kind: type[Store] = Store) -> Store:
     store = kind()
     five(store)
     lose(store)
@@ -179,7 +178,8 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
 
 
 def test_a_copy_that_differs_is_never_part_of_the_new_segment():
-    store = without_header(partial(Careless, f"{NEW}$chunks/0"))
+    store = without_header(Failing)
+    store.where, store.how = f"{NEW}$chunks/0", "damages"
     with pytest.raises(CorruptChunkError, match="nothing was made"):
         rebuild(client(store))
     assert not [file for file in store.files() if file.startswith("/found/") and "$chunks/probe" not in file]
