@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import fsspec
 import pytest
@@ -210,11 +211,9 @@ def registered() -> Iterator[None]:
     """Obstore's own filesystem for ``az``, as a user may register it."""
     from obstore.fsspec import register
 
-    before = dict(_registry)
-    register("az")
-    yield
-    _registry.clear()
-    _registry.update(before)
+    with mock.patch.dict(_registry):
+        register("az")
+        yield
 
 
 def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite, path):

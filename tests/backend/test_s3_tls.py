@@ -25,8 +25,6 @@ MIB = 2**20
 DATA = os.urandom(13 * MIB)
 CHUNKS = RollingPolicy(max_bytes=6 * MIB, inline_bytes=100)
 
-Trust = dict[str, Any]
-
 pytestmark = pytest.mark.usefixtures("no_outside_network")
 
 
@@ -46,7 +44,7 @@ def tls_path(tls_bucket: str) -> str:
 @pytest.fixture(params=["default", "verify", *slowly("AWS_CA_BUNDLE"), "REQUESTS_CA_BUNDLE", "unverified"])
 def trust(
     request: pytest.FixtureRequest, minio_tls: tuple[dict[str, Any], Path], monkeypatch: pytest.MonkeyPatch
-) -> Trust:
+) -> dict[str, Any]:
     """The options of one way to make a client trust the store."""
     certificate = str(minio_tls[1])
     if request.param == "default":

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fsspec
 import pytest
@@ -42,11 +43,8 @@ class Named(Scripted):
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
     """Each test is a process of its own."""
-    known = dict(verdicts._of_process)
-    forget_verdicts()
-    yield
-    verdicts._of_process.clear()
-    verdicts._of_process.update(known)
+    with mock.patch.dict(verdicts._of_process, clear=True):
+        yield
 
 
 def probes_of(backend: Counting) -> int:

@@ -119,10 +119,8 @@ def main() -> int:
         told = Told(place)
         if found and given.keep is not None:
             shutil.copytree(place.notes, given.keep, dirs_exist_ok=True)
-    print(
-        f"{given.place}, seed {given.seed}: {len(told.tried)} appends tried, {len(told.acked)} acknowledged, ", end=""
-    )
-    print(f"{len(told.void)} void; signals {dict(signals)}; refused {dict(told.refused)}")
+    counts = f"{len(told.tried)} appends tried, {len(told.acked)} acknowledged, {len(told.void)} void"
+    print(f"{given.place}, seed {given.seed}: {counts}; signals {dict(signals)}; refused {dict(told.refused)}")
     print(*found[:SHOWN_MAX], f"{len(found)} promises broken", sep="\n")
     return 1 if found else 0
 
