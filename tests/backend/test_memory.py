@@ -20,11 +20,6 @@ from tests.support.schedules import held_elsewhere
 
 
 @pytest.fixture
-def store() -> MemoryFileSystem:
-    return MemoryFileSystem()
-
-
-@pytest.fixture
 def folder() -> str:
     return f"/{uuid.uuid4().hex}"
 
@@ -90,8 +85,8 @@ def test_a_pickled_private_store_keeps_its_tokens(folder):
     assert backend.read(f"{folder}/x$header").data == b"a"
 
 
-def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, store, folder):
-    path = f"{folder}/plain"
+def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, folder):
+    path, store = f"{folder}/plain", MemoryFileSystem()
     tokens = []
     for mode, data in (("wb", b"12"), ("wb", b"12"), ("ab", b"3"), ("ab", b"4")):
         with store.open(path, mode) as file:
@@ -101,7 +96,8 @@ def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, store, fo
     assert backend.read(path).data == b"1234"
 
 
-def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, store, folder):
+def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, folder):
+    store = MemoryFileSystem()
     store.pipe_file(f"{folder}/plain", b"0123456789")
     with store.open(f"{folder}/plain") as file:
         assert file.read(3) == b"012"

@@ -38,6 +38,13 @@ CUSTOM = "http://127.0.0.1:9000"
 USUAL = Connection(default_certificates=__file__)
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "BOTO"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 class Seen(Exception):
     """Ends a request of botocore's before it is sent."""
 
@@ -230,18 +237,10 @@ def test_certificates_and_proxies(tmp_path):
 PLAIN = {"key": "id", "secret": "secret", "endpoint_url": CUSTOM}
 
 
-@pytest.fixture
-def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in [name for name in os.environ if name.startswith(("AWS_", "BOTO"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-
 def settings_without_client(**given: Any) -> Settings | None:
     return plain_settings(S3Backend(S3FileSystem(**given, skip_instance_cache=True)).fs, os.environ)
 
 
-@pytest.mark.usefixtures("nothing_of_aws")
 @pytest.mark.parametrize(
     "given",
     [
@@ -259,7 +258,6 @@ def test_what_is_plain_without_a_client_is_what_the_client_says(given):
     assert told(client, settings=plain) == told(client)
 
 
-@pytest.mark.usefixtures("nothing_of_aws")
 @pytest.mark.parametrize(
     "given",
     [
@@ -282,7 +280,6 @@ def test_what_is_not_plain_is_left_to_the_client(given):
     assert settings_without_client(**PLAIN | given) is None
 
 
-@pytest.mark.usefixtures("nothing_of_aws")
 def test_whatever_this_machine_says_of_aws_is_left_to_the_client(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("AWS_A_NEW_VARIABLE", "x")
@@ -291,7 +288,6 @@ def test_whatever_this_machine_says_of_aws_is_left_to_the_client(monkeypatch, tm
     assert settings_without_client(**PLAIN) is None
 
 
-@pytest.mark.usefixtures("nothing_of_aws")
 def test_reads_and_writes_of_plain_settings_make_no_client_of_botocore(moto):
     bucket = new_bucket(moto)
     backend = driven_s3(moto)

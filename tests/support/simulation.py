@@ -244,7 +244,8 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
-    clients = [_client(store, loop, load, writer) for writer in range(load.writers)]
+    shares = [load.shares and writer < load.writers - load.alone for writer in range(load.writers)]
+    clients = [Client(store, clock=lambda: EPOCH_S + loop.time(), share_commits=one) for one in shares]
     await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
         await client.store.abilities(PATH)
@@ -272,12 +273,6 @@ async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     errors = tuple(call.why for call in calls if call.why)
     await _check(clients[0], calls)
     return Figures(tuple(map(tuple, latencies_s)), until_s - counted_s, requests / appends, errors)
-
-
-def _client(store: Backend, loop: VirtualLoop, load: Load, writer: int) -> Client:
-    shares = load.shares and writer < load.writers - load.alone
-    options: dict[str, Any] = {"share_commits": True} if shares else {}
-    return Client(store, clock=lambda: EPOCH_S + loop.time(), **options)
 
 
 async def _append(loop: VirtualLoop, client: Client, writer: int, number: int, is_guarded: bool) -> Call:
