@@ -33,9 +33,8 @@ from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.backends import raises
-from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, blob_service, new_container
+from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, ARGUMENTS, blob_service, new_container
 from tests.support.driven import Driven
-from tests.support.verbs import ARGUMENTS
 
 pytestmark = pytest.mark.clouds
 

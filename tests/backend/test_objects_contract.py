@@ -19,10 +19,9 @@ from rollingfs.backend.objects import backend as backend_of_objects
 from rollingfs.backend.objects import open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.testing import BackendContract, Factory
-from tests.support.clouds import PROJECT, blob_service, new_container, new_google_bucket
+from tests.support.clouds import ARGUMENTS, PROJECT, blob_service, new_container, new_google_bucket
 from tests.support.driven import Driven
 from tests.support.servers import count_requests, free_port, new_bucket, require_module
-from tests.support.verbs import ARGUMENTS
 
 THREADS = 8
 RACE, INCREMENTS = "test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"

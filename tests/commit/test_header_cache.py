@@ -12,12 +12,11 @@ from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.site import Site
 
 PATH = "/folder/clicks"
 CACHE_S = 1000.0
-READS = ("read", "read_if_changed")
 
 
 class SteppedLock:
@@ -84,7 +83,7 @@ def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(s
         site.by_another("append", b" two")
         site.client.headers.forget()
 
-    site.backend.plan(READS, "$header", after=change_and_forget)  # before the answer is there
+    site.backend.plan(LOOKS, "$header", after=change_and_forget)  # before the answer is there
     load(site)
     assert seen_length(site) == 7
 
@@ -128,8 +127,8 @@ def test_of_an_own_commit_and_a_late_answer_neither_hides_what_is_newer(
     backend, answer = Scripted(private_memory()), Blob(format_header(late), "late", 0.0)
     headers = Headers(backend, CACHE_S)
     keep = partial(headers.keep, PATH, Loaded(own, "own"), headers.begin(), is_own=True)
-    backend.plan(READS, instead=lambda *_: answer, after=keep if own_is_known == "before the answer" else None)
-    backend.plan(READS, instead=lambda *_: answer)
+    backend.plan(LOOKS, instead=lambda *_: answer, after=keep if own_is_known == "before the answer" else None)
+    backend.plan(LOOKS, instead=lambda *_: answer)
 
     def seen_after_a_look() -> str | None:
         assert drive(headers.load(PATH)).token == "late"

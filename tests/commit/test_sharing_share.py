@@ -17,12 +17,11 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, fail, private_memory, raises
+from tests.support.backends import LOOKS, Scripted, fail, private_memory, raises
 
 PATH = "/logs/clicks"
 HEADER = "$header"
 ASK = names.ASK_PREFIX
-LOOK = ("read", "read_if_changed")
 
 
 class DiedError(BaseException):
@@ -80,7 +79,7 @@ class World:
             for action in actions:
                 action()
 
-        self.asking.plan(LOOK, HEADER, before=act)
+        self.asking.plan(LOOKS, HEADER, before=act)
 
     def compete(self) -> None:
         """Let the asker wait for nobody."""
@@ -238,7 +237,7 @@ CALLS_MAX = 9
 def test_ctrl_c_at_any_request_says_what_is_true(world: World, nth: int, when: str, is_carried: bool) -> None:
     world.asking.plan(skips=nth, **{when: interrupt})
     if is_carried:
-        world.asking.plan(LOOK, HEADER, before=world.carry)
+        world.asking.plan(LOOKS, HEADER, before=world.carry)
     else:
         world.is_quiet = True
     outcome = "committed"

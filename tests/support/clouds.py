@@ -19,6 +19,18 @@ ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 """Azurite's own, known to everybody."""
 FAKE_GOOGLE = "github.com/fsouza/fake-gcs-server@v1.56.1"
 PROJECT = "rollingfs"
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "read": (),
+    "read_range": (0, 10),
+    "stat": (),
+    "list": (),
+    "create": (b"x",),
+    "replace": (b"x", "1"),
+    "write": ([b"x"],),
+    "delete_if": ("1",),
+    "now": (),
+}
+"""What some verbs of a backend take after the path."""
 
 
 def azurite_program(build: bool) -> Path | None:
