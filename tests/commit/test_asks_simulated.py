@@ -13,9 +13,8 @@ import pytest
 
 from rollingfs.commit.sharing.files import AskFiles
 from tests.support.examples import nightly, slowly
-from tests.support.simulation import Figures, Latencies, Load, NoTurns, simulate
+from tests.support.simulation import FAR, NEAR, Figures, Latencies, Load, NoTurns, simulate
 
-NEAR, FAR = Latencies(12), Latencies(60)
 EQUAL = Latencies(60, jitter_ms=0.01, slow_share=0)
 """Whoever commits back to back wins every race, and does not learn from a lost one that others wait."""
 LEAST_SHARE_MIN = 0.5

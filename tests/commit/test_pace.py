@@ -11,6 +11,7 @@ from rollingfs.backend import race
 from rollingfs.commit import commits
 from rollingfs.runtime.concurrency import SyncRuntime
 from tests.support.backends import Scripted, private_memory
+from tests.support.life import Turned
 from tests.support.site import Site
 
 INTERVAL_S = 1.0
@@ -19,15 +20,12 @@ THREADS = 8
 POLL_S = 0.001
 
 
-class Clock:
+class Clock(Turned):
     """The monotonic clock, which stands still until somebody sleeps."""
 
     def __init__(self) -> None:
-        self.now_s = time.monotonic()  # deadlines of commits come from there
+        super().__init__(time.monotonic())  # deadlines of commits come from there
         self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_s
 
     async def sleep(self, runtime: object, seconds: float) -> None:
         self.slept.append(seconds)

@@ -6,9 +6,8 @@ import pytest
 
 from rollingfs.commit.fairness import Turns
 from tests.support.examples import nightly, slowly
-from tests.support.simulation import Latencies, Load, NoTurns, simulate
+from tests.support.simulation import FAR, NEAR, Load, NoTurns, simulate
 
-NEAR, FAR = Latencies(12), Latencies(60)
 UNSATURATED = (
     *(Load(8, 1.0, latencies=NEAR), Load(2, 0.3, is_fixed=True, latencies=NEAR), Load(4, 1.0, latencies=FAR)),
     *slowly(*(Load(8, 0.3, is_fixed=is_fixed, latencies=NEAR) for is_fixed in (False, True))),

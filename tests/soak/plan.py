@@ -1,7 +1,6 @@
 """What the processes of a soak are told, and the notes that they write."""
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,14 +62,10 @@ class Place:
         return Path(self.notes, "stop")
 
 
-class Notes:
-    """The notes of one process: each by one write, so that after `kill -9` they say which call was under way."""
-
-    def __init__(self, place: Place, name: str) -> None:
-        self._file = os.open(Path(place.notes, f"{name}.notes"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def write(self, **note: Any) -> None:
-        os.write(self._file, json.dumps(note).encode() + b"\n")
+def write_note(place: Place, name: str, **note: Any) -> None:
+    """Add to the notes of a process, by one write: after `kill -9` they say which call was under way."""
+    with Path(place.notes, f"{name}.notes").open("ab", buffering=0) as file:
+        file.write(json.dumps(note).encode() + b"\n")
 
 
 def read_notes(place: Place) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak.__main__ import place_of, soak
 from tests.soak.check import Told, broken, growth
-from tests.soak.plan import Notes, Place
+from tests.soak.plan import Place, write_note
 from tests.support.records import record
 
 SECONDS = 120
@@ -49,7 +49,7 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, notes: list[dict[str, obj
         fs.create(path)
     fs.append(place.logs[0], record("worker", 7))
     for note in notes:
-        Notes(place, "worker").write(**({**note, "path": place.logs[0]} if "path" in note else note))
+        write_note(place, "worker", **({**note, "path": place.logs[0]} if "path" in note else note))
     assert any(complaint in text for text in broken(place))
 
 
@@ -58,10 +58,9 @@ def test_what_only_grows_is_found_and_a_pool_that_comes_and_goes_is_not(tmp_path
     usual = {"rss": 2**27, "files": 9, "sockets": 30, "threads": 5}
     place = Place("file", f"{tmp_path}/data", {}, str(tmp_path))
     for name, grows in (("steady", 0), ("leaking", more)):
-        notes = Notes(place, name)
         for at in range(40):
             health = usual | {"sockets": 30 + at}
-            notes.write(health=health | ({key: usual[key] + grows * at // 10} if key in usual else {}))
-        notes.write(rest=2 + (grows if key == "rest" else 0))
+            write_note(place, name, health=health | ({key: usual[key] + grows * at // 10} if key in usual else {}))
+        write_note(place, name, rest=2 + (grows if key == "rest" else 0))
     (found,) = growth(place)
     assert "leaking" in found

@@ -27,7 +27,7 @@ from rollingfs import (
     core,
 )
 from rollingfs.stream.upkeep import Upkeep
-from tests.soak.plan import SOCKETS_AT_REST_MAX, Notes, Place
+from tests.soak.plan import SOCKETS_AT_REST_MAX, Place, write_note
 from tests.support.descriptors import opened
 from tests.support.records import record, records
 
@@ -50,7 +50,7 @@ class Worker:
     def __init__(self, place: Place, name: str) -> None:
         self.place, self.name = place, name
         self.fs = place.open(share_commits=int(name.rpartition("-")[2]) % 2 == 1)
-        self.notes = Notes(place, name)
+        self.note = partial(write_note, place, name)
         self.random = random.Random(name)
         self.count = 0
         self.own: list[tuple[str, int, int]] = []
@@ -68,14 +68,14 @@ class Worker:
                 self.random.choices(verbs, weights)[0](self)
                 if time.monotonic() - told_s > HEALTH_EVERY_S:
                     told_s = time.monotonic()
-                    self.notes.write(health=self._health())
+                    self.note(health=self._health())
                     count += 1
             except KeyboardInterrupt:
                 pass  # noted where it matters; the next verb shows whether the process is sound
             except Exception:  # noqa: BLE001 - whatever it is, the soak fails
-                self.notes.write(fault=traceback.format_exc())
+                self.note(fault=traceback.format_exc())
         if count >= LONG_NOTES:
-            self.notes.write(rest=self._rested())
+            self.note(rest=self._rested())
 
     def _rested(self) -> int:
         """How many sockets stay when nothing goes on."""
@@ -97,19 +97,19 @@ class Worker:
         """Append a record; its offset, None if it is not known to be there."""
         self.count += 1
         number, append = self.count, partial(self.fs.append, path) if handle is None else handle.append
-        self.notes.write(path=path, number=number, at=time.monotonic_ns(), **how)
+        self.note(path=path, number=number, at=time.monotonic_ns(), **how)
         try:
             offset = int(append(record(self.name, number), **how))
         except (AppendOutcomeUnknown, AppendInterrupted) as error:
             if getattr(error, "outcome", "") == "not committed":
-                self.notes.write(number=number, void=str(error))
+                self.note(number=number, void=str(error))
             if isinstance(error, KeyboardInterrupt):
                 raise
             return None
         except (*OTHERS, RollingError) as error:
-            self.notes.write(number=number, void=str(error))
+            self.note(number=number, void=str(error))
             return None
-        self.notes.write(number=number, offset=offset, at=time.monotonic_ns())
+        self.note(number=number, offset=offset, at=time.monotonic_ns())
         return offset
 
     def append(self) -> None:
@@ -138,9 +138,9 @@ class Worker:
     def adopt(self) -> None:
         """A plain file of another program becomes a segment by its first append, and is joined."""
         path = self._new("parts")
-        self.notes.write(path=path, number=self.count, at=time.monotonic_ns())
+        self.note(path=path, number=self.count, at=time.monotonic_ns())
         self.core.run(self.core.backend.put(path, record(self.name, self.count)))
-        self.notes.write(number=self.count, offset=0, at=time.monotonic_ns())
+        self.note(number=self.count, offset=0, at=time.monotonic_ns())
         self._append(path)
         self._join(path)
 
@@ -155,7 +155,7 @@ class Worker:
 
     def _join(self, path: str) -> None:
         if self.random.random() < 0.5:
-            self.notes.write(moved=path, to=f"{path}-moved")
+            self.note(moved=path, to=f"{path}-moved")
             self.fs.mv(path, f"{path}-moved")
             path = f"{path}-moved"
         self.fs.seal(path)
@@ -246,7 +246,7 @@ class Worker:
         if self.own:
             path, offset, _ = self.own[len(self.own) // 2]
             if self.fs.segment(path).start < offset:
-                self.notes.write(truncates=path, offset=offset)
+                self.note(truncates=path, offset=offset)
                 self.fs.truncate(path, offset)
 
     def cut(self) -> None:
@@ -258,7 +258,7 @@ class Worker:
     def trim(self) -> None:
         if self.past is not None:
             for path, offset in self.past.items():
-                self.notes.write(truncates=path, offset=offset)
+                self.note(truncates=path, offset=offset)
             self.stream.trim(self.past)
 
     def upkeep(self) -> None:
@@ -267,7 +267,7 @@ class Worker:
         for folder in self.core.run(self.kept.folders(self.place.root, unlisted)):
             for did in self.core.run(self.kept.keep(folder)):
                 for what, why in did.failed.items():
-                    self.notes.write(refused=f"upkeep: {what.partition(' ')[0]}", error=why)
+                    self.note(refused=f"upkeep: {what.partition(' ')[0]}", error=why)
                     assert "checksum" not in why, (what, why)
 
     def consolidate(self) -> None:
@@ -317,7 +317,7 @@ def tolerant(verb: Callable[[Worker], None]) -> Callable[[Worker], None]:
         except (CorruptHeaderError, CorruptChunkError):
             raise
         except (RollingError, TimeoutError, *OTHERS) as error:  # a store under load does not answer in time
-            worker.notes.write(refused=verb.__name__, error=f"{type(error).__name__}: {error}")
+            worker.note(refused=verb.__name__, error=f"{type(error).__name__}: {error}")
 
     return run
 

@@ -68,6 +68,9 @@ class Latencies:
         return chance.gammavariate(2, mean_ms / 2) / 1000
 
 
+NEAR, FAR = Latencies(12), Latencies(60)
+
+
 @dataclass(frozen=True)
 class Load:
     """What the writers do."""
@@ -87,7 +90,7 @@ class Load:
     """So many of them, the last ones, append at the length that they have just seen, and try until it is so."""
     duration_s: float = 60.0
     """How long they append, in virtual time. Appends of the first tenth are not counted."""
-    latencies: Latencies = Latencies(12)
+    latencies: Latencies = NEAR
 
     def next_pause_s(self, writer: int, chance: random.Random) -> float:
         if not self.pause_s or writer < self.busy:
