@@ -278,8 +278,8 @@ class World:
             self.fail(violation)
 
     def erased(self, did: Erased, doing: Doing) -> None:
-        """An erase has ended: look at all bytes, if nothing else went on."""
-        if doing.is_alone and not self.is_waiting:
+        """An erase has ended: look at all bytes, if nothing else went on, and no lost page hid a folder from it."""
+        if doing.is_alone and not self.is_waiting and not self.witness.lost:
             self.counts["erases seen"] += 1
             checks.check_erased(self, did, doing)
 
