@@ -259,6 +259,11 @@ class Eraser:
         await self._delete_asks(path)
         await self._collect(path, folders)
         remains = await self.remainder.look(path, folders, held)
+        keepers = {names.chunks_folder(one.kept_by) for one in remains if one.kept_by is not None} - folders
+        if keepers:  # no hint leads to these names, and nothing is left in their own folders
+            folders |= keepers
+            await self._collect(path, keepers)
+            remains = await self.remainder.look(path, folders, held)
         await self._note(path, {folder for one in remains for folder in _places(one)} & folders)
         return Erased(
             header.start,

@@ -30,6 +30,8 @@ class Remains:
     """True: the erased bytes lay in it. False: nobody refers to it and nobody knows what it holds."""
     until: float | None = None
     """When a collection may delete it, seconds since 1970 by the store's clock; None if that is not known."""
+    kept_by: str | None = None
+    """The former name that keeps it for readers: a collection of that name deletes it, or another erase."""
 
 
 @value_class

@@ -85,7 +85,8 @@ def of_survey(survey: Survey, path: str, held: Set[str]) -> list[Remains]:
             continue
         is_held, until = info.path in held, info.modified + GRACE_S
         if info.path in kept:
-            found.append(Remains(info.path, info.size, KEPT, is_held, kept[info.path]))
+            keeper = kept[info.path]
+            found.append(Remains(info.path, info.size, KEPT, is_held, keeper.until, keeper.path))
         elif info.path in survey.named:
             if is_held:
                 found.append(Remains(info.path, info.size, NAMED, is_held))

@@ -91,14 +91,14 @@ class Survey:
         return frozenset(file for referrer in self.referrers for file in referrer.files)
 
     @property
-    def kept(self) -> dict[str, float]:
-        """Files here that tombstones keep for readers of older snapshots, with the time until which they do.
+    def kept(self) -> dict[str, Referrer]:
+        """Files here that tombstones keep for readers of older snapshots, with the tombstone.
 
         A tombstone has no entries. Such files hold bytes that may be part of another segment now.
         """
         graves = [found for found in self.referrers if found.phase is Phase.DELETED]
         here = {info.path for info in self.files}  # a line stays until the next commit, a file does not
-        return {file: found.until for found in graves for file in found.files & here}
+        return {file: found for found in graves for file in found.files & here}
 
     def agrees_with(self, other: Survey) -> bool:
         """Whether nothing that matters changed between two looks.

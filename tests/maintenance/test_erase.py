@@ -223,17 +223,24 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes(store, take
     assert not holding(store, DATA)
 
 
+@pytest.mark.parametrize("days", [0, 3])
 @pytest.mark.parametrize("take", [moved, concatenated])
-def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(store, take):
+def test_the_folder_of_an_earlier_source_is_looked_at_under_each_new_name(store, take, days):
     world = client(store)
     world.create("/stream/first", pieces_of(DATA, [20] * 5))
     world.rename("/stream/first", "/stream/old")
     world.offload("/stream/old", lag_s=7 * 86400, block_bytes=1)
     take(world)
+    store.lapse(days * 86400)
+    world.collect(A, None)
     did = world.erase(A, 100)
     left = holding(store, DATA)
     assert any(file.startswith("/stream/first$chunks/") for file in left)
     assert left <= {one.file for one in did.remains}
+    assert {one.kept_by for one in did.remains if one.reason == KEPT} == {"/stream/old"}
+    store.lapse(max(one.until for one in did.remains) - CLOCK.time() + 1)
+    again = world.erase(A, 100)
+    assert (again.is_gone, holding(store, DATA)) == (True, set()), again
 
 
 @pytest.mark.parametrize("kept", [True, None])
