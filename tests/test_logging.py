@@ -59,11 +59,9 @@ def failing(fs, monkeypatch, *errors):
     return appends
 
 
-def ended(tmp_path, program, *words):
+def ended(program, *words):
     """What a program has written to standard error, which must end well."""
-    file = tmp_path / "program.py"  # a file, which spawned children import
-    file.write_text(program)
-    command = [sys.executable, "-W", "ignore", str(file), *words]
+    command = [sys.executable, "-W", "ignore", "-c", program, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stderr
 
 
@@ -312,10 +310,10 @@ HOWS = ["main", "main, after a flush", "fork", "fork, after a flush", "thread", 
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_log_to_s3(moto, how, tmp_path):
+def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_log_to_s3(moto, how):
     require_module("s3fs")
     bucket = new_bucket(moto)
-    assert ended(tmp_path, ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
+    assert ended(ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
     expected = ["one", "hi"] if how.endswith("after a flush") else ["hi"]
     assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == expected
 
@@ -348,6 +346,6 @@ from rollingfs.logging import RollingHandler
 logging.getLogger("app").addHandler(RollingHandler("rolling::file://{tmp_path}/app"))
 logging.getLogger("app").warning("early")
 """
-    said = ended(tmp_path, program)
+    said = ended(program)
     assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["early"]
     assert said == f"{tmp_path}/app: 1 log record was not written: the handler was closed\n"

@@ -29,12 +29,9 @@ class Place:
     """A filesystem, and a folder with a segment that cannot be read between two that can."""
 
     fs: RollingFileSystem
-    root: str
     said: str
-
-    @property
-    def bad(self) -> str:
-        return f"{self.root}/b"
+    root = "/root"
+    bad = "/root/b"
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file of the store, whatever is there."""
@@ -66,7 +63,7 @@ def spoiled(how: str) -> Place:
     for name, data in (("a", b"aaa"), ("b", b"bb"), ("c", b"c"), ("sub/d", b"dddd")):
         fs.pipe_file(f"/root/{name}", data)
     said, spoiled = SPOILED[how]
-    return Place(fs, "/root", said).spoil(spoiled)
+    return Place(fs, said).spoil(spoiled)
 
 
 @pytest.fixture(params=SPOILED)

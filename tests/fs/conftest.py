@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.backends import Scripted, private_memory
 from tests.support.places import Place, new_place
@@ -23,6 +24,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Scripted, str
 def site(request: pytest.FixtureRequest, store: tuple[Scripted, str]) -> Site:
     """A path on each kind of backend, with the policy of the test module."""
     return Site(*store, request.module.POLICY)
+
+
+@pytest.fixture
+def fs() -> RollingFileSystem:
+    """On the local disk; modules about other stores have their own."""
+    return RollingFileSystem("file", sync=False)
 
 
 @pytest.fixture(params=["memory", "file", "s3"])

@@ -1,6 +1,5 @@
 """Files that commit while they are written: when they do, and what readers see."""
 
-import os
 import threading
 from functools import partial
 
@@ -10,6 +9,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from tests.support.backends import private_memory, raises
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
 
 PATH = "logs/app"
@@ -176,20 +176,19 @@ def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing_thou
     timer.cancel()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@needs_fork
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_is_not_there(fs):
     file = fs.open(PATH, "ab", commit_on="1h")
     file.write(b"one")
+
+    def is_refused():
+        with pytest.raises(ValueError, match="another process"):
+            file.write(b"two")
+        return True
+
     with held_elsewhere(file._due.lock):
-        child = os.fork()
-        if child == 0:
-            try:
-                file.write(b"two")
-            except ValueError:
-                os._exit(7)
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert is_so_in_child(is_refused)
     file.close()
     assert seen(fs) == b"one"
 

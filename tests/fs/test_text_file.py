@@ -2,14 +2,8 @@
 
 import gc
 
-import fsspec
 import pytest
 from fsspec.compression import compr
-
-
-@pytest.fixture
-def fs(tmp_path):
-    return fsspec.filesystem("rolling", target_protocol="file", sync=False)
 
 
 def write_and_fail(fs, path, options, data):

@@ -2,26 +2,20 @@
 
 import gc
 import io
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from rollingfs.fs import write_buffer
 from rollingfs.write import ingest
 from tests.support.cli import python
 from tests.support.examples import slowly
+from tests.support.forks import needs_fork
 
 LARGE = b"0123456789" * 300_001
 """3,000,010 bytes."""
-
-
-@pytest.fixture
-def fs() -> Any:
-    return fsspec.filesystem("rolling", target_protocol="file", sync=False)
 
 
 def drop(file: Any) -> None:
@@ -137,7 +131,7 @@ def test_every_kind_of_file_is_told_at_exit_once_and_not_committed(fs, tmp_path,
     assert not fs.exists(f"{tmp_path}/app.log")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@needs_fork
 def test_a_child_says_nothing_of_the_file_of_its_parent(fs, tmp_path):
     said = end_of(
         tmp_path,

@@ -2,7 +2,6 @@
 
 import gc
 import io
-import os
 
 import pytest
 
@@ -203,7 +202,6 @@ def test_text_of_an_unknown_encoding_is_refused_and_commits_nothing(site):
     assert not site.is_there()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads():
     site = Site(private_memory(), "", POLICY)
     file = site.open("wb")

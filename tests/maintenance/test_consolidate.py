@@ -78,7 +78,7 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     done = world.consolidate(LOG)  # it reads the new files back
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
-    moved = (done.copied_bytes, world.backend.read_bytes, world.backend.uploaded_bytes)
+    moved = (done.copied_bytes, world.backend.read_bytes, world.backend.moved["upload.write"])
     assert moved == ((0, 12_000, 0) if world.backend.can_join else (12_000, 24_000, 12_000))
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
@@ -99,15 +99,11 @@ def test_what_is_done_twice_is_told_of_once():
 # -- beside others -------------------------------------------------------------------------------------------
 
 
-def other_of(world):
-    return World(world.backend.inner, SMALL, world.clock)
-
-
 def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
     sizes = [40, 40, 910, 20, 30, 30]
     content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
     world.create(LOG, pieces_of(content, sizes))
-    world.backend.plan("replace", before=lambda: other_of(world).consolidate(LOG))
+    world.backend.plan("replace", before=lambda: World(world.backend.inner, SMALL, world.clock).consolidate(LOG))
     assert world.consolidate(LOG).written == 0
     assert world.header(LOG).chunk_count == 3
     assert world.content(LOG) == content
@@ -115,7 +111,7 @@ def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_lef
 
 def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
     fill(world, 30)
-    world.backend.plan("replace", before=lambda: other_of(world).overwrite(LOG, b"new" * 100))
+    world.backend.plan("replace", before=lambda: World(world.backend.inner, SMALL).overwrite(LOG, b"new" * 100))
     with pytest.raises(FileNotFoundError):
         world.consolidate(LOG, segment="11111111-1111-1111-1111-111111111111")
     world.consolidate(LOG)

@@ -18,15 +18,6 @@ FIRST = {"a": "1", "b": "1"}
 """Incarnations."""
 
 
-def least_of(policy):
-    """The minimum of a policy by size or by time."""
-    return policy.min_age if policy.min_bytes is None else policy.min_bytes
-
-
-def most_of(policy):
-    return policy.max_age if policy.min_bytes is None else policy.max_bytes
-
-
 # -- policies ------------------------------------------------------------------------------------------------
 
 
@@ -87,11 +78,13 @@ def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situa
     policy, cuts, subscribers, extents, now = situation
     target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
     nowhere, place = place_in(extents)
+    by_size = policy.min_bytes is not None
+    least, most = (policy.min_bytes, policy.max_bytes) if by_size else (policy.min_age, policy.max_age)
 
     def left(kept):
-        return bytes_left(place(kept), extents) if policy.min_bytes is not None else now - kept.at
+        return bytes_left(place(kept), extents) if by_size else now - kept.at
 
-    allowed = [kept for kept in cuts if left(kept) >= least_of(policy)]
+    allowed = [kept for kept in cuts if left(kept) >= least]
     newest = place(allowed[-1]) if allowed else nowhere
     assert all(nowhere[name] <= target[name] <= newest[name] for name in extents)
     if not subscribers:
@@ -99,14 +92,14 @@ def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situa
         return
     unread = {name: min(place(cut)[name] for cut in subscribers) for name in extents}
     if any(target[name] > unread[name] for name in extents):  # unread bytes go
-        assert most_of(policy) is not None
+        assert most is not None
         kept_anyway = {name: min(unread[name], newest[name]) for name in extents}
-        if policy.min_bytes is not None:
-            assert bytes_left(kept_anyway, extents) > most_of(policy)
+        if by_size:
+            assert bytes_left(kept_anyway, extents) > most
         else:
-            old = [kept for kept in cuts if now - kept.at > most_of(policy)]
+            old = [kept for kept in cuts if now - kept.at > most]
             assert any(place(cut)[name] > kept_anyway[name] for cut in old for name in extents)
-    elif most_of(policy) is not None and policy.min_bytes is not None and bytes_left(target, extents) > most_of(policy):
+    elif most is not None and by_size and bytes_left(target, extents) > most:
         assert target == newest  # a step further would leave less than the least
 
 

@@ -1,5 +1,6 @@
 """Single cases of runs of retention: several runners, clocks that differ, what one run cannot read."""
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -41,36 +42,23 @@ def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> N
     assert [entry.length for entry in world.header(A).entries] == [6]
 
 
-class Told(Scripted):
-    """A store with a clock of its own, which tells whole seconds."""
-
-    now_s = NOON_S + 0.9
-
-    def __init__(self, inner) -> None:
-        super().__init__(inner, has_clock=True, date_step_s=1.0)
-
-    async def now(self, path: str) -> float:
-        return float(int(self.now_s))
-
-    async def list(self, folder: str):
-        listing = await super().list(folder)
-        return type(listing)(listing.entries, float(int(self.now_s)))
-
-
 def test_where_the_store_has_a_clock_those_of_the_clients_do_not_count(world: World) -> None:
-    store = Told(world.backend)
+    """It tells whole seconds."""
+    store, now_s = Scripted(world.backend, has_clock=True, date_step_s=1.0), NOON_S + 0.9
+    store.plan("now", instead=lambda _: now_s // 1, times=None, probes=True)
+    store.plan("list", answers=lambda found: replace(found, now=now_s // 1), times=None, probes=True)
     for skew_s in (365 * DAY_S, -50 * 365 * DAY_S):
         one = World(store, CHUNKS, Turned(NOON_S + skew_s))
         stream = one.stream()
         stream.retention = RetentionPolicy.by_time("1h", every=0)
         report = stream.retain()
-        assert (report.bytes, report.taken and report.taken.at) == (0, int(store.now_s) + 1)
-        store.now_s += 3600
+        assert (report.bytes, report.taken and report.taken.at) == (0, now_s // 1 + 1)
+        now_s += 3600
         assert stream.retain().bytes == 0  # the cut may be of the end of its second
-        store.now_s += 1
+        now_s += 1
         assert stream.retain().bytes == (200 if skew_s > 0 else 100)
         world.append(A, b"x" * 100)
-        store.now_s += 2
+        now_s += 2
 
 
 # -- several runners -----------------------------------------------------------------------------------------

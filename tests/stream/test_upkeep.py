@@ -1,6 +1,7 @@
 """Upkeep: retention, offload and collection below a folder, beside failures; the simulation lets rounds crash."""
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,7 +31,8 @@ KEPT_BYTES = 150
 """What retention keeps of the 400 bytes of the stream, at least."""
 
 
-def fill(store: Store) -> World:
+@pytest.fixture
+def world(store: Store) -> World:
     """A stream of two segments with a retention and an offload policy, and a segment with a policy of its own."""
     world = client(store)
     for path in (A, B, LONE):
@@ -44,11 +46,6 @@ def fill(store: Store) -> World:
         for piece in pieces_of(DATA, [20] * 10):
             world.append(path, piece)
     return world
-
-
-@pytest.fixture
-def world(store):
-    return fill(store)
 
 
 def keep(world: World, root: str = "/root", **how: object) -> list[Upkept]:
@@ -296,16 +293,9 @@ def test_a_retention_that_another_client_removes_during_a_round_is_no_failure(st
 
 
 def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(world):
-    asked: list[None] = []
-
     def after(count: int) -> Callable[[], bool]:
-        asked.clear()
-
-        def is_stopped() -> bool:
-            asked.append(None)
-            return len(asked) > count
-
-        return is_stopped
+        asked = itertools.count()
+        return lambda: next(asked) >= count
 
     assert total(keep(world, is_stopped=after(0))) == total(keep(world, is_stopped=after(0)))
     did = total(keep(world, is_stopped=after(3)))

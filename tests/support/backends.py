@@ -133,10 +133,6 @@ class Counting(Shifted):
     def read_bytes(self) -> int:
         return self.moved["read_range"]
 
-    @property
-    def uploaded_bytes(self) -> int:
-        return self.moved["upload.write"]
-
     def count(self, verb: str) -> int:
         return self.verbs.count(verb)
 

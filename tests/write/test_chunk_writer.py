@@ -151,7 +151,7 @@ class Meter(io.RawIOBase):
         size = min(size, self.left)
         self.left -= size
         self.given += size
-        self.held_max = max(self.held_max, self.given - self.backend.uploaded_bytes)
+        self.held_max = max(self.held_max, self.given - self.backend.moved["upload.write"])
         return bytes(size)
 
 
