@@ -6,7 +6,6 @@ import logging
 import math
 import sys
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -205,16 +204,6 @@ def path(container: str) -> str:
     return f"{container}/{uuid.uuid4().hex}"
 
 
-@pytest.fixture
-def registered() -> Iterator[None]:
-    """Obstore's own filesystem for ``az``, as a user may register it."""
-    from obstore.fsspec import register
-
-    with mock.patch.dict(_registry):
-        register("az")
-        yield
-
-
 def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite, path):
     fs = fsspec.filesystem("rolling", target_protocol="abfs", target_options=azurite)
     fs.create(path)
@@ -232,8 +221,11 @@ def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite
         fs.cat_file(f"abfs://{container}@another.dfs.core.windows.net/{key}")
 
 
-@pytest.mark.usefixtures("registered")
+@mock.patch.dict(_registry)
 def test_obstores_own_filesystem_is_a_target(azurite, path):
+    from obstore.fsspec import register
+
+    register("az")  # as a user may do
     options = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY, "endpoint": endpoint_of(azurite)}
     fs, found = fsspec.url_to_fs(f"rolling::az://{path}", az={**options, "client_options": {"allow_http": True}})
     fs.create(found)

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend import checkup
 from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
@@ -75,7 +74,7 @@ def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(
 
 
 def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -> None:
-    fs = MemoryFileSystem(global_store=False, skip_instance_cache=True)
+    fs = private_memory().fs
     found = examined(GenericBackend(fs))
     assert not found.is_safe
     assert "single_writer=True" in found.refusal

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from rollingfs.backend.local import disk, extending, looks, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit.fairness import Turns
@@ -21,6 +20,7 @@ from rollingfs.format.names import header_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import raises
+from tests.support.places import new_fs
 from tests.support.schedules import beside
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what a filesystem is")
@@ -28,10 +28,6 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 BASE = format_header(Header(SEGMENT, 1, tail=b"tail", tail_at_ms=5))
 ONE, TWO = (Record(2 + index, "w", index, 9, b"record").encode(SEGMENT) for index in range(2))
-
-
-def new_fs(**options: Any) -> RollingFileSystem:
-    return RollingFileSystem("file", skip_instance_cache=True, **options)
 
 
 def fail_flush(patch: pytest.MonkeyPatch, file: Path) -> list[Any]:
@@ -188,12 +184,10 @@ def test_this_disk_is_known(tmp_path):
 
 
 def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_once(tmp_path):
-    fs, path = new_fs(), f"{tmp_path}/log"
-    fs.create(path)
-    for index in range(2 * RECORDS_MAX + 5):
-        fs.append(path, b"%4d" % index)
-    assert Path(header_path(path)).read_bytes().count(b"Record ") == 3
-    assert new_fs().cat_file(path) == b"".join(b"%4d" % index for index in range(2 * RECORDS_MAX + 5))
+    pieces = [b"%4d" % index for index in range(2 * RECORDS_MAX + 5)]
+    path, file = segment_of(tmp_path, *pieces)
+    assert file.read_bytes().count(b"Record ") == 3
+    assert new_fs().cat_file(path) == b"".join(pieces)
 
 
 # -- faults ------------------------------------------------------------------------------------------------------

@@ -36,20 +36,12 @@ from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group
 from tests.support.backends import raises
 from tests.support.forks import is_so_in_child, needs_fork
+from tests.support.places import counted, new_fs
 from tests.support.schedules import beside, in_threads
 
 RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no record locks")
-
-
-def new_fs(**options: Any) -> RollingFileSystem:
-    return RollingFileSystem("file", skip_instance_cache=True, **options)
-
-
-def conflicts(fs: RollingFileSystem) -> int:
-    tally = fs._client.store.meters.total().get(CONFLICT)
-    return tally.count if tally is not None else 0
 
 
 def is_free(path: str) -> bool:
@@ -155,7 +147,7 @@ def test_beside_another_only_the_first_append_meets_a_conflict(log, monkeypatch)
         one.append(log, b"%02d" % number)
         two.append(log, b"%02d" % number)
     assert one.cat_file(log) == b"".join(b"%02d" % (number // 2) for number in range(40))
-    assert conflicts(one) + conflicts(two) <= 2  # each lost one race
+    assert counted(one, CONFLICT) + counted(two, CONFLICT) <= 2  # each lost one race
 
 
 def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(tmp_path, racing, monkeypatch):
@@ -178,7 +170,7 @@ def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(tmp_path, racing
     assert fs.cat_file(log) == b"0123456789" * count * each
     chunks = [name for name in os.listdir(f"{log}$chunks") if name != "lock"]
     assert len(written) == len(set(written)) == len(chunks)
-    assert sum(map(conflicts, files)) <= len(chunks) * (count - 1)
+    assert sum(counted(fs, CONFLICT) for fs in files) <= len(chunks) * (count - 1)
 
 
 @pytest.mark.parametrize(
@@ -236,13 +228,8 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, header, racing, m
 
 
 def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, monkeypatch):
-    grow, fs = group.grow, new_fs()
-
-    async def gone_once(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(group, "grow", grow)
-        raise PageGoneError(2, "The index page is gone", "page")
-
-    monkeypatch.setattr(group, "grow", gone_once)
+    fs, gone = new_fs(), PageGoneError(2, "The index page is gone", "page")
+    beside(monkeypatch, group, "grow", raises(gone), once=True)
     fs.append(log, b"bytes", attrs={"a": "b"})
     assert fs.cat_file(log) == b"bytes"
     assert is_free(log)

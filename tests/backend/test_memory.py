@@ -1,7 +1,6 @@
 """The memory backend: the contract, and the store that the backend shares with fsspec."""
 
 import pickle
-import uuid
 from collections.abc import Callable
 
 import pytest
@@ -17,11 +16,6 @@ from tests.support.backends import private_memory
 from tests.support.driven import Driven
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
-
-
-@pytest.fixture
-def folder() -> str:
-    return f"/{uuid.uuid4().hex}"
 
 
 class OverFsspec(BackendContract):
@@ -67,26 +61,26 @@ def backend() -> Driven:
     return Driven(MemoryBackend())
 
 
-def test_backends_over_one_store_share_tokens(folder):
+def test_backends_over_one_store_share_tokens(root):
     first, second = Driven(MemoryBackend()), Driven(MemoryBackend(MemoryFileSystem()))
-    token = first.create(f"{folder}/x$header", b"a")
-    new = second.replace(f"{folder}/x$header", b"b", token)
+    token = first.create(f"{root}/x$header", b"a")
+    new = second.replace(f"{root}/x$header", b"b", token)
     with pytest.raises(ConflictError):
-        first.replace(f"{folder}/x$header", b"c", token)
-    assert first.read(f"{folder}/x$header").token == new
+        first.replace(f"{root}/x$header", b"c", token)
+    assert first.read(f"{root}/x$header").token == new
 
 
-def test_a_pickled_private_store_keeps_its_tokens(folder):
+def test_a_pickled_private_store_keeps_its_tokens(root):
     backend = Driven(private_memory())
-    token = backend.create(f"{folder}/x$header", b"a")
+    token = backend.create(f"{root}/x$header", b"a")
     other = Driven(pickle.loads(pickle.dumps(backend.backend)))
-    assert other.read(f"{folder}/x$header").token == token
-    other.replace(f"{folder}/x$header", b"b", token)
-    assert backend.read(f"{folder}/x$header").data == b"a"
+    assert other.read(f"{root}/x$header").token == token
+    other.replace(f"{root}/x$header", b"b", token)
+    assert backend.read(f"{root}/x$header").data == b"a"
 
 
-def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, folder):
-    path, store = f"{folder}/plain", MemoryFileSystem()
+def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, root):
+    path, store = f"{root}/plain", MemoryFileSystem()
     tokens = []
     for mode, data in (("wb", b"12"), ("wb", b"12"), ("ab", b"3"), ("ab", b"4")):
         with store.open(path, mode) as file:
@@ -96,29 +90,29 @@ def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, folder):
     assert backend.read(path).data == b"1234"
 
 
-def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, folder):
+def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, root):
     store = MemoryFileSystem()
-    store.pipe_file(f"{folder}/plain", b"0123456789")
-    with store.open(f"{folder}/plain") as file:
+    store.pipe_file(f"{root}/plain", b"0123456789")
+    with store.open(f"{root}/plain") as file:
         assert file.read(3) == b"012"
-        backend.read_range(f"{folder}/plain", 7, 9)
-        backend.read(f"{folder}/plain")
+        backend.read_range(f"{root}/plain", 7, 9)
+        backend.read(f"{root}/plain")
         assert file.read(3) == b"345"
 
 
-def test_a_file_is_not_a_parent(backend, folder):
-    backend.write(f"{folder}/file", [b"x"])
+def test_a_file_is_not_a_parent(backend, root):
+    backend.write(f"{root}/file", [b"x"])
     with pytest.raises(NotADirectoryError):
-        backend.create(f"{folder}/file/x$header", b"y")
+        backend.create(f"{root}/file/x$header", b"y")
     with pytest.raises(NotADirectoryError):
-        backend.make_folder(f"{folder}/file/folder")
+        backend.make_folder(f"{root}/file/folder")
     with pytest.raises(FileExistsError):
-        backend.make_folder(f"{folder}/file")
+        backend.make_folder(f"{root}/file")
 
 
 @needs_fork
-def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend, folder):
-    token = backend.create(f"{folder}/x$header", b"a")
+def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend, root):
+    token = backend.create(f"{root}/x$header", b"a")
     with held_elsewhere(memory._lock):
-        assert is_so_in_child(lambda: backend.replace(f"{folder}/x$header", b"b", token) != token)
-    assert backend.read(f"{folder}/x$header").token == token
+        assert is_so_in_child(lambda: backend.replace(f"{root}/x$header", b"b", token) != token)
+    assert backend.read(f"{root}/x$header").token == token

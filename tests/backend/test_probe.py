@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend import race as race_module
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.patience import patience_s
 from rollingfs.backend.probe import Abilities, probe, probe_patiently
 from rollingfs.backend.race import RACERS, BrokenPromise, judge
@@ -26,14 +24,9 @@ from tests.support.careless import careless
 FOLDER = "/a/x$chunks"
 
 
-@pytest.fixture
-def fs() -> MemoryFileSystem:
-    return MemoryFileSystem(global_store=False, skip_instance_cache=True)
-
-
-def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
+def liar(lie: str, verb: str) -> Scripted:
     """A store that does something else than it says, in one verb."""
-    backend = Scripted(MemoryBackend(fs))
+    backend = Scripted(private_memory())
     inner = backend.inner
 
     async def overwrite(path: str, data: Any, *_: str) -> object:
@@ -67,22 +60,22 @@ def liar(fs: MemoryFileSystem, lie: str, verb: str) -> Scripted:
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
-def test_a_store_that_overwrites_is_refused_with_path_and_verb(fs, verb, lie):
-    backend = liar(fs, lie, verb)
+def test_a_store_that_overwrites_is_refused_with_path_and_verb(verb, lie):
+    backend = liar(lie, verb)
     with pytest.raises(UnsafeBackendError, match=f"^/a/x: .* not safe .*{verb} .* nothing was written"):
         run(backend, probe(backend, FOLDER))
-    assert fs.store == {}
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and deletes"])
-def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(fs, lie):
-    backend = liar(fs, lie, "delete_if")
+def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(lie):
+    backend = liar(lie, "delete_if")
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "delete_if"])
-def test_a_lost_answer_is_not_held_against_the_store(fs, verb):
-    backend = liar(fs, "answer is lost", verb)
+def test_a_lost_answer_is_not_held_against_the_store(verb):
+    backend = liar("answer is lost", verb)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
 
 
@@ -182,11 +175,11 @@ def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing():
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk", "single writer"])
-def test_where_one_lock_decides_nobody_races(fs, kind, tmp_path):
+def test_where_one_lock_decides_nobody_races(kind, tmp_path):
     inner = {
-        "memory": MemoryBackend(fs),
+        "memory": private_memory(),
         "disk": LocalBackend(sync=False),
-        "single writer": GenericBackend(fs, single_writer=True),
+        "single writer": GenericBackend(private_memory().fs, single_writer=True),
     }[kind]
     backend = Counting(inner)
     assert run(backend, probe(backend, f"{tmp_path}/x$chunks")) == Abilities(delete_if=kind != "single writer")

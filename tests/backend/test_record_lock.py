@@ -20,7 +20,7 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.descriptors import opened_below
 from tests.support.forks import is_so_in_child, needs_fork
-from tests.support.schedules import in_threads
+from tests.support.schedules import beside, in_threads
 
 WAIT_S = 60
 
@@ -133,20 +133,16 @@ def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path):
 
 
 def test_no_descriptor_is_left_open(backend, header, tmp_path):
-    def everything() -> None:
-        path = f"{tmp_path}/{os.urandom(4).hex()}$header"
-        token = backend.create(path, b"x")
-        backend.replace(path, b"y", token)
-        with pytest.raises(ConflictError):
-            backend.replace(path, b"y", token)
-        with pytest.raises(FileNotFoundError):
-            backend.read(str(tmp_path))
-        backend.copy(path, path + "$copy")
-        backend.delete_if(path + "$copy", backend.read(path + "$copy").token)
-        backend.open_write(path + "$upload").abort()
-        backend.list(str(tmp_path))
-
-    everything()
+    token = backend.create(header, b"x")
+    backend.replace(header, b"y", token)
+    with pytest.raises(ConflictError):
+        backend.replace(header, b"y", token)
+    with pytest.raises(FileNotFoundError):
+        backend.read(str(tmp_path))
+    backend.copy(header, header + "$copy")
+    backend.delete_if(header + "$copy", backend.read(header + "$copy").token)
+    backend.open_write(header + "$upload").abort()
+    backend.list(str(tmp_path))
     assert opened_below(tmp_path) == []
     assert record_lock._held == set()
 
@@ -169,14 +165,8 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody waits for a lock; no pause ends by itself before the waiter gives up."""
     if bell.take_bell() is None:
         pytest.skip("this system has no bell")
-    begun, wait = threading.Event(), bell.Bell.wait
-
-    def noted(self: bell.Bell, seconds: float) -> bool:
-        if seconds:
-            begun.set()
-        return wait(self, seconds)
-
-    monkeypatch.setattr(bell.Bell, "wait", noted)
+    begun = threading.Event()
+    beside(monkeypatch, bell.Bell, "wait", lambda _, seconds: seconds and begun.set())
     monkeypatch.setattr(record_lock, "PAUSE_S_MIN", 10.0**6)
     monkeypatch.setattr(record_lock, "PAUSE_S_MAX", 10.0**6)
     return begun
@@ -301,17 +291,15 @@ def test_the_time_of_a_call_bounds_its_wait(backend, header):
 def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log, monkeypatch):
     """A lost answer still counts if a later attempt meets a held lock."""
     fs = RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=0.5, sync=False)
-    real = LocalBackend.extend
     tries: list[str] = []
 
-    async def extend(self: LocalBackend, path: str, data: Any, token: str, adapt: Any = None) -> str | None:
+    def lose(_: LocalBackend, path: str, *__: Any, **___: Any) -> None:
         if path == names.header_path(log):  # not the probe's file
             tries.append(path)
         if tries == [path]:
             raise OSError(5, "injected: nobody knows what became of it")
-        return await real(self, path, data, token)
 
-    monkeypatch.setattr(LocalBackend, "extend", extend)
+    beside(monkeypatch, LocalBackend, "extend", lose)
     with record_lock.record_lock(names.lock_path(names.header_path(log))), pytest.raises(AppendOutcomeUnknown):
         fs.append(log, b"unknown")
     assert len(tries) > 1

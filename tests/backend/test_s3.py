@@ -5,8 +5,8 @@ import errno
 import gc
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -39,7 +39,6 @@ from tests.support.s3 import driven_s3
 from tests.support.schedules import count_at_once
 from tests.support.servers import count_requests, shared_backend
 
-T = TypeVar("T")
 MIB = 2**20
 STALE = '"00000000000000000000000000000000"'
 
@@ -332,7 +331,7 @@ def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_i
     owner, name = {1: (s3_bucket.S3Bucket, "put"), 2: (S3Backend, "call")}[parts]
     real, arrived = getattr(owner, name), []
 
-    async def late(request: Coroutine[Any, Any, T]) -> T:
+    async def late(request: Any) -> Any:
         await asyncio.sleep(0.2)
         return await request
 

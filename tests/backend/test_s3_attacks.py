@@ -199,7 +199,6 @@ def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(mot
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file in which AWS's tools are configured, and no other."""
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     return tmp_path / "config"
 
 
@@ -249,8 +248,6 @@ def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_se
 
 
 def test_credentials_that_are_incomplete_are_refused_alike_either_way(moto, monkeypatch):
-    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     refusals = []
     for use_obstore in (True, False):

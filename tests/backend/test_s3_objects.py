@@ -47,8 +47,6 @@ KEYS = [
     'question?mark#hash"quotes"',
     "[x] {y} |^`<>%2F%25",
 ]
-KEYS_OF_S3FS = ["tab\tin it"]
-"""Keys that obstore refuses; MinIO refuses others: "a//b", "./x"."""
 
 
 class Ours(S3FileSystem):
@@ -165,7 +163,7 @@ def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy, acl):
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
-    keys = KEYS + KEYS_OF_S3FS
+    keys = [*KEYS, "tab\tin it"]  # obstore refuses the last; MinIO refuses others: "a//b", "./x"
     backend = driven_s3(s3_options, use_obstore=use_obstore)
     bucket, plain = new_bucket(s3_options), S3FileSystem(**s3_options, skip_instance_cache=True)
     for key in keys:

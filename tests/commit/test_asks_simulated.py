@@ -25,12 +25,11 @@ PAUSING_RATIO_MAX = 1.75
 run = functools.cache(simulate)
 
 
-def sharing(writers: int, latencies: Latencies = NEAR, duration_s: float = 20, **load: float) -> Figures:
-    return run(Load(writers, latencies=latencies, duration_s=duration_s, shares=True, **load))  # type: ignore[arg-type]
-
-
 def turns(writers: int, latencies: Latencies = NEAR, duration_s: float = 20, **load: float) -> Figures:
     return run(Load(writers, latencies=latencies, duration_s=duration_s, **load))  # type: ignore[arg-type]
+
+
+sharing = functools.partial(turns, shares=True)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 import dataclasses
 import uuid
-from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Listing
 from rollingfs.commit.sharing.files import ASK_AGE_S_MAX, AskFiles
 from rollingfs.format.asks import Ask, ask_path, format_ask
 from rollingfs.runtime.concurrency import SyncRuntime, drive
@@ -56,14 +54,9 @@ def test_a_failure_to_ask_is_no_error(files: AskFiles, store: Scripted) -> None:
     assert not drive(files.write(FIRST))
 
 
-def test_a_listing_without_a_time_shows_no_dead_either(files: AskFiles, store: Scripted, monkeypatch: Any) -> None:
+def test_a_listing_without_a_time_shows_no_dead_either(files: AskFiles, store: Scripted) -> None:
     """Through obstore and in some clouds, a listing does not say what time it is there."""
-    lists = store.list_prefix
-
-    async def timeless(folder: str, prefix: str) -> Listing:
-        return dataclasses.replace(await lists(folder, prefix), now=None)
-
-    monkeypatch.setattr(store, "list_prefix", timeless)
+    store.plan("list_prefix", answers=lambda found: dataclasses.replace(found, now=None), times=None)
     assert drive(files.find(1)) == set()
     assert store.count("now") == 0, "nobody has asked"
     drive(files.write(FIRST))

@@ -23,6 +23,7 @@ from tests.read.conftest import backend_of
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World
+from tests.support.schedules import beside
 
 CHUNK_BYTES = 1000
 CHUNKS = 4
@@ -334,14 +335,7 @@ def test_a_copy_of_what_changes_meanwhile_is_begun_again(seen, monkeypatch, act)
     monkeypatch.setattr(reading, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
     seen.fs.truncate(seen.path, 150)
     other = RollingFileSystem(backend=seen.fs._backend.inner)
-    complete, acts = seen.fs._client.fetcher.complete, [act]
-
-    async def late(view: Any, checks: Any) -> None:
-        if acts:
-            acts.pop()(other, seen.path)
-        await complete(view, checks)
-
-    monkeypatch.setattr(seen.fs._client.fetcher, "complete", late)
+    beside(monkeypatch, seen.fs._client.fetcher, "complete", lambda *_: act(other, seen.path), once=True)
     seen.fs.copy("/folder", "/copies", recursive=True)
     assert seen.fs.cat_file("/copies/clicks") == other.cat_file(seen.path)
 

@@ -8,6 +8,7 @@ from rollingfs import RollingPolicy, SegmentTruncatedError
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
 from rollingfs.read.snapshot import Snapshot
 from tests.support.backends import Scripted, private_memory
+from tests.support.schedules import beside
 from tests.support.site import Site
 
 POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -107,12 +108,5 @@ def test_a_look_of_another_thread_that_is_too_old_does_not_count(monkeypatch: py
     other.start()
     assert asked.wait(10)
     site.run(site.other().segments.append(site.path, b"more"))
-    run = RevalidatingReads.run
-
-    async def run_after_other(reads: RevalidatingReads) -> list[bytes | Exception]:
-        go.set()
-        other.join(10)
-        return await run(reads)
-
-    monkeypatch.setattr(RevalidatingReads, "run", run_after_other)
+    beside(monkeypatch, RevalidatingReads, "run", lambda _: (go.set(), other.join(10)))
     assert segment.read(10, 14) == b"more"

@@ -14,7 +14,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.runtime import meters
 from rollingfs.runtime.meters import BUCKETS, LEFT_MAX, NS_MIN, STEPS, Meters, bounds_ns
 from tests.support.forks import is_so_in_child, needs_fork
-from tests.support.schedules import Caller, in_threads
+from tests.support.schedules import Caller, beside, in_threads
 
 THREADS, CALLS = 8, 500
 
@@ -86,17 +86,15 @@ def test_a_question_within_a_question_neither_waits_nor_loses_a_count():
     for _ in range(3):
         in_threads(lambda: counted.note("x"))
     within = []
-    add = meters._add
 
-    def interrupted(total, tallies) -> None:
+    def interrupt(*_: object) -> None:
         if len(within) < 2:
             within.append(None)
             counted.note("x")
             counted.total()
-        add(total, tallies)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(meters, "_add", interrupted)
+        beside(patch, meters, "_add", interrupt)
         counted.total()
     assert counted.total()["x"].count == 3 + len(within)
 

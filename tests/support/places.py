@@ -57,11 +57,22 @@ class Place:
         return self.names(self.fs.find(self.root, **options))
 
 
+def new_fs(**options: Any) -> RollingFileSystem:
+    """A client of the disk that has seen nothing."""
+    return RollingFileSystem("file", skip_instance_cache=True, **options)
+
+
 def tiered(root: str, **options: Any) -> RollingFileSystem:
     """A client of memory with two tiers, which are of this folder alone, and a small policy."""
     tiers = {"cold": f"/archive{root}", "far": f"/far{root}"}
     options = {"max_bytes": 100, "inline_bytes": 10, "tiers": tiers, **options}
     return RollingFileSystem("memory", skip_instance_cache=True, **options)
+
+
+def counted(fs: RollingFileSystem, name: str) -> int:
+    """How many calls a client has counted under a name."""
+    tally = fs._client.store.meters.total().get(name)
+    return tally.count if tally is not None else 0
 
 
 def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:

@@ -5,20 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from rollingfs.format import records
 from rollingfs.format.header import RECORDS_MAX
 from rollingfs.format.names import header_path
 from rollingfs.runtime.meters import CONFLICT
-
-
-def new_fs() -> RollingFileSystem:
-    return RollingFileSystem("file", skip_instance_cache=True)
-
-
-def counted(fs: RollingFileSystem, name: str) -> int:
-    tally = fs._client.store.meters.total().get(name)
-    return tally.count if tally is not None else 0
+from tests.support.places import counted, new_fs
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux only")

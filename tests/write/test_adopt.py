@@ -131,8 +131,7 @@ def suppressed(verb, world):
 # -- on a disk, where other programs open the old name ------------------------------------------------------------
 
 
-def erase(world):
-    world.erase(LOG, 3)
+erase = methodcaller("erase", LOG, 3)
 
 
 def erase_and_mark(world):

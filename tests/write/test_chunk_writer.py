@@ -76,15 +76,12 @@ def test_an_upload_that_fails_leaves_no_file(limits, is_async, verb, moment):
 # -- what callers may hand over ------------------------------------------------------------------------------
 
 
-def pieces_of(data, size):
-    return (data[start : start + size] for start in range(0, len(data), size))
-
-
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 5 * MIB])
 @pytest.mark.parametrize("kind", ["bytes", "file", "pieces", "bytearray"])
 def test_data_of_every_kind_and_size_is_appended_whole_in_one_commit(site, kind, size):
     data = pattern(size)
-    make = {"bytes": bytes, "bytearray": bytearray, "file": io.BytesIO, "pieces": lambda all: pieces_of(all, 70_000)}
+    pieces = (data[start : start + 70_000] for start in range(0, size, 70_000))
+    make = {"bytes": bytes, "bytearray": bytearray, "file": io.BytesIO, "pieces": lambda _: pieces}
     site.create()
     assert site.append(b"before") == 0
     version = site.segment().version

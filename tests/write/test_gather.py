@@ -4,6 +4,7 @@ import sys
 import threading
 from dataclasses import replace
 from functools import partial
+from operator import methodcaller
 
 import pytest
 
@@ -24,23 +25,19 @@ conflict = raises(errors.ConflictError("so says the store"))
 # -- refusals ------------------------------------------------------------------------------------------------
 
 
-def refusals(site):
-    """What makes an append refused, and how."""
-    other = site.by_another
-    return {
-        "sealed": (partial(other, "seal"), {}, errors.SegmentSealedError),
-        "fenced": (partial(other, "acquire", "another"), {}, errors.FencedError),
-        "offset": (partial(other, "append", [b"x"]), {"guard": Guard(expected_offset=0)}, errors.BadOffsetError),
-        "gone": (partial(other, "delete"), {}, FileNotFoundError),
-        "attrs": (
-            partial(other, "append", [b"x"], attrs={"k": "new"}),
-            {"guard": Guard(expected_attrs={"k": None})},
-            errors.AttributeMismatchError,
-        ),
-    }
-
-
-REFUSALS = ["sealed", "fenced", "offset", "gone", "attrs"]
+other = partial(methodcaller, "by_another")
+REFUSALS = {
+    "sealed": (other("seal"), {}, errors.SegmentSealedError),
+    "fenced": (other("acquire", "another"), {}, errors.FencedError),
+    "offset": (other("append", [b"x"]), {"guard": Guard(expected_offset=0)}, errors.BadOffsetError),
+    "gone": (other("delete"), {}, FileNotFoundError),
+    "attrs": (
+        other("append", [b"x"], attrs={"k": "new"}),
+        {"guard": Guard(expected_attrs={"k": None})},
+        errors.AttributeMismatchError,
+    ),
+}
+"""What makes an append refused, and how."""
 
 
 MOMENTS = {
@@ -54,8 +51,8 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("why", REFUSALS)
 def test_a_large_append_that_is_refused_leaves_no_chunk_file(site, why, moment):
-    happen, options, error = refusals(site)[why]
-    MOMENTS[moment](site, happen)
+    happen, options, error = REFUSALS[why]
+    MOMENTS[moment](site, partial(happen, site))
     with pytest.raises(error):
         site.append(LARGE, **options)
     assert site.chunk_files() == []

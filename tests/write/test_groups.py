@@ -15,7 +15,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.write import gather, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
-from tests.support.schedules import APPENDING, Caller, at_line, eventually
+from tests.support.schedules import APPENDING, Caller, at_line, beside, eventually
 from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited
@@ -92,16 +92,14 @@ def lead(site, nth, happen, data, when=None, files=APPENDING):
     """Append, and let something happen at the nth line; also says whether there was such a line."""
 
     def append():
-        with at_line(nth, happen, *files, when=when) as met:
-            try:
-                outcome = site.append(data)
-            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - it is the outcome
-                outcome = error
-        return outcome, met
+        with at_line(nth, happen, *files, when=when) as found:
+            met.append(found)
+            return site.append(data)
 
+    met = []
     leader = started(Caller(append))
     ended(leader)
-    return leader.outcome
+    return leader.outcome, met[0]
 
 
 def check(outcome, data, content, where):
@@ -194,15 +192,12 @@ def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
     monkeypatch.setattr(gather, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
     queue, leads, may_end = site.client.commits.slots.of(site.path).queue, threading.Event(), threading.Event()
 
-    held = Commits.commit_held
-
-    async def break_off(*_):
-        monkeypatch.setattr(Commits, "commit_held", held)
+    def break_off(*_):
         leads.set()
         assert may_end.wait(WAIT_S)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Commits, "commit_held", break_off)
+    beside(monkeypatch, Commits, "commit_held", break_off, once=True)
     callers = [started(Caller(partial(site.append, b"1")))]
     assert leads.wait(WAIT_S)
     callers += [started(Caller(partial(site.append, data))) for data in (b"2", b"3")]

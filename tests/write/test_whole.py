@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +25,15 @@ from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.whole import remove_grave, take_whole
-from tests.support.schedules import Caller
+from tests.support.places import new_fs
+from tests.support.schedules import Caller, beside
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows only reads")
 
 
 @pytest.fixture
 def fs() -> RollingFileSystem:
-    return RollingFileSystem("file", max_bytes=100, inline_bytes=10, skip_instance_cache=True)
+    return new_fs(max_bytes=100, inline_bytes=10)
 
 
 def made(fs: RollingFileSystem, path: str, data: bytes) -> None:
@@ -43,8 +44,8 @@ def made(fs: RollingFileSystem, path: str, data: bytes) -> None:
 @pytest.fixture
 def waits(monkeypatch) -> threading.Event:
     """Set once somebody waits for a lock."""
-    found, pause = threading.Event(), record_locks._Wait.pause
-    monkeypatch.setattr(record_locks._Wait, "pause", lambda self: (found.set(), pause(self)))
+    found = threading.Event()
+    beside(monkeypatch, record_locks._Wait, "pause", lambda _: found.set())
     return found
 
 
@@ -132,12 +133,6 @@ def headers(tmp_path) -> list[tuple[str, str]]:
     return [(path, drive(LocalBackend().create(path, b"content"))) for path in paths]
 
 
-def at_each_look(monkeypatch, do: Callable[[str], None]) -> None:
-    """Call `do` with each chunk folder into which a call looks under the segment's lock."""
-    look = removing.holds_only_lock
-    monkeypatch.setattr(removing, "holds_only_lock", lambda folder: (do(folder), look(folder))[1])
-
-
 def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
     backend = LocalBackend()
     if verb == "remove":
@@ -157,7 +152,7 @@ def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_pa
         with pytest.raises(LockedError), record_lock(lock, 0.0):
             pass
 
-    at_each_look(monkeypatch, look)
+    beside(monkeypatch, removing, "holds_only_lock", look)
     assert whole(verb, headers) == [True, True, True]
     assert [folder for folder, _ in files] == [f"{tmp_path}/{name}$chunks" for name in "abc"]
     assert len({inode for _, inode in files}) == 1
@@ -167,11 +162,9 @@ def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_pa
 
 def test_a_header_goes_before_its_lock(monkeypatch, headers):
     """Without the lock's name, another process could lock anew and commit to what is about to go."""
-    there, unlink = [], removing.unlink
+    there: list[bool] = []
     monkeypatch.setattr(removing, "_renameat2", lambda: None)
-    monkeypatch.setattr(
-        removing, "unlink", lambda lock: (there.append(os.path.exists(headers[len(there)][0])), unlink(lock))
-    )
+    beside(monkeypatch, removing, "unlink", lambda _: there.append(os.path.exists(headers[len(there)][0])))
     assert whole("remove", headers) == [True, True, True]
     assert there == [False, False, False]
 
@@ -205,7 +198,7 @@ def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_others(tmp_path,
         else:
             writer.join()
 
-    at_each_look(monkeypatch, look)
+    beside(monkeypatch, removing, "holds_only_lock", look)
     assert whole(verb, headers) == [False, True, True]
     assert Path(headers[0][0]).read_bytes() == b"newer"
 
@@ -219,7 +212,7 @@ def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_
         if folder == f"{tmp_path}/a/1$chunks":
             raise PermissionError(errno.EACCES, "refused", folder)
 
-    at_each_look(monkeypatch, refuse)
+    beside(monkeypatch, removing, "holds_only_lock", refuse)
     a, b = f"{tmp_path}/a", f"{tmp_path}/b"
     call = partial(fs.rm, a) if verb == "remove_whole" else partial(fs.mv, a, b)
     with pytest.raises(PermissionError):
@@ -244,8 +237,8 @@ def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
 
 def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_path, monkeypatch):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
-    token, rename = drive(backend.create(one, b"one")), local.rename_to_free
-    monkeypatch.setattr(local, "rename_to_free", lambda *names: drive(backend.create(two, b"two")) and rename(*names))
+    token = drive(backend.create(one, b"one"))
+    beside(monkeypatch, local, "rename_to_free", lambda *_: drive(backend.create(two, b"two")))
     assert drive(backend.move_whole([(one, token, two)])) == [False]
     assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
 
@@ -261,24 +254,22 @@ def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, t
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("is_made_anew", [True, False])
 def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_path, monkeypatch, is_new, is_made_anew):
-    path, other = f"{tmp_path}/s", RollingFileSystem("file", skip_instance_cache=True)
+    path, other = f"{tmp_path}/s", new_fs()
     if not is_new:
         other.pipe_file(path, b"first")
     name = "_flush_folder_of" if is_new else "_flush_records"  # the second is what an append in place flushes
-    flush = getattr(LocalBackend, name)
 
-    def lose(self: LocalBackend, header: str, *more: int) -> None:
+    def lose(_: LocalBackend, header: str, *__: int) -> None:
         if not header.endswith("s$header"):
-            flush(self, header, *more)
             return
-        monkeypatch.setattr(LocalBackend, name, flush)
+        monkeypatch.undo()
         other.mv(path, f"{tmp_path}/t")
         if is_made_anew:
             other.pipe_file(path, b"other")
             other.append(path, b"other")
         raise OSError(errno.EIO, "the folder cannot be flushed")
 
-    monkeypatch.setattr(LocalBackend, name, lose)
+    beside(monkeypatch, LocalBackend, name, lose)
     with pytest.raises(AppendOutcomeUnknown):
         fs.pipe_file(path, b"record") if is_new else fs.append(path, b"record")
     assert other.cat_file(f"{tmp_path}/t").endswith(b"record")
