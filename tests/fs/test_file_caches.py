@@ -55,10 +55,7 @@ def test_of_known_parts_no_byte_is_made_up_or_fetched_again(path, monkeypatch):
 
 
 # fsspec's block cache leaves the file of its map to the garbage collector
-maps_files = pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@maps_files
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
     fs = RollingFileSystem("file")
     chunk = fs.segment(path)._snapshot.header.entries[1]

@@ -12,26 +12,16 @@ from rollingfs.stream import follow
 from rollingfs.stream.blocks import RETRY_S_MAX
 from tests.support.backends import raises
 from tests.support.cli import done
-from tests.support.places import tiered
+from tests.support.places import DATA, tiered, write
 from tests.support.schedules import count_at_once, eventually
 
-DATA = b"0123456789" * 30
 WAIT_S = 60.0
 """Only a broken test waits so long."""
 
 
-def sealed(fs: RollingFileSystem, *paths: str) -> list[str]:
-    """Segments of three chunks and a tail, sealed: a follower moves them and ends."""
-    for path in paths:
-        fs.pipe_file(path, DATA)
-        fs.append(path, b"tail")
-        fs.seal(path)
-    return list(paths)
-
-
 def test_one_segment_that_fails_does_not_stop_the_others(root):
     fs, good, missing = tiered(root), f"{root}/good", f"{root}/missing"
-    sealed(fs, good)
+    write(fs, good, seal=True)
     with Follower([missing, good], fs=fs) as follower:
         eventually(lambda: follower.status()[good].cold_end == 304)
         eventually(lambda: follower.status()[missing].last_error)
@@ -90,7 +80,7 @@ def test_a_cancelled_run_waits_for_the_block_under_way(root, monkeypatch):
 
 def test_blocks_beyond_the_memory_wait_and_move_later(root, monkeypatch):
     fs = tiered(root)
-    paths = sealed(fs, *[f"{root}/{number}" for number in range(6)])
+    paths = [write(fs, f"{root}/{number}", seal=True) for number in range(6)]
     moves = count_at_once(monkeypatch, follow.Followed, "move")
     follower = Follower(paths, fs=fs, max_memory="64MiB")
     follower.run()
@@ -105,7 +95,7 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(root):
         has_failed.set()
         raise BrokenPipeError("nobody listens")
 
-    paths = sealed(fs, f"{root}/a", f"{root}/b")
+    paths = [write(fs, f"{root}/{name}", seal=True) for name in "ab"]
     with pytest.raises(BrokenPipeError):
         Follower(paths, fs=fs, on_change=fail).run()
     has_failed.clear()
@@ -132,7 +122,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_followed(root, given
 
 def test_a_follower_is_started_once(root):
     with (
-        Follower(sealed(tiered(root), f"{root}/s"), fs=tiered(root)) as follower,
+        Follower(write(tiered(root), f"{root}/s", seal=True), fs=tiered(root)) as follower,
         pytest.raises(RuntimeError, match="started already"),
     ):
         follower.start()
@@ -154,7 +144,7 @@ def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(root):
 def test_the_commands_roll_and_follow(tmp_path):
     fs = RollingFileSystem("file", max_bytes=100, inline_bytes=10)
     path = str(tmp_path / "s")
-    sealed(fs, path)
+    write(fs, path, seal=True)
     option = ("--option", f"tiers.cold.root={tmp_path}/archive")
     assert "all bytes before offset 304 lie in chunks" in done("roll", path).text
     assert '"length": 304' in done("roll", path, "--json").text

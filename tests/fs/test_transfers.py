@@ -16,8 +16,7 @@ def fs(request: pytest.FixtureRequest) -> Any:
     """A filesystem with three files in a folder, over a backend of either kind."""
     backend = Scripted(private_memory(), suspends=True) if request.param == "async" else private_memory()
     found = RollingFileSystem(backend=backend, skip_instance_cache=True)
-    for name in ("a", "b", "c"):
-        found.pipe_file(f"/from/{name}", name.encode())
+    found.pipe({f"/from/{name}": name.encode() for name in "abc"})
     return found
 
 

@@ -21,6 +21,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.spark.maintain import maintain
 from tests.support.backends import raises
 from tests.support.life import World
+from tests.support.schedules import eventually
 
 MIB = 2**20
 POLICY = RollingPolicy(max_bytes=1000, inline_bytes=10)
@@ -169,10 +170,8 @@ def test_an_abort_never_meets_a_write_that_a_thread_still_does(s3_options, bucke
         await asyncio.sleep(0.1)
         may_end.set()
         await asyncio.gather(task, return_exceptions=True)
-        for _ in range(3000):  # the export itself runs on the loop of s3fs
-            if "abort" in seen and not list(tmp_path.iterdir()):
-                break
-            await asyncio.sleep(0.02)
+        # the export itself runs on the loop of s3fs
+        await asyncio.to_thread(eventually, lambda: "abort" in seen and not list(tmp_path.iterdir()))
 
     asyncio.run(main())
     assert seen == ["begins", "ends", "abort"]

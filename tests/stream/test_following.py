@@ -10,20 +10,9 @@ from rollingfs.stream.following import Following
 from tests.support.backends import LOOKS, Counting, Scripted, fail
 from tests.support.faults import TieredStore
 from tests.support.life import World
-from tests.support.places import tiered
+from tests.support.places import DATA, tiered, write
 from tests.support.schedules import eventually
 from tests.support.small import verbs
-
-DATA = b"0123456789" * 30
-
-
-def write(fs: RollingFileSystem, path: str, *, seal: bool = False) -> str:
-    """Three chunks and a tail."""
-    fs.pipe_file(path, DATA)
-    fs.append(path, b"tail")
-    if seal:
-        fs.seal(path)
-    return path
 
 
 def tiers(fs: RollingFileSystem, path: str) -> set[str]:

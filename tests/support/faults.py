@@ -33,9 +33,6 @@ NAPS_S = {"NAP": AGE_S_MAX + 1.0, "COMA": GRACE_S + AGE_S_MAX}
 """Longer than D: every upload under way is then too old. Longer than G: it may then be collected."""
 
 
-Draw = Callable[[str, Sequence[Any]], "Fault | None"]
-
-
 class Crashed(BaseException):
     """The process that ran this client is gone."""
 
@@ -209,14 +206,12 @@ class FaultyBackend(BackendWrapper):
 
 
 class Faulty(FaultyBackend):
-    """One client's way to a store, on which calls fail by plan or by chance, and the client can crash.
+    """One client's way to a store, on which calls fail by plan, and the client can crash.
 
     Parameters
     ----------
     inner : Backend
         The backend that does the work. `Fault.LATE` and naps need a `Store`.
-    draw : callable, optional
-        Called with verb and arguments of a call without a plan; gives its fault.
 
     Attributes
     ----------
@@ -228,9 +223,8 @@ class Faulty(FaultyBackend):
         Whether the client has crashed; its calls then reach the store no more.
     """
 
-    def __init__(self, inner: Backend, draw: Draw | None = None) -> None:
+    def __init__(self, inner: Backend) -> None:
         super().__init__(inner)
-        self.draw = draw
         self.conflicts_are_final = False  # a conflict may answer a request that took effect
         self.dead = False
         self.met: Counter[Fault] = Counter()
@@ -262,10 +256,7 @@ class Faulty(FaultyBackend):
         index, self.index = self.index, self.index + 1
         self.trace.append((verb, args[0] if args else None))
         always = None if self.answers_reads and verb not in CHANGING else self.always
-        fault = self.plan.pop(index, always)
-        if fault is None and self.draw is not None:
-            fault = self.draw(verb, args)
-        fault = self._possible(fault, verb, args)
+        fault = self._possible(self.plan.pop(index, always), verb, args)
         if "/probe-" in str(args[:1]) and fault not in CRASHES:
             fault = None  # tests/backend/test_probe.py has the faults of the probe
         if fault is not None and fault.name in NAPS_S:

@@ -75,6 +75,18 @@ def counted(fs: RollingFileSystem, name: str) -> int:
     return tally.count if tally is not None else 0
 
 
+DATA = b"0123456789" * 30
+
+
+def write(fs: RollingFileSystem, path: str, *, seal: bool = False) -> str:
+    """By the policy of `tiered`, three chunks and a tail; its path."""
+    fs.pipe_file(path, DATA)
+    fs.append(path, b"tail")
+    if seal:
+        fs.seal(path)
+    return path
+
+
 def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
     """A folder on ``memory``, ``file``, ``s3`` (SeaweedFS) or ``az`` (azurite)."""
     name = uuid.uuid4().hex

@@ -5,7 +5,6 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,7 @@ def seaweed_server() -> Iterator[dict[str, Any]]:
             listen = [f"-{name}={number}" for name, number in zip(names, ports, strict=True)]
             return [str(binary), f"-logdir={data}", "server", "-s3", f"-dir={data}", *access, *listen, *FLAGS]
 
-        with _server("SeaweedFS", command, "/healthz", os.environ | SETTINGS, stop=_kill) as url:
+        with _server("SeaweedFS", command, "/healthz", os.environ | SETTINGS) as url:
             yield _options(url)
 
 
@@ -101,9 +100,3 @@ def _remove_sockets(ports: list[int]) -> None:
         for left in Path("/tmp").glob(SOCKETS.format(port=port)):
             if left.lstat().st_uid == os.geteuid():  # another user's server may have had this port before
                 left.unlink(missing_ok=True)
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the server, which takes 15 s to end by itself; its data is thrown away anyway."""
-    process.kill()
-    process.wait()

@@ -51,17 +51,13 @@ class _Folder(paramiko.SFTPServerInterface):
 
     @_answered
     def list_folder(self, path: str) -> Any:
-        return [self._attributes(entry.stat(), entry.name) for entry in os.scandir(self._real(path))]
+        return [paramiko.SFTPAttributes.from_stat(entry.stat(), entry.name) for entry in os.scandir(self._real(path))]
 
     @_answered
     def stat(self, path: str) -> Any:
-        return self._attributes(os.stat(self._real(path)), os.path.basename(path))
+        return paramiko.SFTPAttributes.from_stat(os.stat(self._real(path)), os.path.basename(path))
 
     lstat = stat
-
-    @staticmethod
-    def _attributes(status: os.stat_result, name: str) -> paramiko.SFTPAttributes:
-        return paramiko.SFTPAttributes.from_stat(status, name)
 
     @_answered
     def open(self, path: str, flags: int, attr: Any) -> Any:

@@ -116,7 +116,3 @@ def settle(one: Followed, steps: int = 60) -> OffloadStatus:
             return one.status
         CLOCK.sleep(now.pause_s)
     raise AssertionError(f"not settled: {one.status}")
-
-
-def settled(world: World, path: str, rule: BlockRule) -> OffloadStatus:
-    return settle(followed(world, path, rule))
