@@ -11,8 +11,6 @@ from rollingfs import RollingFileSystem
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
 
-Act = Callable[[RollingFileSystem, str], object]
-
 
 def bytes_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -50,7 +48,7 @@ def test_a_move_of_a_folder_moves_its_links(fs, victim, tmp_path):
     assert fs.cat_file(f"{tmp_path}/b/s") == b"x" * 250
 
 
-CHANGES: dict[str, Act] = {
+CHANGES: dict[str, Callable[[RollingFileSystem, str], object]] = {
     "collect": lambda fs, path: fs.collect(path, grace=0),
     "truncate": lambda fs, path: fs.truncate(path, 200),
     "erase": lambda fs, path: fs.truncate(path, 205, erase=True),

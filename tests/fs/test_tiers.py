@@ -7,15 +7,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support.cli import done, failed
-from tests.support.places import tiered
-
-DATA = bytes(range(200)) * 3
-
-
-def write(fs: RollingFileSystem, path: str) -> None:
-    for start in range(0, len(DATA), 100):
-        (fs.append if start else fs.pipe_file)(path, DATA[start : start + 100])
-    fs.append(path, b"tail")
+from tests.support.places import DATA, tiered, write
 
 
 def test_a_plain_file_is_adopted_and_moved(root):
@@ -29,10 +21,9 @@ def test_a_plain_file_is_adopted_and_moved(root):
 
 def test_a_tier_on_another_kind_of_store(root, tmp_path):
     fs = tiered(root, tiers={"cold": {"protocol": "file", "root": str(tmp_path), "options": {}}})
-    path = f"{root}/s"
-    write(fs, path)
+    path = write(fs, f"{root}/s")
     moved = fs.offload(path)
-    assert (moved.chunks, moved.files, moved.server_bytes) == (6, 1, 0)
+    assert (moved.chunks, moved.files, moved.server_bytes) == (3, 1, 0)
     assert len(list(Path(f"{tmp_path}{root}/s$chunks").iterdir())) == 1
     assert fs.cat_file(path) == DATA + b"tail"
     fs.rm(path)
@@ -64,8 +55,8 @@ def test_the_command_line_takes_tiers_as_options(tmp_path):
     fs = RollingFileSystem("file", tiers={"cold": str(cold)}, **options)
     write(fs, f"{hot}/s")
     option = ["--option", f"tiers.cold.root={cold}"]
-    did = done("offload", f"{hot}/s", "--after-bytes", "304", *option)
-    assert "3 chunks of 300 bytes moved to 'cold'" in did.text
+    did = done("offload", f"{hot}/s", "--after-bytes", "104", *option)
+    assert "2 chunks of 200 bytes moved to 'cold'" in did.text
     assert "tier 'cold' is not configured" in failed("cat", f"{hot}/s")
     assert done("onload", f"{hot}/s", "--lag", "0", "--json", *option).json["chunks"] == 1
     done("verify", f"{hot}/s", *option)

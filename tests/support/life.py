@@ -16,8 +16,6 @@ from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
-from rollingfs.maintenance.roll import Roller
-from rollingfs.maintenance.steps import Progress
 from rollingfs.maintenance.verify import Verified, Verifier
 from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.bridge import Bridge
@@ -98,9 +96,6 @@ class World:
     def collect(self, path: str, grace_s: float | None = 0.0, **options: Any) -> Collected:
         return drive(self.client.collector.collect(path, grace_s=grace_s, **options))
 
-    def roll(self, path: str) -> int:
-        return drive(Roller(self.client.commits).roll(path))
-
     def write(self, path: str, data: bytes) -> str:
         """Write a file as another program does; its path."""
         drive(self.backend.write(path, [data]))
@@ -121,9 +116,9 @@ class World:
     def onload(self, path: str, *, lag_s: float = 0.0) -> Offloaded:
         return drive(Offloader(self.client.commits, self.client.fetcher).onload(path, lag_s=lag_s))
 
-    def rows(self, path: str, progress: Progress | None = None) -> list[Verified]:
+    def rows(self, path: str) -> list[Verified]:
         """What a verification finds."""
-        return drive(Verifier(self.client.fetcher).verify(path, progress=progress))
+        return drive(Verifier(self.client.fetcher).verify(path))
 
     def chunks(self, path: str) -> list[Chunk]:
         """All that the map names, also what lies before the start."""
