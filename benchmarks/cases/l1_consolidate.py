@@ -38,11 +38,11 @@ def _consolidated(job: Job, count: int, size: int) -> None:
     assert len(segment.chunks) == count
     with setup.open(path, "rb") as reader:
         half = check(reader.read(total // 2), 0)
-        before = backend.read_bytes, backend.uploaded_bytes
+        before = backend.read_bytes, backend.moved["upload.write"]
         with job.measured(count):
             segment.consolidate()
         job.sample.extra["bytes_read"] = (backend.read_bytes - before[0]) / total
-        job.sample.extra["bytes_written"] = (backend.uploaded_bytes - before[1]) / total
+        job.sample.extra["bytes_written"] = (backend.moved["upload.write"] - before[1]) / total
         assert half + check(reader.read(), half) == total
     job.sample.byte_count = total
     assert len(segment.chunks) == -(-total // JOINED_BYTES)
