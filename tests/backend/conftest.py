@@ -10,6 +10,7 @@ import pytest
 
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.driven import Driven
+from tests.support.places import new_fs
 from tests.support.proxy import Proxy, proxy_to
 
 BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
@@ -30,6 +31,14 @@ def backend() -> Driven:
 @pytest.fixture
 def header(tmp_path: Path) -> str:
     return f"{tmp_path}/segment$header"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """The segment of `header`, which is there."""
+    path = f"{tmp_path}/segment"
+    new_fs().create(path)
+    return path
 
 
 def proxied(server: str) -> Any:

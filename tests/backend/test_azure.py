@@ -37,8 +37,6 @@ from tests.support.driven import Driven
 
 pytestmark = pytest.mark.clouds
 
-SAS_S = 3600
-
 
 def endpoint_of(options: dict[str, Any]) -> str:
     return str(options["connection_string"].partition("BlobEndpoint=")[2])
@@ -62,8 +60,6 @@ def backend(azurite: dict[str, Any]) -> Driven:
 
 # -- refusals ------------------------------------------------------------------------------------------------
 
-WRITING = {"create", "replace", "write"}
-
 
 @pytest.mark.parametrize("verb", sorted(ARGUMENTS.keys() - {"now", "delete_if"}))
 def test_wrong_credentials_are_refused_at_once_and_not_shown(azurite, container, verb):
@@ -72,7 +68,7 @@ def test_wrong_credentials_are_refused_at_once_and_not_shown(azurite, container,
         getattr(backend, verb)(f"{container}/file", *ARGUMENTS[verb])
 
 
-@pytest.mark.parametrize("verb", sorted(WRITING | {"read", "list"}))
+@pytest.mark.parametrize("verb", ["create", "replace", "write", "read", "list"])
 def test_a_missing_container_is_named(backend, verb):
     with pytest.raises(NoBucketError, match=rf"Errno {errno.ENOENT}\].*container 'rollingfs-none' does not exist"):
         getattr(backend, verb)("rollingfs-none/folder/file", *ARGUMENTS[verb])
@@ -110,7 +106,7 @@ def test_what_azure_says_is_understood():
 
 
 def test_a_shared_access_signature_of_a_container_reads_writes_and_deletes_on_a_condition(azurite, container):
-    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=SAS_S)
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
     token = generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=may, expiry=until)
     sas = opened(azurite, sas_token=token)

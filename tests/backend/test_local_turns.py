@@ -7,7 +7,6 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,14 +50,6 @@ def is_free(path: str) -> bool:
             return True
     except LockedError:
         return False
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    """The segment of `header`."""
-    path = f"{tmp_path}/segment"
-    new_fs().create(path)
-    return path
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from rollingfs.backend.local import bell, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
@@ -20,6 +19,7 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.descriptors import opened_below
 from tests.support.forks import is_so_in_child, needs_fork
+from tests.support.places import new_fs
 from tests.support.schedules import beside, in_threads
 
 WAIT_S = 60
@@ -257,16 +257,8 @@ def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_pat
     record_lock.close_locks(late)
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> str:
-    path = f"{tmp_path}/log"
-    RollingFileSystem("file", sync=False).pipe_file(path, b"before ")
-    return path
-
-
-def test_a_delete_and_a_removal_do_not_wait_for_ever_either(backend, log, monkeypatch):
+def test_a_delete_and_a_removal_do_not_wait_for_ever_either(backend, log, header, monkeypatch):
     monkeypatch.setattr(record_lock, "WAIT_S_MAX", 0.05)
-    header = names.header_path(log)
     token = backend.read(header).token
     chunks = names.chunks_folder(log)
     with record_lock.record_lock(names.lock_path(header)):
@@ -288,18 +280,18 @@ def test_the_time_of_a_call_bounds_its_wait(backend, header):
     assert record_lock._held == set()
 
 
-def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log, monkeypatch):
+def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log, header, monkeypatch):
     """A lost answer still counts if a later attempt meets a held lock."""
-    fs = RollingFileSystem("file", skip_instance_cache=True, commit_timeout_s=0.5, sync=False)
+    fs = new_fs(commit_timeout_s=0.5, sync=False)
     tries: list[str] = []
 
     def lose(_: LocalBackend, path: str, *__: Any, **___: Any) -> None:
-        if path == names.header_path(log):  # not the probe's file
+        if path == header:  # not the probe's file
             tries.append(path)
         if tries == [path]:
             raise OSError(5, "injected: nobody knows what became of it")
 
     beside(monkeypatch, LocalBackend, "extend", lose)
-    with record_lock.record_lock(names.lock_path(names.header_path(log))), pytest.raises(AppendOutcomeUnknown):
+    with record_lock.record_lock(names.lock_path(header)), pytest.raises(AppendOutcomeUnknown):
         fs.append(log, b"unknown")
     assert len(tries) > 1

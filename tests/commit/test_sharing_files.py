@@ -12,7 +12,6 @@ from tests.support.backends import Scripted, fail, private_memory
 
 PATH = "/logs/clicks"
 FIRST = Ask("w", 1, str(uuid.UUID(int=7)), 10, b"first")
-SECOND = dataclasses.replace(FIRST, number=2, data=b"second")
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def files(store: Scripted) -> AskFiles:
 
 
 def test_a_number_that_goes_back_is_not_believed(files: AskFiles) -> None:
-    for ask in (SECOND, FIRST):
+    for ask in (dataclasses.replace(FIRST, number=2, data=b"second"), FIRST):
         drive(files.write(ask))
         drive(files.read(["w"]))
     assert files.young() == []

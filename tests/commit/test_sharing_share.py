@@ -21,7 +21,6 @@ from tests.support.backends import LOOKS, Scripted, fail, private_memory, raises
 
 PATH = "/logs/clicks"
 HEADER = "$header"
-ASK = names.ASK_PREFIX
 
 
 class DiedError(BaseException):
@@ -41,6 +40,7 @@ class World:
         self.carrier, self.carrying = self.client("carries")
         self.other, _ = self.client("knows no asks", share_commits=False)
         self.is_quiet = False
+        self.ask_file = ask_path(PATH, self.asker.commits.slots.writer.id)
         drive(self.asker.segments.create(PATH))
         for client in (self.other, self.asker, self.carrier):  # the last commit is a plain append
             drive(client.segments.append(PATH, b"."))
@@ -179,11 +179,10 @@ def test_no_other_commit_lets_an_ask_of_before_come_to_life(world: World, kind: 
 @pytest.mark.parametrize("torn", [b"", b"rollingfs-ask 2\n", b"rollingfs-ask 3\nwhat", b"\xff" * 300, None])
 def test_what_is_no_ask_or_cannot_be_read_is_left_out(world: World, torn: bytes | None) -> None:
     if torn is None:
-        world.carrying.plan("read", lambda path: ASK in path, before=fail, times=None)
+        world.carrying.plan("read", lambda path: names.ASK_PREFIX in path, before=fail, times=None)
         world.while_it_waits(world.carry, world.compete)
     else:
-        path = ask_path(PATH, world.asker.commits.slots.writer.id)
-        world.while_it_waits(lambda: drive(world.store.put(path, torn)), world.carry)
+        world.while_it_waits(lambda: drive(world.store.put(world.ask_file, torn)), world.carry)
     world.is_quiet = True
     assert world.ask() == 12
     assert world.content == b"...carrier'smine"
@@ -281,11 +280,6 @@ def test_what_is_too_large_for_an_ask_competes_and_carries(world: World) -> None
 # -- a commit beside a listing or a reading of asks --------------------------------------------------------------------
 
 
-def is_askers(world: World) -> Callable[[str], bool]:
-    path = ask_path(PATH, world.asker.commits.slots.writer.id)
-    return lambda read: read == path
-
-
 @pytest.fixture(params=["listing", "reading"])
 def beside(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> World:
     """The carrier lists or reads asks beside each commit; it does not find the asker's by its first look."""
@@ -293,7 +287,7 @@ def beside(world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
         monkeypatch.setattr(Others, "must_list", True)
     else:
         monkeypatch.setattr(world.carrier.commits.store.runtime, "is_async", True, raising=False)
-        world.carrying.plan("read", is_askers(world), before=fail)
+        world.carrying.plan("read", world.ask_file, before=fail)
     world.carrying.clear()
     return world
 
@@ -325,7 +319,7 @@ def test_the_outcome_is_as_without_it(beside: World, plan: Callable[[World], obj
 def test_ctrl_c_within_it_tells_that_the_commit_took_place(beside: World) -> None:
     beside.carrying.plans.clear()
     beside.carrying.plan("list_prefix", before=interrupt)
-    beside.carrying.plan("read", is_askers(beside), before=interrupt, skips=1)
+    beside.carrying.plan("read", beside.ask_file, before=interrupt, skips=1)
     with pytest.raises(AppendInterrupted) as caught:
         beside.carry()
     assert caught.value.outcome == "committed"

@@ -19,8 +19,7 @@ from rollingfs.format.drops import (
 )
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Header, Page
 
-SEGMENT = str(uuid.UUID(int=7))
-EMPTY = Header(SEGMENT, 1)
+EMPTY = Header(str(uuid.UUID(int=7)), 1)
 NOW_MS = 1_795_168_800_000
 
 

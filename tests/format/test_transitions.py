@@ -16,9 +16,8 @@ from rollingfs.format.transitions import Guard, MarksFullError, stamp
 from rollingfs.policy import RollingPolicy
 from tests.support.strategies import WORDS, headers
 
-SEGMENT = str(uuid.UUID(int=7))
 TXN = str(uuid.UUID(int=8))
-EMPTY = Header(SEGMENT, 1)
+EMPTY = Header(str(uuid.UUID(int=7)), 1)
 NOW_MS = 1_795_168_800_000
 
 

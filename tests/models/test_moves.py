@@ -59,13 +59,9 @@ class Rule:
     """Whether the mover gives up where the target says that the mark was undone, although the source has it still."""
 
     def holds(self, world: World) -> bool:
-        if self.trusts == "never":
-            return False
-        if self.trusts == "any base":
-            return True
-        if self.trusts == "absence":
-            return world.base == world.before
-        return world.base == world.before and world.base > 0
+        is_same = world.base == world.before
+        holds = {"never": False, "any base": True, "absence": is_same, "token before": is_same and world.base > 0}
+        return holds[self.trusts]
 
 
 def steps(world: World, rule: Rule) -> Iterator[World]:

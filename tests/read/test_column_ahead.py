@@ -23,7 +23,7 @@ from rollingfs.read.tuning import Tuning
 from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
 from tests.support.reading import World
-from tests.support.schedules import eventually
+from tests.support.schedules import beside, eventually
 from tests.support.spark import parquet_file
 
 pa = pytest.importorskip("pyarrow")
@@ -376,12 +376,10 @@ def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store)
     assert not ahead._ahead
 
 
-def test_what_is_begun_after_another_thread_s_close_is_given_up(store):
+def test_what_is_begun_after_another_thread_s_close_is_given_up(store, monkeypatch):
     file = store.opened()
     columns = file._buffer._ahead._columns
-    fill = columns._fill
-
-    columns._fill = lambda pattern: (file.close(), fill(pattern))
+    beside(monkeypatch, columns, "_fill", lambda _: file.close())
     store.read_chunk(file, 0, 1)
     assert file.closed
     assert columns._wasted == 1

@@ -19,10 +19,10 @@ from rollingfs.fs import reading
 from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
 from rollingfs.read.piece_checks import PieceChecks
-from tests.read.conftest import backend_of
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World
+from tests.support.places import backend_of
 from tests.support.schedules import beside
 
 CHUNK_BYTES = 1000

@@ -14,9 +14,9 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import held
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.fs import read_buffer, reading
-from tests.read.conftest import backend_of
 from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below
+from tests.support.places import backend_of
 from tests.support.schedules import beside
 from tests.support.servers import count_requests, new_bucket
 
@@ -41,7 +41,6 @@ class Place:
         self.backend = Scripted(inner, conflicts_are_final=inner.conflicts_are_final)
         self.fs = RollingFileSystem(backend=self.backend, header_cache_s=0)
         self.path = f"{root}/plain"
-        self.target = f"{root}/copy"
         self.put(OLD)
 
     def put(self, data: bytes) -> None:
@@ -129,7 +128,7 @@ def test_an_open_file_gives_no_bytes_of_another(place, how):
 @pytest.mark.parametrize("place", HERE, indirect=True)
 def test_a_copy_of_a_file_that_is_replaced_meanwhile_is_of_one_file_or_none(place, verb, tmp_path):
     local = tmp_path / "got"
-    target = place.target if verb == "cp_file" else str(local)
+    target = f"{place.path}-copy" if verb == "cp_file" else str(local)
     place.between(2100, lambda: place.put(NEW))
     if place.kind == "local":
         getattr(place.fs, verb)(place.path, target)

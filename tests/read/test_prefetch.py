@@ -36,20 +36,17 @@ class File:
         while start < end:
             first, data = self.buffer
             if not first <= start < first + len(data):
-                first, data = self.buffer = self.fetch(start, end)
+                found = self.prefetch.take(start, end)
+                if found is None:
+                    self.own.append((start, end))
+                    self.prefetch.read(start, end)
+                    found = start, DATA[start:end]
+                first, data = self.buffer = found
                 assert first <= start < first + len(data)
                 assert data == DATA[first : first + len(data)]
             parts.append(data[start - first : end - first])
             start += len(parts[-1])
         return b"".join(parts)
-
-    def fetch(self, start: int, end: int) -> tuple[int, bytes]:
-        found = self.prefetch.take(start, end)
-        if found is None:
-            self.own.append((start, end))
-            self.prefetch.read(start, end)
-            found = start, DATA[start:end]
-        return found
 
     @property
     def fetched(self) -> int:

@@ -3,11 +3,15 @@
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.local.backend import LocalBackend
+from tests.support.backends import Counting, private_memory
+from tests.support.servers import new_bucket, shared_backend
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,17 @@ def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
         return Folder(kind, {}, f"{request.getfixturevalue('tmp_path_factory').mktemp('place')}/{name}")
     server, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[kind]
     return Folder(kind, request.getfixturevalue(server), f"{request.getfixturevalue(root)}/{name}")
+
+
+def backend_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, str]:
+    """A backend of a kind, and a folder on it that nobody else uses."""
+    if kind == "local":
+        return LocalBackend(sync=False), str(tmp_path)
+    if kind == "s3":
+        seaweed = request.getfixturevalue("seaweed")
+        return shared_backend(**seaweed), f"{new_bucket(seaweed)}/folder"
+    memory = private_memory()
+    return Counting(memory, suspends=True) if kind == "async" else memory, f"/{uuid.uuid4().hex}"
 
 
 def new_place(kind: str, request: pytest.FixtureRequest, **options: Any) -> Place:

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.local.backend import LocalBackend
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted
+from tests.support.places import backend_of
 from tests.support.site import LARGE, Site
 
 
 @pytest.fixture(params=["memory", "local"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
-    backend = LocalBackend(sync=False) if request.param == "local" else private_memory()
-    folder = str(tmp_path) if request.param == "local" else ""
+    backend, folder = backend_of(request.param, request, tmp_path)
     site = Site(Scripted(backend), folder, RollingPolicy(max_bytes="512KiB"))
     site.create()
     return site

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.format import names
 from rollingfs.write import chunk_writer, ingest
 from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
 from tests.support.backends import Counting, Scripted, fail, private_memory
+from tests.support.places import backend_of
 from tests.support.site import Site
 
 MIB = 1024 * 1024
@@ -23,11 +23,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(params=["memory", "local", "async"])
 def site(request, tmp_path):
-    policy = RollingPolicy(max_bytes="2MiB")
-    if request.param == "local":
-        return Site(LocalBackend(sync=False), str(tmp_path), policy)
-    memory = private_memory()
-    return Site(Counting(memory, suspends=True) if request.param == "async" else memory, "", policy)
+    return Site(*backend_of(request.param, request, tmp_path), RollingPolicy(max_bytes="2MiB"))
 
 
 def pattern(size):

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -53,17 +54,9 @@ def test_a_path_with_dots_means_what_the_system_makes_of_it(fs, tmp_path):
     assert fs.find(f"{tmp_path}/x/../x/../t") == [f"{tmp_path}/x/../x/../t"]
 
 
-class Dated:
-    """A backend whose clock shows the second 1000."""
-
-    date_step_s = 1.0
-
-    async def now(self, path: str) -> float:
-        return 1000.0
-
-
 def test_a_plain_file_that_is_dated_ahead_is_refused_before_anybody_waits():
-    store: Any = SimpleNamespace(backend=Dated(), now_ms=lambda: 1_000_000)
+    backend = SimpleNamespace(date_step_s=1.0, now=mock.AsyncMock(return_value=1000.0))
+    store: Any = SimpleNamespace(backend=backend, now_ms=lambda: 1_000_000)
     with pytest.raises(CommitTimeoutError, match="ahead of the store's clock"):
         drive(check_passes(store, "p", Adopted("token", 4_600_000), -1e9))
     assert drive(check_passes(store, "p", Adopted("token", 998_000), 1e18)) == 0.0
