@@ -235,19 +235,6 @@ def test_a_tombstone_with_content_is_refused(extra):
 # -- lines of newer releases ---------------------------------------------------------------------------------
 
 
-def test_an_unknown_lower_case_line_is_kept_through_a_rewrite():
-    found = parse_header(with_line("colour  blue %zz ü"), "x")
-    again = parse_header(format_header(dataclasses.replace(found, version=2)), "x")
-    assert again.unknown == found.unknown == ("colour  blue %zz ü",)
-
-
-def test_an_operation_that_another_commit_carried_has_an_offset_in_its_line():
-    carried = with_line("commit writer 3 1 4096")
-    found = parse_header(carried, "x")
-    assert found.commits == (*EMPTY.commits, Commit("writer", 3, 1, 4096))
-    assert format_header(found) == carried
-
-
 def test_unknown_fields_of_lower_case_lines_are_skipped():
     lines = [line + b" colour=blue" if line.startswith((b"policy", b"time")) else line for line in lines_of(EMPTY)]
     assert parse_header(sealed(lines), "x") == EMPTY
