@@ -101,7 +101,8 @@ def check_listed(world: World, found: Sequence[dict[str, Any]], doing: Doing) ->
 def check_left_nothing(world: World, doing: Doing) -> None:
     """Each segment of a folder that was removed or moved is gone, or has gone and come back."""
     for path in world.paths:
-        if path.startswith(f"{doing.call.path}/") and None not in world.history.segs(path, doing):
+        is_below = path.startswith(f"{doing.call.path}/")
+        if is_below and None not in world.history.segs(path, doing) and not world.history.is_overtaken(path, doing):
             raise Violation(f"{path} was there all the time: {doing}")
 
 

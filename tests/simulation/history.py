@@ -293,7 +293,8 @@ class History:
             if expected is not None and value != expected:
                 raise Violation(f"at {at} it gave {expected!r}, but its caller got {value!r}: {doing}")
         elif not (
-            any(self._gives(doing.call, state, value) for state in self.moments(doing)) or self._is_overtaken(doing)
+            any(self._gives(doing.call, state, value) for state in self.moments(doing))
+            or (doing.call.verb is model.delete and self.is_overtaken(doing.call.path, doing))
         ):
             states = [_shown(state, doing.call.paths) for state in self.moments(doing)]
             raise Violation(f"it did not take place, but its caller got {value!r}: {doing}\nin {states}")
@@ -327,19 +328,18 @@ class History:
             return None in call.may_also
         return after == state and expected in (None, value)
 
-    def _is_overtaken(self, doing: Doing) -> bool:
+    def is_overtaken(self, path: str, doing: Doing) -> bool:
         """Whether a plain file was replaced while it was being deleted, perhaps after it was adopted.
 
         Nobody saw it gone in between.
         """
-        segs = list(self.segs(doing.call.path, doing))
+        segs = list(self.segs(path, doing))
         files = {one for seg in segs if seg is not None and seg.segment is None for one in seg.ids}
         pairs = [(old, new) for old, new in itertools.pairwise(segs) if old is not None and new is not None]
-        is_over = any(
+        return any(
             (old.segment is None or not files.isdisjoint(old.ids)) and new.segment and set(old.ids).isdisjoint(new.ids)
             for old, new in pairs
         )
-        return doing.call.verb is model.delete and is_over
 
     def moments(self, doing: Doing) -> Iterator[State]:
         """The states of the segments of an operation while it ran."""
