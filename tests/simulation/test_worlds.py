@@ -65,6 +65,12 @@ def test_each_mutant_names_a_text_that_occurs_once() -> None:
     assert [mutant.name for mutant in MUTANTS if sources[mutant.name].count(mutant.text) != 1] == []
 
 
+def test_each_test_that_finds_a_mutant_is_there() -> None:
+    for mutant in MUTANTS:
+        module, _, name = mutant.found_by.partition("::")
+        assert not module or f"def {name.partition('[')[0]}" in (ROOT / module).read_text(encoding="utf-8"), mutant
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_rule_that_is_left_out_is_found(name: str) -> None:
