@@ -193,6 +193,13 @@ def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no
     assert stream.size() == 60
 
 
+def test_unread_bytes_stay_as_long_as_no_more_than_the_maximum_are_left():
+    extents, read = {"a": Holding(0, 100, ("1",))}, [StreamCut({"a": 40}, 0.0, 0, FIRST)]
+    kept = Kept.of([StreamCut({"a": at}, float(at), 0, FIRST) for at in (10, 90)], extents, 100.0)
+    for most, expected in ((60, 40), (59, 90)):
+        assert choose(RetentionPolicy.by_size(0, most), kept, read, extents) == {"a": expected}
+
+
 def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():
     extents = {"a": Holding(10, 10, ("1",), sealed=True), "b": Holding(0, 50, ("1",))}
     for offset, expected in ((20, {"a"}), (21, set())):
