@@ -103,7 +103,7 @@ async def get_file(
     Raises
     ------
     FileNotFoundError
-        Nothing is there, or the file was replaced while it was read.
+        Nothing is there, or the file was replaced or truncated while it was read.
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """

@@ -222,7 +222,8 @@ class Verbs(TreeVerbs):
             await reading.get_file(core_of(client), path, file := io.BytesIO(), verify=verify)
             return file.getvalue()
 
-        return Op(Call(model.part, path, {"begin": begin, "end": end}, frozenset({ConflictError})), start)
+        may = {ConflictError} if begin is not None else {ConflictError, FileNotFoundError}  # changed while it was read
+        return Op(Call(model.part, path, {"begin": begin, "end": end}, frozenset(may)), start)
 
     def listing(self) -> Op:
         folder = self.chance.choice(self.world.folders)
