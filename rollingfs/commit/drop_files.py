@@ -32,11 +32,12 @@ async def finish_drops(commits: Commits, path: str, header: Header) -> None:
 async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[Drop], list[str]]:
     """The drop lines of a committed header that are due and not done, and the files that they name: `dropped_files`.
 
-    A source that is not buried yet may name a page, too.
+    A page stays as long as a source that is not buried yet may name it, too.
     """
     done, now_ms = commits.slots.of(path).done_drops, commits.store.now_ms()
     due = [drop for drop in header.drops if is_due(drop, now_ms) and drop not in done]
-    due = [drop for drop in due if not (header.merges and names.is_index(drop.file))]
+    if header.merges:
+        due = [drop for drop in due if not names.is_index(drop.file)]
     try:
         return due, await dropped_files(commits.store.pages, path, due)
     except UnknownTierError as error:

@@ -35,6 +35,11 @@ class PageGoneError(FileNotFoundError):
     """An index page is gone: the header that named it has been replaced, or it is corrupt."""
 
 
+def lost_page(segment: str, file: str | None) -> CorruptHeaderError:
+    """The error for an index page that is not there, although nothing has replaced the header that names it."""
+    return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {file}")
+
+
 async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoundError) -> Loaded:
     """What is at a path now, after a file was gone that the header `seen` names.
 
@@ -53,7 +58,7 @@ async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoun
         if is_same:
             raise gone
     elif is_same or any(names.resolve(path, file) == gone.filename for file in pages):
-        raise CorruptHeaderError(f"{path}: an index page that its header names is missing: {gone.filename}") from gone
+        raise lost_page(path, gone.filename) from gone
     return loaded
 
 

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import lost_page
 from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format import names, placement
@@ -304,7 +305,7 @@ def _said(snapshot: Snapshot) -> str:
 def missing_chunk(path: str, segment: str) -> CorruptChunkError | CorruptHeaderError:
     """The error for a chunk, or an index page, that is not there."""
     if names.is_index(path):
-        return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {path}")
+        return lost_page(segment, path)
     return CorruptChunkError(
         f"{path}: the chunk file is missing, but the header of {segment} names it; its bytes are lost"
     )

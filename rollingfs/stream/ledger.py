@@ -93,7 +93,7 @@ class Ledgers:
 
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
         """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
-        found, speaking, speaks = [], self.client.segments.inherited.speaking, False
+        found, speaking = [], self.client.segments.inherited.speaking
         for path in lineage(self.client.store, folder)[1:]:
             ledger = self._above.get(path)
             try:
@@ -104,9 +104,13 @@ class Ledgers:
                 logger.info("%s inherits nothing from %s, which may not be read: %s", folder, path, error)
                 break
             found.append((path, Ledger(ledger.retention, offload=ledger.offload, rolling=ledger.rolling)))
+        speaks = False
         for path, ledger in reversed(found):  # a refusal would hide what the folders above say, too
             speaks = speaks or ledger != Ledger()
-            (speaking.add if speaks else speaking.discard)(path)
+            if speaks:
+                speaking.add(path)
+            else:
+                speaking.discard(path)
         if self._once:
             self._above |= dict(found)
         return found

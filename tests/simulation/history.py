@@ -23,8 +23,8 @@ from tests.simulation.model import Call, Refused, Seg, State
 ANYWHERE = {CorruptChunkError}
 """What a damaged copy may raise."""
 FOREVER = 2**62
-WAY_S_MAX = 0.1
-"""The longest way of an answer to a client."""
+ANSWER_S_MAX = 0.1
+"""More than an answer takes to a client."""
 TOKEN = 4
 """Each token of the data is another one: a byte of 0xf0 or more, and three below 0x80."""
 
@@ -125,7 +125,7 @@ class History:
     def believe(self, doing: Doing, age_s: float) -> None:
         """Let a look of a client show what was there a while ago, but not what was before the client's own commits."""
         own = max(self._own[doing.client, path] for path in doing.call.paths)
-        doing.since = min(doing.began, max(own, bisect_left(self._at_s, doing.began_s - age_s - WAY_S_MAX)))
+        doing.since = min(doing.began, max(own, bisect_left(self._at_s, doing.began_s - age_s - ANSWER_S_MAX)))
 
     def trace(self) -> list[tuple[str, list[int], list[str]]]:
         """All states of all segments, as text."""

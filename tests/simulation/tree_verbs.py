@@ -205,11 +205,8 @@ class TreeVerbs(Draw):
 
     def copy_tree(self) -> Op:
         """Copy a folder to a name where nothing is, or, with a slash behind the name, into a folder of that name."""
-        folder, target, into = (
-            self.chance.choice(self.world.folders),
-            f"{COPIES}{self.world.new_number()}",
-            self.often(0.5),
-        )
+        folder, into = self.chance.choice(self.world.folders), self.often(0.5)
+        target = f"{COPIES}{self.world.new_number()}"
         made = target + folder[folder.rindex("/") :] * into
         return Op(
             Call(model.copy, folder, {}, frozenset({FileNotFoundError, ConflictError})),
