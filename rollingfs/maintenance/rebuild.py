@@ -118,7 +118,7 @@ class Rebuilder:
         start
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
-            Files that are no part of it: paths, or last parts of paths.
+            Files that are no part of it, and index pages that are not to count: paths, or last parts of paths.
         incarnations
             If given, only files of these incarnations and files that name none.
         progress

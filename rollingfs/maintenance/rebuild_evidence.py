@@ -119,6 +119,11 @@ class Evidence:
 
     pieces: list[FileRange] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
+    places: dict[tuple[str, int], dict[int, list[str]]] = field(default_factory=dict)
+    """Of each file, and offset within it, that index pages list: where it lies, and the pages that say so.
+
+    An attempt that lost its race leaves its page to collection, and its chunks lie elsewhere in the next one.
+    """
 
 
 def gather(
@@ -133,14 +138,19 @@ def gather(
     files
         Its chunk files, and those that its pages list, by path.
     leave_out
-        Paths, or last parts of paths, of files that the user says are not part of the segment.
+        Paths, or last parts of paths, of files that the user says are not part of the segment, and of pages that are
+        not to count.
     """
     found = Evidence()
-    out = {path for path in files if path in leave_out or path.rpartition("/")[2] in leave_out}
+    pages = list(pages)
+    named = [*files, *(page.path for page in pages)]
+    out = {path for path in named if path in leave_out or path.rpartition("/")[2] in leave_out}
     found.left += [Left(path, LEFT_OUT) for path in sorted(out)]
     damaged = {path for path, file in files.items() if _contradicts(file.label, file)}
     listed: set[str] = set()
     for page in pages:
+        if page.path in out:
+            continue
         base = _base(page)
         if base is None:
             found.left.append(Left(page.path, DISAGREES))
@@ -156,6 +166,7 @@ def gather(
                 damaged.add(path)
             else:
                 listed.add(path)
+                found.places.setdefault((path, chunk.offset), {}).setdefault(start, []).append(page.path)
                 incarnation = page.label.incarnation if page.label else None
                 found.pieces.append(FileRange(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
     found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]

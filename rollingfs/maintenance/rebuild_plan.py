@@ -42,7 +42,8 @@ class Placed:
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
     there. ``label`` and ``name`` (its own metadata or name) say only where its writer expected it."""
     rivals: tuple[str, ...] = ()
-    """Left files that may lie there as well; then nothing is made unless the caller leaves them out."""
+    """Left files that may lie there as well, or index pages of which each puts the file elsewhere; then nothing is made
+    unless the caller leaves them out, but for the page that is right."""
 
 
 @value_class
@@ -54,7 +55,8 @@ class Plan:
     gaps: tuple[Gap, ...] = ()
     left: tuple[Left, ...] = ()
     rivals: Mapping[FileRange, tuple[str, ...]] = field(default_factory=dict)
-    """Of pieces that only an expectation places: the left files that may lie there as well."""
+    """Of pieces that only an expectation places: the left files that may lie there as well. Of those that index pages
+    put at several offsets: these pages."""
 
     @property
     def placed(self) -> tuple[Placed, ...]:
@@ -75,6 +77,12 @@ class Plan:
         for piece, rivals in self.rivals.items():
             shown = " and ".join(rivals[:DOUBLES_SHOWN_MAX])
             more = f" and {len(rivals) - DOUBLES_SHOWN_MAX} more" if len(rivals) > DOUBLES_SHOWN_MAX else ""
+            if piece.by.is_exact:
+                raise AmbiguousRebuildError(
+                    f"the index pages {shown}{more} put {piece.file.path} at different offsets, one of them at "
+                    f"{piece.start}, and only one was committed; nothing was made: leave out the pages that are wrong "
+                    "(a lost race moves a file on, so the page that puts it last is right, unless its writer died)"
+                )
             raise AmbiguousRebuildError(
                 f"only its {piece.by.name.lower()} says that {piece.file.path} lies at offset {piece.start}, and bytes "
                 f"there may be those of {shown}{more}; nothing was made: a dry run lists all such files, leave out "
@@ -123,7 +131,17 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
         reason = BEFORE if piece.end <= start else BEYOND if piece.start > end else INSIDE
         left.append(Left(piece.file.path, reason, piece.start))
     found = Plan(start, tuple(chain), _gaps(end, rest), tuple(left))
-    return replace(found, rivals=_rivals(found, rest))
+    return replace(found, rivals=_rivals(found, rest) | _contradicted(found, evidence))
+
+
+def _contradicted(found: Plan, evidence: Evidence) -> dict[FileRange, tuple[str, ...]]:
+    """The index pages that put a piece at several offsets: a commit names a file at one of them only."""
+    contradicted = {}
+    for piece in found.pieces:
+        places = evidence.places.get((piece.file.path, piece.offset), {})
+        if len(places) > 1:
+            contradicted[piece] = tuple(sorted({page for pages in places.values() for page in pages}))
+    return contradicted
 
 
 def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -148,6 +149,20 @@ def test_a_page_whose_names_do_not_agree_places_nothing():
     found = evidence(first, second, pages=[listed(first, second)])
     assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
     assert found.left == [Left(f"{S}$chunks/index-1", known.DISAGREES)]
+
+
+def test_pages_that_put_a_file_at_two_offsets_are_refused_until_all_but_one_are_left_out():
+    moved, after = chunk_file(b"two", 3), chunk_file(b"three", 6)
+    lost = replace(listed(moved, after, label=Label(X, 3)), path=f"{S}$chunks/index-lost")
+    won = replace(listed(moved, label=Label(X, 5)), path=f"{S}$chunks/index-won")
+    found = plan(evidence(moved, after, pages=[lost, won]), 3)
+    assert found.placed[0].rivals == (lost.path, won.path)
+    with pytest.raises(AmbiguousRebuildError, match=r"index-lost and .*index-won put .* at different offsets"):
+        found.check()
+    rest = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-lost"]), 5)
+    assert [(one.start, one.file) for one in rest.placed] == [(5, moved.path)]
+    rest.check()
+    assert Left(lost.path, known.LEFT_OUT) in rest.left
 
 
 def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():

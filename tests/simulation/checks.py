@@ -125,13 +125,16 @@ def check_rebuilt(world: World, path: str, did: Rebuilt, doing: Doing) -> None:
     data = world.witness.content(path, header)
     if (header.start, header.length, header.tail) != (did.start, did.end, b""):
         raise Violation(f"{path} is not from {did.start} to {did.end}: {doing}")
+    folder, needed = names.chunks_folder(doing.call.path), world.witness.ever_needed
     for piece in did.pieces:
-        folder = names.chunks_folder(doing.call.path)
         alias, file = names.split_tier(piece.file)
-        file = f"{folder}/{file.rpartition('/')[2]}"
-        was_committed = (names.in_tier(alias, file) if alias else file) in world.witness.ever_needed
+        lost, _, name = file.rpartition("/")
+        own = f"{folder}/{name}"
+        lists = [page for page in world.store.beginning(f"{lost}/{names.INDEX_PREFIX}") if name.encode() in page[1]]
+        was_committed = all(f"{folder}/{page.rpartition('/')[2]}" in needed for page, _ in lists)
+        was_committed &= (names.in_tier(alias, own) if alias else own) in needed
         if piece.by not in ("page", "later") or not was_committed:
-            continue  # a page whose writer died before its commit lists chunks that were never committed
+            continue  # the page of an attempt that did not take place says where its chunks would have been
         made = data[piece.start - did.start : piece.end - did.start]
         if not any(_has(seg, piece.start, made) for seg in world.history.line(doing.call.path)):
             raise Violation(f"{piece} was never part of the segment, {runs_of(made)}: {doing}")

@@ -10,7 +10,7 @@ import contextvars
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,7 +112,7 @@ class History:
         """When each token was first visible, by the store's clock."""
         self._at_s: list[float] = []
         """When each change was made."""
-        self._own: Counter[tuple[int, str]] = Counter()
+        self._own: defaultdict[tuple[int, str], int] = defaultdict(int)
         """The last change of each segment of which a client was told that the change was its own."""
 
     def begin(self, number: int, call: Call, client: int) -> Doing:
@@ -289,7 +289,8 @@ class History:
             self._check_error(doing, value)
         elif doing.effects:
             at, expected = doing.effects[0]
-            self._own.update({(doing.client, path): at - self._own[doing.client, path] for path in doing.call.paths})
+            if doing.call.verb not in model.FOREIGN:
+                self._own |= {(doing.client, path): at for path in doing.call.paths}
             if expected is not None and value != expected:
                 raise Violation(f"at {at} it gave {expected!r}, but its caller got {value!r}: {doing}")
         elif not (

@@ -104,7 +104,7 @@ async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, wri
         for _ in range(ROUNDS_MAX):
             did = await kept(upkeep)
             world.counts["idle tails made a chunk"] += did.rolled
-            if replace(did, failed={}).is_idle:
+            if replace(did, failed={}, young=0).is_idle:  # at once, else more becomes due before the new one looks
                 break
             await asyncio.sleep(chance.random())
         client = world.client_on(world.store, world.store.clock)

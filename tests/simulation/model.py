@@ -110,6 +110,10 @@ def drop_out(state: State, path: str) -> Next:
     return put(state, path, None), None
 
 
+FOREIGN = (drop_in, drop_out)
+"""What other programs do, beside a client."""
+
+
 def append(state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who) -> Next:
     found = check(state, path, who)
     if found.sealed:

@@ -52,8 +52,6 @@ COMMIT_IS_LAST = {
     model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
 }  # fmt: skip
 """Verbs that do nothing after their commit: after an error of the store they did not take effect."""
-FOREIGN = {model.drop_in, model.drop_out}
-"""What other programs do."""
 FAULTY_SHARES = (*[0.0] * 30, *[0.04] * 6, *[0.15] * 6, *[0.4] * 2, 1.0)
 
 
@@ -231,7 +229,7 @@ class World:
 
     async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
         running.set(doing)
-        share = chance.choice(self.faulty_shares) if op.call.verb not in FOREIGN else 0.0
+        share = chance.choice(self.faulty_shares) if op.call.verb not in model.FOREIGN else 0.0
         Way.chances.set((chance, share))
         doing.is_faulty = share > 0 or bool(self.witness.lost)
         try:
