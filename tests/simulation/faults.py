@@ -13,6 +13,7 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.names import CHUNKS_SUFFIX, PROBE_PREFIX
 from tests.simulation.store import Store
 from tests.support.faults import CHANGING, CONDITIONAL, Crashed, Fault, FaultyBackend
+from tests.support.simulation import VirtualLoop
 
 WAY_S_MAX = 0.02
 LATE_S_MAX = GRACE_S - AGE_S_MAX - 60.0
@@ -50,6 +51,13 @@ def fault_of(chance: random.Random, verb: str, args: tuple[Any, ...], *, is_disk
     if verb == "delete" and len(args[0]) > 1:
         found += [Fault.PARTLY] * 4
     return chance.choice(found)
+
+
+async def _pass(seconds: float) -> None:
+    """Let time pass, and others go on if there are any."""
+    loop = asyncio.get_running_loop()
+    if not (isinstance(loop, VirtualLoop) and loop.passes(seconds)):
+        await asyncio.sleep(seconds)
 
 
 class Way(FaultyBackend):
@@ -95,12 +103,12 @@ class Way(FaultyBackend):
         way_s = chance.random() * WAY_S_MAX
         if fault in (Fault.NAP, Fault.COMA):
             way_s, fault = (AGE_S_MAX + 1.0 if fault is Fault.NAP else GRACE_S + AGE_S_MAX), None
-        await asyncio.sleep(way_s)
+        await _pass(way_s)
         if self.is_dead:
             raise Crashed(verb)
         answer = await (self.reach(verb, *args) if fault is None else self.failed(fault, verb, args))
         if chance.random() < 0.4:
-            await asyncio.sleep(chance.random() * WAY_S_MAX)
+            await _pass(chance.random() * WAY_S_MAX)
         if self.is_dead:
             raise Crashed(verb)
         return answer

@@ -158,6 +158,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self.now_s
 
+    def passes(self, seconds: float) -> bool:
+        """Let time pass at once if nothing else would happen meanwhile."""
+        timers, until_s = self._scheduled, self.now_s + seconds
+        if self._ready or (timers and timers[0]._when <= until_s):
+            return False
+        self.now_s = until_s
+        return True
+
     def _run_once(self) -> None:
         """A round of the loop, without a look at files: there are none."""
         timers, ready = self._scheduled, self._ready
