@@ -95,16 +95,18 @@ class MemoryBackend(Backend):
             if folder in self.fs.store:
                 raise refusals.not_a_folder(folder)
             entries: dict[str, FileInfo] = {}
-            for path, file in [one for one in tuple(self.fs.store.items()) if one[0].startswith(prefix)]:
-                end = path.find("/", len(prefix))
-                if end < 0:
-                    entries[path] = _info(path, file)
-                elif (child := path[:end]) not in entries:
-                    entries[child] = _folder_info(child)
-            for path in [path for path in tuple(self.fs.pseudo_dirs) if path.startswith(prefix)]:
-                child = prefix + path[len(prefix) :].partition("/")[0]
-                if child not in entries:
-                    entries[child] = _folder_info(child)
+            for path, file in tuple(self.fs.store.items()):
+                if path.startswith(prefix):
+                    end = path.find("/", len(prefix))
+                    if end < 0:
+                        entries[path] = _info(path, file)
+                    elif (child := path[:end]) not in entries:
+                        entries[child] = _folder_info(child)
+            for path in tuple(self.fs.pseudo_dirs):
+                if path.startswith(prefix):
+                    child = prefix + path[len(prefix) :].partition("/")[0]
+                    if child not in entries:
+                        entries[child] = _folder_info(child)
             if not entries and folder and folder not in self.fs.pseudo_dirs:
                 raise refusals.no_folder(folder)
         return Listing(tuple(map(entries.__getitem__, sorted(entries))), now)
