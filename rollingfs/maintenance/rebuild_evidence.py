@@ -6,7 +6,7 @@ name, where its writer expected it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -127,7 +127,7 @@ class Evidence:
 
 
 def gather(
-    segment: str, files: Mapping[str, File], pages: Iterable[ListedPage], leave_out: Collection[str] = ()
+    segment: str, files: Mapping[str, File], pages: Sequence[ListedPage], leave_out: Collection[str] = ()
 ) -> Evidence:
     """The pieces that index pages, metadata and names put at offsets.
 
@@ -142,7 +142,6 @@ def gather(
         not to count.
     """
     found = Evidence()
-    pages = list(pages)
     named = [*files, *(page.path for page in pages)]
     out = {path for path in named if path in leave_out or path.rpartition("/")[2] in leave_out}
     found.left += [Left(path, LEFT_OUT) for path in sorted(out)]

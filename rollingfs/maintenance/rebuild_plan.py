@@ -42,8 +42,8 @@ class Placed:
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
     there. ``label`` and ``name`` (its own metadata or name) say only where its writer expected it."""
     rivals: tuple[str, ...] = ()
-    """Left files that may lie there as well, or index pages of which each puts the file elsewhere; then nothing is made
-    unless the caller leaves them out, but for the page that is right."""
+    """Left files that may lie there as well, or index pages that put the file at different offsets. Nothing is made
+    unless the caller leaves out these files, or all of these pages but one."""
 
 
 @value_class
@@ -81,7 +81,7 @@ class Plan:
                 raise AmbiguousRebuildError(
                     f"the index pages {shown}{more} put {piece.file.path} at different offsets, one of them at "
                     f"{piece.start}, and only one was committed; nothing was made: leave out the pages that are wrong "
-                    "(a lost race moves a file on, so the page that puts it last is right, unless its writer died)"
+                    "(a lost race moves a file on: the page with the greatest offset is right, unless its writer died)"
                 )
             raise AmbiguousRebuildError(
                 f"only its {piece.by.name.lower()} says that {piece.file.path} lies at offset {piece.start}, and bytes "

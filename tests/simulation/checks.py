@@ -126,12 +126,13 @@ def check_rebuilt(world: World, path: str, did: Rebuilt, doing: Doing) -> None:
     if (header.start, header.length, header.tail) != (did.start, did.end, b""):
         raise Violation(f"{path} is not from {did.start} to {did.end}: {doing}")
     folder, needed = names.chunks_folder(doing.call.path), world.witness.ever_needed
+    pages = {file: text for file, text in world.store.snapshot().items() if f"/{names.INDEX_PREFIX}" in file}
     for piece in did.pieces:
         alias, file = names.split_tier(piece.file)
         lost, _, name = file.rpartition("/")
         own = f"{folder}/{name}"
-        lists = [page for page in world.store.beginning(f"{lost}/{names.INDEX_PREFIX}") if name.encode() in page[1]]
-        was_committed = all(f"{folder}/{page.rpartition('/')[2]}" in needed for page, _ in lists)
+        lists = [page for page, text in pages.items() if names.parent(page) == lost and name.encode() in text]
+        was_committed = all(f"{folder}/{page.rpartition('/')[2]}" in needed for page in lists)
         was_committed &= (names.in_tier(alias, own) if alias else own) in needed
         if piece.by not in ("page", "later") or not was_committed:
             continue  # the page of an attempt that did not take place says where its chunks would have been

@@ -101,10 +101,6 @@ class Store(MemoryBackend):
         file = self.files.get(path)
         return None if file is None else bytes(file.getvalue())
 
-    def beginning(self, prefix: str) -> Sequence[tuple[str, bytes]]:
-        """The files whose paths begin so, with their content."""
-        return [(path, bytes(file.getvalue())) for path, file in self.files.items() if path.startswith(prefix)]
-
     def snapshot(self) -> dict[str, bytes]:
         """All files with their content."""
         return {path: bytes(file.getvalue()) for path, file in self.files.items()}
