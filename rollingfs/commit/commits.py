@@ -250,8 +250,9 @@ class Commits:
                 if wanted is not None:
                     made, data, named = attempt.in_place(base, wanted), None, set()
                     if made is None:
-                        named = set(map(FILE, wanted.entries))  # before folding hides them in index pages
                         made = await self._finished(base, wanted, attempt)
+                        # folding hides chunks in index pages; drops name pages that list dropped chunks
+                        named = set(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
                         data = attempt.content(made)  # before anything is sent: it may be refused
                     wanted = made
             except PageGoneError as gone:
@@ -331,7 +332,7 @@ class Commits:
         is_grown = base.header is None or wanted.entries is not base.header.entries
         is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
-            wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.pages, now_ms, room)
+            wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.page, now_ms, room)
         number, writer = attempt.operation.number, attempt.operation.writer
         return transitions.stamp(wanted, base.header, writer, number, now_ms, carry, is_short=is_short)
 

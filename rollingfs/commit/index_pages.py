@@ -194,7 +194,7 @@ class Pages:
         self,
         segment: str,
         header: Header,
-        memo: dict[tuple[Entry, ...], Page],
+        write: Callable[[tuple[Entry, ...]], Awaitable[Page]],
         now_ms: int,
         room: int = STAMP_BYTES_MAX,
     ) -> Header:
@@ -202,8 +202,8 @@ class Pages:
 
         Parameters
         ----------
-        memo
-            Pages that earlier attempts of the same commit wrote, by the entries they stand for.
+        write
+            Writes an index page for some entries.
         room
             The bytes by which the commit may yet lengthen the text.
         """
@@ -215,8 +215,6 @@ class Pages:
             if plan is None:
                 return shed_drops(header, over) if over > 0 else header
             folded = header.entries[plan.first : plan.last]
-            if folded not in memo:
-                memo[folded] = await self.write(segment, await self.unfold(segment, folded))
-            entries = (*header.entries[: plan.first], memo[folded], *header.entries[plan.last :])
+            entries = (*header.entries[: plan.first], await write(folded), *header.entries[plan.last :])
             drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
             header = replace(header, entries=entries, drops=merge_drops(header.drops, drops))

@@ -11,6 +11,7 @@ from rollingfs.commit.store import Store
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Page
+from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
 
@@ -106,13 +107,13 @@ class NewFiles:
     def __init__(self, store: Store, path: str, given: Iterable[Uploads]) -> None:
         self.store = store
         self.path = path
-        self.pages: dict[tuple[Entry, ...], Page] = {}
+        self._pages: dict[tuple[Entry, ...], Page] = {}
         """Index pages, by the entries that they stand for."""
         self._written: dict[tuple[bytes, int], Stored] = {}
         """Chunks, by their bytes and which of several equal ones they are."""
         self._uploads = list(given)
         self.own: Uploads | None = None
-        """Chunks that this commit has written; None while there are none."""
+        """Chunks and pages that this commit has written; None while there are none."""
         self._renewed: dict[Stored, Stored] = {}
 
     def name(self, files: Container[str]) -> None:
@@ -133,6 +134,15 @@ class NewFiles:
             self._add(stored)
         self._written[data, nth] = stored
         return stored
+
+    async def page(self, entries: tuple[Entry, ...]) -> Page:
+        """Write an index page for consecutive entries, once for all attempts; returns the line that stands for them."""
+        if entries not in self._pages:
+            pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
+            page = await pages.write(self.path, await pages.unfold(self.path, entries))
+            self._pages[entries] = page
+            self._add(Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began))
+        return self._pages[entries]
 
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
         """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""

@@ -229,9 +229,7 @@ class Swapper:
             if len(run) == 1:
                 drops.append(replace(model, file=run[0].file, tier=run[0].tier))
                 continue
-            if run not in attempt.files.pages:
-                attempt.files.pages[run] = await self.store.pages.write(self.path, run)
-            page = attempt.files.pages[run]
+            page = await attempt.files.page(run)
             drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
         return drops
 

@@ -22,8 +22,11 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
+from tests.support.faults import Store
+from tests.support.life import pieces_of
 from tests.support.schedules import at_line, in_threads, interrupt
 from tests.support.site import Site
+from tests.support.small import DATA, client, shrink_pages
 
 
 class AppendingHandler(logging.Handler):
@@ -147,3 +150,19 @@ def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(
         errors = in_threads(*[acquire] * 8)
     assert {type(error) for error in errors} == {CommitTimeoutError}
     assert any("other commits of this client" in str(error) for error in errors)
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_no_index_page_stays_that_an_attempt_wrote_which_lost_its_race(
+    monkeypatch: pytest.MonkeyPatch, index: int
+) -> None:
+    shrink_pages(monkeypatch, chunks=2, loose_max=2)
+    store = Store()
+    rival, late = client(store), client(store)
+    path = rival.create("/stream/a", pieces_of(DATA[:40], [20, 20]))
+    late.backend.prepare(between={index: partial(rival.append, path, DATA[40:60])})
+    late.append(path, DATA[60:80])
+    named = {names.resolve(path, entry.file) for entry in late.header(path).entries}
+    pages = {file for file in store.files() if "/index-" in file}
+    assert pages
+    assert pages <= named
