@@ -16,7 +16,7 @@ from rollingfs.backend import memory
 from rollingfs.commit.sharing.others import Others
 from rollingfs.commit.sharing.share import Share
 from rollingfs.folders import collect_tree, listing
-from rollingfs.maintenance import consolidate, runs
+from rollingfs.maintenance import consolidate, runs, swaps
 from rollingfs.write import ingest
 from tests.simulation.clock import simulated_time
 from tests.simulation.plan import Plan
@@ -88,6 +88,7 @@ def world_time(
     ):
         if has_small_pages:
             shrink_pages(patch)
+            patch.setattr(swaps, "DROP_LINES_MAX", 1)
         if has_few_joins:
             for module in (consolidate, runs):
                 patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
