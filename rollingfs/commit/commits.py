@@ -19,7 +19,7 @@ from time import perf_counter_ns
 from rollingfs.commit.attempt import Attempt, Change, Plain, Shared, Step, check_time
 from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.index_pages import PageGoneError, names_page
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.commit.operation import Committed, Operation, Sent
 from rollingfs.commit.recovery import Merges
@@ -319,7 +319,8 @@ class Commits:
         """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
         path = attempt.operation.path
         current = await self.store.headers.load(path)
-        attempt.gone += attempt.fresh and current.token == base.token
+        is_named = current.token == base.token or names_page(path, current.header, gone.filename)
+        attempt.gone += attempt.fresh and is_named
         if attempt.gone >= GONE_MAX:
             raise CorruptHeaderError(f"{path}: an index page that a header names is missing: {gone.filename}") from gone
         check_time(attempt, is_void=True)

@@ -40,6 +40,12 @@ def lost_page(segment: str, file: str | None) -> CorruptHeaderError:
     return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {file}")
 
 
+def names_page(segment: str, header: Header | None, path: str | None) -> bool:
+    """Whether a header has an entry for the index page of this path."""
+    pages = [one.file for one in header.entries if isinstance(one, Page)] if header is not None else []
+    return any(names.resolve(segment, file) == path for file in pages)
+
+
 async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoundError) -> Loaded:
     """What is at a path now, after a file was gone that the header `seen` names.
 
@@ -53,11 +59,10 @@ async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoun
     loaded = await headers.load(path)
     now = loaded.header
     is_same = now is not None and (now.segment, now.version) == (seen.segment, seen.version)
-    pages = [one.file for one in now.entries if isinstance(one, Page)] if now is not None else []
     if not isinstance(gone, PageGoneError):
         if is_same:
             raise gone
-    elif is_same or any(names.resolve(path, file) == gone.filename for file in pages):
+    elif is_same or names_page(path, now, gone.filename):
         raise lost_page(path, gone.filename) from gone
     return loaded
 

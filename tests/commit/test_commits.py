@@ -20,6 +20,7 @@ import pytest
 from rollingfs import CommitTimeoutError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.faults import Store
@@ -166,3 +167,16 @@ def test_no_index_page_stays_that_an_attempt_wrote_which_lost_its_race(
     pages = {file for file in store.files() if "/index-" in file}
     assert pages
     assert pages <= named
+
+
+def test_a_lost_index_page_is_told_though_others_go_on_with_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink_pages(monkeypatch, chunks=2, loose_max=2)
+    store = Store()
+    rival, late = client(store), client(store)
+    path = rival.create("/stream/a", pieces_of(bytes(120), [20] * 6))
+    for page in [file for file in store.files() if "/index-" in file]:
+        del store.fs.store[page]
+    late.backend.prepare(between={index: partial(rival.truncate, path, index) for index in range(1, 20)})
+    with pytest.raises(CorruptHeaderError, match="an index page that a header names is missing"):
+        late.append(path, DATA[:30])
+    assert rival.header(path).start < 19
