@@ -23,13 +23,7 @@ from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server, new_container
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_server
-from tests.support.servers import (
-    believe,
-    minio_server,
-    moto_server,
-    new_bucket,
-    require_module,
-)
+from tests.support.servers import believe, minio_server, moto_server, new_bucket, require_module
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile(

@@ -19,7 +19,6 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Entry, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
-from rollingfs.format.labels import Label
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.runtime.concurrency import Runtime
 
@@ -187,10 +186,9 @@ class Pages:
         origin = chunks[0].start
         shifted = tuple(replace(chunk, start=chunk.start - origin) for chunk in chunks)
         data = format_page(shifted)
-        name = names.new_index_name()
+        name = names.new_index_name(origin)
         path = f"{names.chunks_folder(segment)}/{name}"
-        more = [Label(None, origin, crc32c(data)).metadata()] if self.backend.has_metadata else []
-        await self.backend.write(path, [data], *more)
+        await self.backend.write(path, [data])
         self._keep(path, shifted)
         foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)

@@ -39,7 +39,7 @@ _TIER_CHUNK = (
     rf"Chunk {_N} {_N} (tier-[0-9a-f]{{12}}-(?:[0-9]{{20}}|shared)-[0-9a-f]+) crc32c={_CRC} at={_TIME}"
     rf"{TIER_FIELD}([a-z0-9][a-z0-9_-]{{0,31}}) moved={_TIME}(?: pieces=([0-9a-f:,]+))?"
 )
-_OWN_PAGE = rf"Page {_N} {_N} (index-[0-9a-f]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?"
+_OWN_PAGE = rf"Page {_N} {_N} (index-[0-9a-f-]+) crc32c={_CRC} count={_N} size={_N}(?: from={_N})?(?: foreign={_N})?"
 
 
 ENTRY_KINDS = ("Chunk ", "Page ")

@@ -163,9 +163,15 @@ def offset_of(name: str) -> int | None:
     return int(digits) if is_offset else None
 
 
-def new_index_name() -> str:
-    """A new name for an index page."""
-    return f"{INDEX_PREFIX}{_random()}"
+def new_index_name(start: int) -> str:
+    """A new name for an index page: the segment offset at which it begins, then a random part."""
+    return f"{INDEX_PREFIX}{start}-{_random()}"
+
+
+def index_start(path: str) -> int | None:
+    """The segment offset at which an index page began, by its name; None for older pages."""
+    parts = path.rpartition("/")[2].removeprefix(INDEX_PREFIX).split("-")
+    return int(parts[0]) if len(parts) == 2 and parts[0].isascii() and parts[0].isdecimal() else None
 
 
 def is_index(path: str) -> bool:

@@ -83,6 +83,8 @@ class Rebuilt:
     """Files of the folder that are not part of the new segment, with the reason."""
     by_later: int = 0
     """Bytes that the metadata of later files place: they were committed there."""
+    by_listed: int = 0
+    """Bytes that index pages without metadata place: they were committed there or at a later offset."""
     pieces: tuple[Placed, ...] = ()
     """What places each chunk."""
     lost: tuple[str, ...] = CANNOT_RETURN
@@ -160,6 +162,7 @@ class Rebuilder:
             found.left,
             pieces=found.placed,
             by_later=found.bytes_by(By.LATER),
+            by_listed=found.bytes_by(By.LISTED),
             is_dry_run=dry_run,
         )
 

@@ -24,9 +24,11 @@ class By(IntEnum):
     """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
     LABEL = 2
     """Its metadata: the offset that its writer expected, and the incarnation."""
-    LATER = 3
+    LISTED = 3
+    """An index page that lists it, and that only the names of its chunks place: it was committed there or later."""
+    LATER = 4
     """The metadata of a file that was written later: it was committed there."""
-    PAGE = 4
+    PAGE = 5
     """An index page that lists it: it was committed there."""
 
     @property
@@ -150,7 +152,7 @@ def gather(
     for page in pages:
         if page.path in out:
             continue
-        base = _base(page)
+        base, by = _base(page)
         if base is None:
             found.left.append(Left(page.path, DISAGREES))
             continue
@@ -167,7 +169,7 @@ def gather(
                 listed.add(path)
                 found.places.setdefault((path, chunk.offset), {}).setdefault(start, []).append(page.path)
                 incarnation = page.label.incarnation if page.label else None
-                found.pieces.append(FileRange(start, chunk.length, file, By.PAGE, chunk.offset, incarnation))
+                found.pieces.append(FileRange(start, chunk.length, file, by, chunk.offset, incarnation))
     found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
     found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
     later = _later(segment, files)
@@ -211,17 +213,20 @@ def _written_at(path: str) -> int | None:
     return names.offset_of(path.rpartition("/")[2])
 
 
-def _base(page: ListedPage) -> int | None:
-    """Where a page begins: its metadata say it, or the names of the own chunks that it lists whole, if all agree.
+def _base(page: ListedPage) -> tuple[int | None, By]:
+    """Where a page begins: its name or its metadata prove it; else the names of its chunks let expect it.
 
-    No chunk is committed before the offset in its name: a page that says so is no evidence.
+    No chunk is committed before the offset in its name: a page that says so is no evidence. All may lie further on.
     """
+    proven = names.index_start(page.path)
+    if proven is None and page.label is not None:
+        proven = page.label.offset
     written = [
         (_written_at(chunk.file), chunk)
         for chunk in page.chunks
         if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
     ]
     bases = {start - chunk.start for start, chunk in written if start is not None}
-    if page.label is not None and page.label.offset is not None:
-        return page.label.offset if max(bases, default=0) <= page.label.offset else None
-    return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None
+    if proven is not None:
+        return proven if max(bases, default=0) <= proven else None, By.PAGE
+    return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None, By.LISTED

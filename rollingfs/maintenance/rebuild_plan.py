@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
+from rollingfs.format import names
 from rollingfs.format.crc import combined
 from rollingfs.maintenance.rebuild_evidence import (
     DAMAGED,
@@ -29,6 +30,7 @@ BEFORE = "it lies before the start that was asked for"
 INSIDE = "it lies within bytes for which there is another file"
 BEYOND = "it lies beyond a gap"
 OTHER = "it is of another incarnation"
+SOURCES = {By.NAME: "its name", By.LABEL: "its label", By.LISTED: "an index page without metadata"}
 
 
 @value_class
@@ -40,7 +42,8 @@ class Placed:
     file: str
     by: str
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
-    there. ``label`` and ``name`` (its own metadata or name) say only where its writer expected it."""
+    there. ``listed`` (an index page without metadata) says that it was committed there or at a later offset. ``label``
+    and ``name`` (its own metadata or name) say only where its writer expected it."""
     rivals: tuple[str, ...] = ()
     """Left files that may lie there as well, or index pages that put the file at different offsets. Nothing is made
     unless the caller leaves out these files, or all of these pages but one."""
@@ -77,14 +80,14 @@ class Plan:
         for piece, rivals in self.rivals.items():
             shown = " and ".join(rivals[:DOUBLES_SHOWN_MAX])
             more = f" and {len(rivals) - DOUBLES_SHOWN_MAX} more" if len(rivals) > DOUBLES_SHOWN_MAX else ""
-            if piece.by.is_exact:
+            if all(map(names.is_index, rivals)):
                 raise AmbiguousRebuildError(
                     f"the index pages {shown}{more} put {piece.file.path} at different offsets, one of them at "
                     f"{piece.start}, and only one was committed; nothing was made: leave out the pages that are wrong "
                     "(a lost race moves a file on: the page with the greatest offset is right, unless its writer died)"
                 )
             raise AmbiguousRebuildError(
-                f"only its {piece.by.name.lower()} says that {piece.file.path} lies at offset {piece.start}, and bytes "
+                f"only {SOURCES[piece.by]} says that {piece.file.path} lies at offset {piece.start}, and bytes "
                 f"there may be those of {shown}{more}; nothing was made: a dry run lists all such files, leave out "
                 "those that are not part of the segment"
             )
@@ -148,13 +151,14 @@ def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str
     """The left files that may lie where only an expectation places a piece.
 
     A file never lies before the offset that its writer expected, because a lost race moves it on.
-    A chain of files that ends where the plan begins lies where it is expected: it is what the user leaves out.
+    A chain of files that ends where the plan begins lies where it is expected: it is what the user leaves out. But
+    where an index page is only expected, its chunks before the plan may be those with which it begins.
     """
     before = {found.start}
     for piece in sorted(rest, key=lambda piece: -piece.end):
-        if piece.end in before:
+        if piece.end in before and piece.by is not By.LISTED:
             before.add(piece.start)
-    passed = [piece for piece in rest if piece.by.is_exact or (piece.end <= found.start and piece.end in before)]
+    passed = [piece for piece in rest if piece.by.is_exact or (piece.start in before and piece.end <= found.start)]
     known = {piece.file.path for piece in passed}
     loose = [
         left
@@ -210,9 +214,9 @@ def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> t
     AmbiguousRebuildError
         Two pieces may go on with other bytes.
     """
-    committed = max((piece.length for piece in here if piece.by.is_exact), default=0)
+    committed = max((piece.length for piece in here if piece.by >= By.LISTED), default=0)
     # where a file was committed, one that is only expected is not; but a longer one may have been made of it
-    likely = [piece for piece in here if piece.by.is_exact or piece.length > committed]
+    likely = [piece for piece in here if piece.by >= By.LISTED or piece.length > committed]
     ranked = sorted(likely, key=lambda piece: (-piece.length, -piece.by, piece.file.path))
     first = ranked[0]
     if all(piece.content == first.content for piece in ranked):

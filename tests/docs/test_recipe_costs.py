@@ -87,9 +87,6 @@ class World:
         self.fs.create(self.path("segment"))
         self.fs.append(self.path("segment"), b"first\n")
 
-    def other_client(self) -> Any:
-        return fsspec.filesystem("rolling+s3", skip_instance_cache=True, s3=self.options)
-
     def path(self, name: str) -> str:
         return f"{self.root}/{name}"
 
@@ -161,7 +158,7 @@ def to_csv(world: World) -> Counter[str]:
 
 def read_csv(world: World) -> Counter[str]:
     world.fs.pipe_file(world.path("table"), b"a\n1\n")
-    reader = world.other_client()
+    reader = fsspec.filesystem("rolling+s3", skip_instance_cache=True, s3=world.options)
 
     def read() -> None:
         with reader.open(world.path("table")) as file:

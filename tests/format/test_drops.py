@@ -8,15 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollingfs.format.codec import format_text
-from rollingfs.format.drops import (
-    drop_line,
-    dropped_chunks,
-    drops_of,
-    is_deletable,
-    is_due,
-    merge_drops,
-    shed_drops,
-)
+from rollingfs.format.drops import drop_line, dropped_chunks, drops_of, is_deletable, is_due, merge_drops, shed_drops
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Header, Page
 
 EMPTY = Header(str(uuid.UUID(int=7)), 1)

@@ -104,11 +104,13 @@ def test_the_folder_above_the_top_is_the_root_of_a_disk_and_nothing_of_a_bucket(
 
 def test_new_names_differ_and_say_what_they_are():
     made = {names.new_chunk_name(7) for _ in range(100)} | {names.new_staged_name() for _ in range(100)}
-    made |= {names.new_index_name() for _ in range(100)}
+    made |= {names.new_index_name(2**40) for _ in range(100)}
     assert len(made) == 300
     assert all(len(name) < 40 for name in made)
     assert sum(names.is_staged(f"../x$chunks/{name}") for name in made) == 100
     assert names.new_chunk_name(67_108_864).startswith("00000000000067108864-")
+    assert names.index_start(f"/a/x$chunks/{names.new_index_name(77)}") == 77
+    assert names.index_start("index-5f3a9c21e0b4") is None
 
 
 def test_header_folder_and_lock_belong_to_their_segment():

@@ -145,7 +145,7 @@ def folded(entries, plan):
     count = sum(entry.count if isinstance(entry, Page) else 1 for entry in inside)
     assert 1 <= count <= LARGE_PAGE_CHUNKS
     length = inside[-1].end - inside[0].start
-    page = Page(inside[0].start, length, names.new_index_name(), count, 2**31, count * 120, 0, count)
+    page = Page(inside[0].start, length, names.new_index_name(2**40), count, 2**31, count * 120, 0, count)
     return (*entries[: plan.first], page, *entries[plan.last :]), page, inside
 
 
@@ -257,7 +257,7 @@ def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
 
 
 def test_a_squeeze_saves_text_or_is_not_proposed():
-    own_pages = placement.place([Page(0, 9, names.new_index_name(), 4096, 1, 500_000)] * 300, 0)
+    own_pages = placement.place([Page(0, 9, names.new_index_name(2**40), 4096, 1, 500_000)] * 300, 0)
     assert placement.plan_squeeze(own_pages) is None
     assert placement.plan_squeeze(()) is None
     far = dataclasses.replace(own_pages[7], file=long_reference(900, 1))

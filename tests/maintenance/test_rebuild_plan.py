@@ -138,7 +138,7 @@ def listed(*files: File, label: Label | None = None) -> known.ListedPage:
 def test_a_page_places_what_has_no_offset_in_its_name_or_another_one():
     first, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
     found = evidence(first, staged, pages=[listed(first, staged)])
-    assert [(p.start, p.by) for p in found.pieces] == [(7, By.PAGE), (10, By.PAGE)]
+    assert [(p.start, p.by) for p in found.pieces] == [(7, By.LISTED), (10, By.LISTED)]
     raced = chunk_file(b"x", 3)
     page = listed(raced, label=Label(X, 50))
     assert [(p.start, p.incarnation) for p in evidence(raced, pages=[page]).pieces] == [(50, X)]
@@ -149,6 +149,13 @@ def test_a_page_whose_names_do_not_agree_places_nothing():
     found = evidence(first, second, pages=[listed(first, second)])
     assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
     assert found.left == [Left(f"{S}$chunks/index-1", known.DISAGREES)]
+
+
+def test_a_page_that_only_the_names_of_its_chunks_place_proves_nothing_where_they_may_all_lie_further_on():
+    staged, after = chunk_file(b"one", None), chunk_file(b"two", 7)  # as an append of both names the second one
+    found = plan(evidence(staged, after, pages=[listed(staged, after)]), 7)
+    with pytest.raises(AmbiguousRebuildError, match=r"only an index page without metadata says that .*stage-"):
+        found.check()
 
 
 def test_pages_that_put_a_file_at_two_offsets_are_refused_until_all_but_one_are_left_out():

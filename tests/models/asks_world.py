@@ -3,19 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.models.asks import (
-    Added,
-    Broken,
-    Client,
-    Ghost,
-    Header,
-    Ids,
-    Rules,
-    Steps,
-    Token,
-    World,
-    token_of,
-)
+from tests.models.asks import Added, Broken, Client, Ghost, Header, Ids, Rules, Steps, Token, World, token_of
 
 APPENDS = ("append", "bound append", "guarded append", "owner's append", "recovery")
 PLAIN = ("append", "bound append")

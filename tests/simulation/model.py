@@ -250,10 +250,9 @@ def read(state: State, path: str, begin: int, end: int) -> Next:
     found = state.get(path)
     if found is None:
         raise Refused(FileNotFoundError)
-    if begin < min(found.start, end):  # an empty range is nowhere truncated
-        raise Refused(SegmentTruncatedError)
-    if end > found.length:
-        raise Refused(ValueError)
+    refusals = [SegmentTruncatedError] * (begin < min(found.start, end))  # an empty range is nowhere truncated
+    if refusals or end > found.length:
+        raise Refused(*refusals, *[ValueError] * (end > found.length))
     return state, found.data[begin - found.start : end - found.start]
 
 

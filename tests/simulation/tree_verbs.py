@@ -198,9 +198,7 @@ class TreeVerbs(Draw):
             return None
         folder, target = self.chance.sample(("/top/sub", MOVED), 2)
         return self._of_tree(
-            folder,
-            lambda client: Folders(client, Listings(client)).move(folder, target, into=False),
-            target=target,
+            folder, lambda client: Folders(client, Listings(client)).move(folder, target, into=False), target=target
         )
 
     def copy_tree(self) -> Op:

@@ -93,7 +93,7 @@ def test_the_quick_parse_of_an_entry_says_what_the_thorough_one_says(kind, data)
 def test_the_entries_that_this_release_writes_are_parsed_quickly():
     line = f"Chunk 77 5 {names.new_chunk_name(77)} crc32c=0000abcd at=2026-11-20T10:00:00.123Z"
     assert line_codec.parse_entry_line(line) == line_codec.parse_chunk(line.split(" ")[1:])
-    line = f"Page 0 500 {names.new_index_name()} crc32c=0000abcd count=7 size=900 from=3"
+    line = f"Page 0 500 {names.new_index_name(2**40)} crc32c=0000abcd count=7 size=900 from=3"
     assert line_codec.parse_entry_line(line) == line_codec.parse_page(line.split(" ")[1:])
     assert line_codec.parse_entry_line(line + " ") is None
     assert line_codec.parse_entry_line(line.replace("500", "0500")) is None
