@@ -155,11 +155,11 @@ def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str
     where an index page is only expected, its chunks before the plan may be those with which it begins.
     """
     before = {found.start}
+    known = {piece.file.path for piece in rest if piece.by.is_exact}
     for piece in sorted(rest, key=lambda piece: -piece.end):
-        if piece.end in before and piece.by is not By.LISTED:
+        if piece.end in before and piece.end <= found.start and piece.by is not By.LISTED:
             before.add(piece.start)
-    passed = [piece for piece in rest if piece.by.is_exact or (piece.start in before and piece.end <= found.start)]
-    known = {piece.file.path for piece in passed}
+            known.add(piece.file.path)
     loose = [
         left
         for left in found.left
