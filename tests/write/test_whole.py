@@ -1,5 +1,6 @@
 """What a delete or a rename leaves on a disk: nothing, unless something still needs it."""
 
+import ctypes
 import errno
 import os
 import threading
@@ -249,6 +250,30 @@ def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, t
     fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
     assert fs.cat_file(f"{tmp_path}/t") == b"fewmore"
     assert not fs.exists(f"{tmp_path}/s")
+
+
+def test_a_move_to_another_mount_takes_the_way_with_marks_and_makes_links_anew(fs, tmp_path, monkeypatch):
+    def refuse(_, path, __, target, flags=0):
+        is_elsewhere = str(tmp_path / "mounted").encode() in target
+        ctypes.set_errno(errno.EXDEV)
+        return -1 if is_elsewhere or rename is None else rename(-100, path, -100, target, flags)
+
+    def no_rename(path: str, target: str, **options: int) -> None:
+        if "link" in path:
+            raise OSError(errno.EXDEV, "another mount", path, None, target)
+        real(path, target, **options)
+
+    rename, real = removing._renameat2(), os.rename
+    monkeypatch.setattr(removing, "_renameat2", lambda: refuse)
+    monkeypatch.setattr(os, "rename", no_rename)
+    made(fs, f"{tmp_path}/a/s", b"few")
+    made(fs, f"{tmp_path}/a/long", b"x" * 950)
+    os.symlink("s", tmp_path / "a/link")
+    fs.mv(f"{tmp_path}/a", f"{tmp_path}/mounted", recursive=True)
+    assert fs.cat_file(f"{tmp_path}/mounted/s") == b"fewmore"
+    assert fs.cat_file(f"{tmp_path}/mounted/long") == b"x" * 950 + b"more"
+    assert os.readlink(tmp_path / "mounted/link") == "s"
+    assert not fs.exists(f"{tmp_path}/a")
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -23,7 +23,15 @@ from rollingfs.backend.local.record_lock import (
     lock_of,
     record_lock,
 )
-from rollingfs.backend.local.removing import CarriedLock, Closer, remove_folder, rename_to_free, take_away, taken_alone
+from rollingfs.backend.local.removing import (
+    CarriedLock,
+    Closer,
+    move_link,
+    remove_folder,
+    rename_to_free,
+    take_away,
+    taken_alone,
+)
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -324,7 +332,7 @@ class LocalBackend(Backend):
         if target is None:
             os.unlink(path)
         else:
-            os.rename(path, target)
+            move_link(path, target)
             self._flush_folder_of(target)
         self._flush_folder_of(path)
         return True

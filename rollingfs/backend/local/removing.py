@@ -29,7 +29,7 @@ CLOSED_AT_ONCE = 16
 _HERE = -100
 """Linux: relative paths begin in the process's folder."""
 _NO_REPLACE = 1
-_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV}
 
 
 def take_away(path: str, token: str, sync: bool) -> None:
@@ -239,13 +239,24 @@ def rename_to_free(path: str, target: str) -> bool:
     """Rename a file in one step, unless something has the target's name; False: nothing was renamed.
 
     `os.rename` would replace a header that another process makes after a look, and a writer that holds the lock of
-    that header would then replace the renamed one unseen. Where the system or the filesystem has no such step, nothing
-    is renamed.
+    that header would then replace the renamed one unseen. Where the system or the filesystem has no such step, or the
+    target lies on another mount, nothing is renamed.
     """
     code = _rename(path, target)
     if code and code not in _CANNOT_RENAME:
         raise OSError(code, os.strerror(code), path, None, target)
     return not code
+
+
+def move_link(path: str, target: str) -> None:
+    """Give a symbolic link another name, which may lie on another mount."""
+    try:
+        os.rename(path, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        os.symlink(os.readlink(path), target)
+        os.unlink(path)
 
 
 def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _HERE) -> int:
