@@ -150,8 +150,7 @@ def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously():
         async def _cat_file(self, path: str, start: Any = None, end: Any = None, **_options: Any) -> bytes:
             return b"abc"[start:end]
 
-    backend = Driven(GenericBackend(Asynchronous(asynchronous=True)))
-    assert backend.read("x").data == b"abc"
+    assert Driven(GenericBackend(Asynchronous(asynchronous=True))).read("x").data == b"abc"
 
 
 @pytest.mark.parametrize(
@@ -167,8 +166,7 @@ def test_a_filesystem_made_for_asynchronous_use_is_driven_synchronously():
 def test_dates_of_every_kind_are_seconds(date, seconds):
     fs = Telling(lambda info: {**info, "created": None, "LastModified": date})
     fs.pipe_file("/x", b"1")
-    backend = Driven(GenericBackend(fs))
-    assert backend.stat("/x").modified == seconds
+    assert Driven(GenericBackend(fs)).stat("/x").modified == seconds
 
 
 def test_an_odd_name_deletes_no_other_file(tmp_path):

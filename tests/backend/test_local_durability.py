@@ -43,8 +43,7 @@ def test_file_and_folders_are_flushed(backend, tmp_path, flushed):
 
 def test_without_sync_nothing_is_flushed(tmp_path, flushed):
     backend = Driven(LocalBackend(sync=False))
-    token = backend.create(f"{tmp_path}/new/x$header", b"x")
-    backend.replace(f"{tmp_path}/new/x$header", b"y", token)
+    backend.replace(f"{tmp_path}/new/x$header", b"y", backend.create(f"{tmp_path}/new/x$header", b"x"))
     backend.write(f"{tmp_path}/new/x$chunks/chunk", [b"x"])
     backend.open_write(f"{tmp_path}/new/x$chunks/uploaded").finish()
     backend.copy(f"{tmp_path}/new/x$chunks/chunk", f"{tmp_path}/copy")

@@ -173,8 +173,7 @@ def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeyp
         file.seek(len(base))
         file.write(record)
     beside(monkeypatch, LocalBackend, "read", lambda *_: header.unlink())
-    found = drive(headers.load(path) if look == "load" else headers.newer(path, token))
-    assert found.token is None
+    assert drive(headers.load(path) if look == "load" else headers.newer(path, token)).token is None
 
 
 def test_this_disk_is_known(tmp_path):

@@ -34,8 +34,7 @@ def test_info_and_ls_have_the_names_of_fsspec(stream, store):
     assert rows[0] == ["state", "chunks", "start", "size", "modified", "name"]
     assert [(row[0], row[-1]) for row in rows[1:]] == [("open", "a"), ("sealed", "b"), ("folder", "deeper/")]
     assert rows[1][1:4] == ["2", "0", "2.0"]
-    shown = done("info", f"{stream}/a").text
-    assert "max_bytes=1,000 max_age=never inline_bytes=100" in shown
+    assert "max_bytes=1,000 max_age=never inline_bytes=100" in done("info", f"{stream}/a").text
 
 
 @pytest.mark.parametrize("command", ["ls", "cat", "info", "seal", "verify", "roll", "consolidate", "collect"])
@@ -203,10 +202,8 @@ def test_a_cut_is_a_text_that_trim_takes(stream, store, tmp_path):
     cut = done("cut", stream)
     assert StreamCut.parse(cut.text) == {f"{stream}/a": 2050, f"{stream}/b": 2050}
     assert done("cut", stream, "--json").json["segments"] == StreamCut.parse(cut.text)
-    aligned = StreamCut.parse(done("cut", stream, "--align", r"lines\n").text)
-    assert aligned[f"{stream}/a"] == 2048
-    earlier = StreamCut.parse(done("cut", stream, "--at", "2001-01-01T00:00:00Z").text)
-    assert earlier[f"{stream}/a"] == 0
+    assert StreamCut.parse(done("cut", stream, "--align", r"lines\n").text)[f"{stream}/a"] == 2048
+    assert StreamCut.parse(done("cut", stream, "--at", "2001-01-01T00:00:00Z").text)[f"{stream}/a"] == 0
     done("seal", f"{stream}/b")
     (tmp_path / "cut").write_bytes(cut.out)
     found = done("trim", stream, tmp_path / "cut", "--json").json
@@ -336,8 +333,7 @@ def test_collect_trim_and_retain_go_on_without_what_cannot_be_read_and_name_it(d
     assert found.code == 1
     assert f"{damaged}/c is not collected" in found.err
     assert [failure["path"] for failure in found.lines[0]["failures"]] == [f"{damaged}/c"]
-    cut = done("cut", damaged).text
-    assert set(StreamCut.parse(cut)) == {f"{damaged}/a", f"{damaged}/b"}
+    assert set(StreamCut.parse(done("cut", damaged).text)) == {f"{damaged}/a", f"{damaged}/b"}
     ran = Run("retain", "--by-size", "0", "--yes", damaged)
     assert ran.code == 1
     assert "4,100 bytes" in ran.text

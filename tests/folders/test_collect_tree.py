@@ -93,8 +93,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     world.backend.shift_s = GRACE_S + 60
     undeleting = Scripted(world.backend)
     undeleting.plan("delete", instead=lambda paths: None, times=None)
-    dying = World(undeleting, SMALL, world.clock)
-    dying.truncate(path, 100)
+    World(undeleting, SMALL, world.clock).truncate(path, 100)
     expected |= {names.resolve(path, drop.file): DROPPED for drop in world.header(path).drops}
     assert collect(world, dry_run=True).reasons == expected
     result = collect(world)

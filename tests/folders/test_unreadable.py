@@ -326,8 +326,7 @@ def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
     cut = stream.cut(at=1.0)
     assert dict(cut) == {f"{corrupt.root}/{name}": 0 for name in "abc"}
     stream.retention = RetentionPolicy.by_size(0, every=0, align=b"a")  # which takes looking at what the page lists
-    did = stream.retain()
-    assert list(did.failed) == [paged]
+    assert list(stream.retain().failed) == [paged]
     assert (fs.info(f"{corrupt.root}/a")["start_offset"], fs.info(paged)["size"]) == (3, 200)
 
 

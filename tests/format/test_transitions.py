@@ -71,8 +71,7 @@ def test_epochs_only_grow_and_a_new_incarnation_continues_version_epoch_and_comm
     assert (held.epoch, held.owner) == (header.epoch + 1, owner)
     released = transitions.release(held)
     assert (released.epoch, released.owner) == (held.epoch, None)
-    again = transitions.acquire(released, owner)
-    assert again.epoch > held.epoch
+    assert transitions.acquire(released, owner).epoch > held.epoch
     bare = dataclasses.replace(header, merges=(), aborts=())
     made = stamp(transitions.create(bare, TXN, RollingPolicy(), NOW_MS), bare, "me", 1, NOW_MS)
     assert made.version == header.version + 1

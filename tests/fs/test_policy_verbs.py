@@ -146,8 +146,7 @@ def test_a_memory_that_its_client_deleted_says_nothing_any_longer_though_not_all
 @pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])
 def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels, text):
     top, middle, _low = levels
-    segment = fs.segment(f"{middle}/$stream")
-    segment.append(b"", attrs={"rollingfs.rolling": text})
+    fs.segment(f"{middle}/$stream").append(b"", attrs={"rollingfs.rolling": text})
     other = RollingFileSystem("memory", max_bytes=100, inline_bytes=50, skip_instance_cache=True)
     other.pipe_file(f"{middle}/c/new", b"x" * 80)
     assert [chunk.length for chunk in other.segment(f"{middle}/c/new").chunks] == [40, 40], top

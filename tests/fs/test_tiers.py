@@ -52,8 +52,7 @@ def test_a_tier_that_cannot_be_meant_is_refused_with_its_name(tiers, error, said
 def test_the_command_line_takes_tiers_as_options(tmp_path):
     hot, cold = tmp_path / "hot", tmp_path / "cold"
     options = {"max_bytes": 100, "inline_bytes": 10, "sync": False, "skip_instance_cache": True}
-    fs = RollingFileSystem("file", tiers={"cold": str(cold)}, **options)
-    write(fs, f"{hot}/s")
+    write(RollingFileSystem("file", tiers={"cold": str(cold)}, **options), f"{hot}/s")
     option = ["--option", f"tiers.cold.root={cold}"]
     did = done("offload", f"{hot}/s", "--after-bytes", "104", *option)
     assert "2 chunks of 200 bytes moved to 'cold'" in did.text

@@ -161,8 +161,7 @@ def test_an_owner_alone_can_write_until_the_file_is_closed(site, there):
 
 
 def test_an_owner_that_discards_gives_the_segment_back(site):
-    file = site.open("ab", owner="me")
-    file.discard()
+    site.open("ab", owner="me").discard()
     assert site.append(b"anybody") == 0
 
 

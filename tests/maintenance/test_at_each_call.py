@@ -60,8 +60,7 @@ def tiers(world: World) -> set[str]:
 
 def is_erased(world: World) -> bool:
     """Whether each file of the segment is used whole, so that no erased byte is in it."""
-    header = world.header(A)
-    return not erasing.to_rewrite(erasing.parts(world.chunks(A), header.start))
+    return not erasing.to_rewrite(erasing.parts(world.chunks(A), world.header(A).start))
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,7 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
     before = world.collect(where, None)
     assert (before.files, before.young) == ((), 3)
     world.backend.shift_s = GRACE_S + 60
-    dry = world.collect(where, None, dry_run=True)
-    assert set(dry.files) == set(old)
+    assert set(world.collect(where, None, dry_run=True).files) == set(old)
     assert set(old) < {entry.path for entry in drive(world.backend.list(names.chunks_folder(where))).entries}
     assert set(world.collect(where, None).files) == set(old)
     assert world.content(where) == b"x" * 95

@@ -31,8 +31,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
     world = client(store)
     assert world.content(A) == expected
     assert is_whole(world)
-    header = world.header(A)
-    assert not erasing.to_rewrite(erasing.parts(world.chunks(A), header.start))
+    assert not erasing.to_rewrite(erasing.parts(world.chunks(A), world.header(A).start))
     assert not holding(store, DATA[: min(cut, 100)])
 
 
@@ -240,8 +239,7 @@ def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_
 
 
 def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
-    file = names.resolve(A, world.header(A).entries[1].file)
-    store._put(file, b"?" * 20)
+    store._put(names.resolve(A, world.header(A).entries[1].file), b"?" * 20)
     before = world.header(A)
     with pytest.raises(CorruptChunkError):
         world.erase(A, 30)

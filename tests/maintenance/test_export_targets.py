@@ -270,8 +270,7 @@ def check_export(source: str, target: str, places: dict[str, str], s3_options: d
     with pytest.raises(FileExistsError):
         fs.export(path, url, **given)
     assert asyncio.run(fs._export(path, url, overwrite=True, **given)).size == len(content)
-    there = rolling(target, **options.get(target, {}))
-    there.create(f"{places[target]}/live")
+    rolling(target, **options.get(target, {})).create(f"{places[target]}/live")
     with pytest.raises(FileExistsError, match="is a segment"):
         fs.export(path, f"{places[target]}/live", overwrite=True, **given)
     assert [name.rpartition("/")[2] for name in other.ls(f"{places[target]}/out", detail=False)] == ["file"]

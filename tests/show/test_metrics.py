@@ -104,8 +104,7 @@ def test_people_see_a_table(fs):
     ("share", "expected"), [(0, 0.001), (0.5, 0.001), (0.51, 0.002), (0.99, 0.002), (0.991, 4.0), (1, 4.0)]
 )
 def test_quantiles_are_the_bounds_of_their_buckets(share, expected):
-    timing = Timing(1000, 5.0, ((0.001, 500), (0.002, 490), (4.0, 10)))
-    assert timing.quantile_s(share) == expected
+    assert Timing(1000, 5.0, ((0.001, 500), (0.002, 490), (4.0, 10))).quantile_s(share) == expected
 
 
 def test_quantiles_of_nothing_are_zero_and_a_share_is_checked():

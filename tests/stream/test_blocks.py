@@ -34,8 +34,7 @@ def plan(found: Header) -> Wait | Move:
 
 
 def test_the_next_poll_comes_before_the_block_is_old_and_while_it_fills():
-    old = hot(header(chunk(0, 10, age_s=590)))
-    assert blocks.plan(old, NOW_MS, RULE) == Wait(10.0)
+    assert blocks.plan(hot(header(chunk(0, 10, age_s=590))), NOW_MS, RULE) == Wait(10.0)
     growing = replace(hot(header(chunk(0, 10))), rate=3.0)
     assert blocks.plan(growing, NOW_MS, RULE) == Wait(15.0)
     assert blocks.plan(replace(growing, rate=1e9), NOW_MS, RULE) == Wait(1.0)

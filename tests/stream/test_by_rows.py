@@ -84,8 +84,7 @@ def test_a_cut_at_a_time_reads_only_the_headers_that_changed_since(store: Memory
     fs = client(store)
     fs.ls(FOLDER)
     fs._backend.clear()
-    found = fs.stream(FOLDER).cut(at=at)
-    assert same(found, truth(store, "cut", at=at))
+    assert same(fs.stream(FOLDER).cut(at=at), truth(store, "cut", at=at))
     assert len(fs._backend.calls) <= CALLS_MAX + 2 * 3
 
 
@@ -111,8 +110,7 @@ def test_a_cut_behind_records_believes_no_header_that_is_older_than_the_rows(sto
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listing, "ROWLESS_MAX", 0)
         client(store).ls(FOLDER)
-    cut = late.stream(FOLDER).cut(align=b"\n")
-    assert same(cut, truth(store, "cut", align=b"\n"))
+    assert same(late.stream(FOLDER).cut(align=b"\n"), truth(store, "cut", align=b"\n"))
 
 
 def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:

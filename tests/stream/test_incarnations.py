@@ -135,8 +135,7 @@ def test_a_cut_that_says_no_incarnations_trims_nothing_and_says_so() -> None:
         client(store).stream().trim(StreamCut(dict(cut), cut.at, cut.size))
     assert content(store) == b"0123456789"
     assert not [path for path in store.files() if names.LEDGER_NAME in path]
-    nothing = StreamCut({A: 0, "/stream/gone": 5}, 0.0, 0)
-    assert client(store).stream().trim(nothing).bytes == 0
+    assert client(store).stream().trim(StreamCut({A: 0, "/stream/gone": 5}, 0.0, 0)).bytes == 0
 
 
 def test_names_that_are_gone_leave_the_ledger() -> None:

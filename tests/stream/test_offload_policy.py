@@ -64,8 +64,7 @@ def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_
     assert moved(fs.stream(folder).offload()) == {"b": 1}
     fs.set_policy(folder, None)
     fs.set_policy(f"{folder}/a", None)
-    default = tiered(folder, offload_policy={"tier": "cold"})
-    assert moved(default.stream(folder).offload()) == {"a": 1}
+    assert moved(tiered(folder, offload_policy={"tier": "cold"}).stream(folder).offload()) == {"a": 1}
 
 
 def test_a_policy_that_cannot_be_carried_out_is_reported_for_its_segment_alone(fs, folder):

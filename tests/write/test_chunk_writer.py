@@ -102,8 +102,7 @@ def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
     site.create()
     site.append(data)
     site.append([data])
-    expected = memoryview(data).tobytes()
-    assert site.content() == expected * 2
+    assert site.content() == memoryview(data).tobytes() * 2
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,7 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
 def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
     site.path += "-new"
     site.backend.plan("create", HEADER, before=partial(site.by_another, "overwrite", [b"first"]))
-    written = site.run(site.client.segments.extend(site.path, data, create=True))
-    assert written.offset == 5
+    assert site.run(site.client.segments.extend(site.path, data, create=True)).offset == 5
     assert site.content() == b"first" + data
     assert len(site.chunk_files()) == len(site.segment().chunks)
 

@@ -189,8 +189,7 @@ def test_a_page_that_a_source_names_stays_until_the_source_is_buried(site, monke
     site.backend.plan("replace", f"{source}$header", skips=1, times=None, before=raises(PermissionError(13, "no")))
     site.bridge.run(site.mover.concats.concat(f"{TARGET}-new", [source]))
     assert site.phases([source]) == {Phase.MERGING}
-    other = later(site.store)
-    other.truncate(f"{TARGET}-new", 400)
+    later(site.store).truncate(f"{TARGET}-new", 400)
     later(site.store).delete(f"{TARGET}-new")
     assert site.phases([source]) == {Phase.DELETED}
 
