@@ -17,6 +17,11 @@ def main() -> None:
     if missing:
         print(f"rollingfs: the command line needs {', '.join(missing)}: pip install 'rollingfs[cli]'", file=sys.stderr)
         sys.exit(1)
-    from rollingfs.cli.app import run
+    try:
+        from rollingfs.cli.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # before the command began
+        from rollingfs.cli.errors import INTERRUPTED
+
+        sys.exit(INTERRUPTED)

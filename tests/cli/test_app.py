@@ -1,15 +1,18 @@
 """What all commands have in common: paths, options, errors, JSON, completion, what they import."""
 
 import json
+import signal
 import subprocess
 
 import fsspec
 import pytest
 
 from rollingfs import cli
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli import app
+from rollingfs.cli.errors import INTERRUPTED, WrongUsage
 from rollingfs.cli.stores import nest, parse_options, split
 from tests.support.cli import COMMAND, Run, done, environment, failed, python
+from tests.support.schedules import beside
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,13 @@ def test_a_missing_extra_is_named_in_one_line(monkeypatch, capsys):
     assert end.value.code == 1
     said = "the command line needs surely_not_installed: pip install 'rollingfs[cli]'"
     assert capsys.readouterr().err == f"rollingfs: {said}\n"
+
+
+def test_an_interrupt_before_the_command_begins_is_no_traceback(monkeypatch):
+    beside(monkeypatch, app, "run", lambda: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == INTERRUPTED
 
 
 def test_json_comes_as_one_value_a_line_from_every_command(stream):
