@@ -30,6 +30,8 @@ TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwa
 _TIMEOUTS = (said.ReadTimeoutError, said.ConnectTimeoutError, TimeoutError)
 _CONNECTION_ERRORS = (
     said.HTTPClientError,
+    said.EndpointConnectionError,  # refused, or broken while the body was sent
+    said.ProxyConnectionError,
     said.IncompleteReadError,
     ResponseParserError,
     aiohttp.ClientError,
