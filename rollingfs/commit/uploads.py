@@ -10,7 +10,7 @@ from rollingfs.commit.chunk_files import Chunks, Stored
 from rollingfs.commit.store import Store
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import names
-from rollingfs.format.header import Entry, Page
+from rollingfs.format.header import AGE_S_MAX, Entry, Page
 from rollingfs.runtime.clock import Moment
 
 logger = logging.getLogger("rollingfs")
@@ -107,8 +107,8 @@ class NewFiles:
     def __init__(self, store: Store, path: str, given: Iterable[Uploads]) -> None:
         self.store = store
         self.path = path
-        self._pages: dict[tuple[Entry, ...], Page] = {}
-        """Index pages, by the entries that they stand for."""
+        self._pages: dict[tuple[Entry, ...], tuple[Page, Moment]] = {}
+        """Index pages, and when they were begun, by the entries that they stand for."""
         self._written: dict[tuple[bytes, int], Stored] = {}
         """Chunks, by their bytes and which of several equal ones they are."""
         self._uploads = list(given)
@@ -136,13 +136,17 @@ class NewFiles:
         return stored
 
     async def page(self, entries: tuple[Entry, ...]) -> Page:
-        """Write an index page for consecutive entries, once for all attempts; returns the line that stands for them."""
-        if entries not in self._pages:
+        """Write an index page for consecutive entries, once for all attempts, but again when it has grown too old.
+
+        Returns the line that stands for them.
+        """
+        page, began = self._pages.get(entries, (None, None))
+        if page is None or began is None or began.age_s(self.store.clock) > AGE_S_MAX:
             pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
             page = await pages.write(self.path, await pages.unfold(self.path, entries))
-            self._pages[entries] = page
+            self._pages[entries] = page, began
             self._add(Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began))
-        return self._pages[entries]
+        return page
 
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
         """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""

@@ -20,8 +20,11 @@ import pytest
 from rollingfs import CommitTimeoutError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
+from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.faults import Store
 from tests.support.life import pieces_of
@@ -177,3 +180,27 @@ def test_a_lost_index_page_is_told_though_others_go_on_with_the_segment(monkeypa
     with pytest.raises(CorruptHeaderError, match="an index page that a header names is missing"):
         late.append(path, DATA[:30])
     assert rival.header(path).start < 19
+
+
+@pytest.mark.usefixtures("hurried")
+def test_no_header_names_an_index_page_that_was_collected_while_a_process_slept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def in_turn(attempt: Attempt, base: Loaded) -> Loaded:
+        if attempt.count == 1:
+            store.lapse(GRACE_S + AGE_S_MAX)
+            gone.extend(client(store).collect(path, GRACE_S).files)
+            attempt.fresh = True
+        return await attempt.load() if attempt.count else base
+
+    shrink_pages(monkeypatch, chunks=2, loose_max=2)
+    monkeypatch.setattr(Attempt, "in_turn", in_turn)
+    gone: list[str] = []
+    for index in range(8, 24):
+        store = Store()
+        rival, late = client(store), client(store)
+        path, source = (rival.create(name, pieces_of(DATA[:80], [20] * 4)) for name in ("/stream/a", "/stream/b"))
+        late.backend.prepare(between={index: partial(rival.append, path, b"few")})
+        late.concat(path, [source])
+        assert client(store).content(path).replace(b"few", b"") == DATA[:80] * 2
+    assert any(map(names.is_index, gone))
