@@ -140,12 +140,13 @@ class NewFiles:
 
         Returns the line that stands for them.
         """
-        page, began = self._pages.get(entries, (None, None))
-        if page is None or began is None or began.age_s(self.store.clock) > AGE_S_MAX:
-            pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
-            page = await pages.write(self.path, await pages.unfold(self.path, entries))
-            self._pages[entries] = page, began
-            self._add(Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began))
+        known = self._pages.get(entries)
+        if known is not None and known[1].age_s(self.store.clock) <= AGE_S_MAX:
+            return known[0]
+        pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
+        page = await pages.write(self.path, await pages.unfold(self.path, entries))
+        self._pages[entries] = page, began
+        self._add(Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began))
         return page
 
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:

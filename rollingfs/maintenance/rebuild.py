@@ -84,7 +84,8 @@ class Rebuilt:
     by_later: int = 0
     """Bytes that the metadata of later files place: they were committed there."""
     by_listed: int = 0
-    """Bytes that index pages without metadata place: they were committed there or at a later offset."""
+    """Bytes that older index pages place, whose names and metadata do not say where they begin: they were committed
+    there or at a later offset."""
     pieces: tuple[Placed, ...] = ()
     """What places each chunk."""
     lost: tuple[str, ...] = CANNOT_RETURN
@@ -231,7 +232,7 @@ class Rebuilder:
     async def _pages(self, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], list[Left]]:
         pages, unreadable = [], []
         for info in infos:
-            if not info.path.rpartition("/")[2].startswith(names.INDEX_PREFIX):
+            if not names.is_index(info.path):
                 continue
             try:
                 chunks = parse_page((await self.backend.read(info.path)).data, None, info.path)

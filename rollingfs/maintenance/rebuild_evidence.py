@@ -214,9 +214,10 @@ def _written_at(path: str) -> int | None:
 
 
 def _base(page: ListedPage) -> tuple[int | None, By]:
-    """Where a page begins: its name or its metadata prove it; else the names of its chunks let expect it.
+    """Where a page begins: its name or its metadata prove it; else the names of its chunks say where to expect it.
 
-    No chunk is committed before the offset in its name: a page that says so is no evidence. All may lie further on.
+    No chunk is committed before the offset in its name, so a page that says so is no evidence. A lost race may have
+    moved all of them on.
     """
     proven = names.index_start(page.path)
     if proven is None and page.label is not None:

@@ -250,9 +250,10 @@ def read(state: State, path: str, begin: int, end: int) -> Next:
     found = state.get(path)
     if found is None:
         raise Refused(FileNotFoundError)
-    refusals = [SegmentTruncatedError] * (begin < min(found.start, end))  # an empty range is nowhere truncated
-    if refusals or end > found.length:
-        raise Refused(*refusals, *[ValueError] * (end > found.length))
+    # an empty range is nowhere truncated
+    checks = {SegmentTruncatedError: begin < min(found.start, end), ValueError: end > found.length}
+    if any(checks.values()):
+        raise Refused(*(error for error, is_so in checks.items() if is_so))
     return state, found.data[begin - found.start : end - found.start]
 
 
