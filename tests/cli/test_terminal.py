@@ -6,11 +6,9 @@ from tests.support.cli import terminal
 
 pytest.importorskip("pty", reason="terminals are for Unix")
 
-MEGABYTES = 6
-
 
 def test_people_see_progress_and_a_coloured_map(tmp_path, store):
-    (tmp_path / "input").write_bytes(b"x" * (MEGABYTES << 20))
+    (tmp_path / "input").write_bytes(b"x" * (6 << 20))
     with terminal(tmp_path, "append log --option max_bytes=1MiB < input") as shell:
         shown = shell.ends()
     assert "/6.0 MiB" in shown

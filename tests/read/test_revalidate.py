@@ -6,7 +6,6 @@ import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
-from rollingfs.read.snapshot import Snapshot
 from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import beside
 from tests.support.site import Site
@@ -57,14 +56,13 @@ def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
     currents = [Current(site.client.lookup, path) for path in (site.path, same)]
     site.run(site.other().segments.append(site.path, b"more"))
 
-    def last_four(snapshot: Snapshot) -> tuple[int, int]:
-        return snapshot.length - 4, snapshot.length
-
     for current in currents:
         current.believe()
         assert current.trust is Trust.OLD
     site.backend.calls.clear()
-    reads = RevalidatingReads(site.client.fetcher, [(current, last_four) for current in currents])
+    reads = RevalidatingReads(
+        site.client.fetcher, [(one, lambda now: (now.length - 4, now.length)) for one in currents]
+    )
     assert site.run(reads.run()) == [b"more", b"same"]
     read = [path.split("$")[0] for verb, path in site.backend.calls if verb == "read_range"]
     assert read.count(same) == 1

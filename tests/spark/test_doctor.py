@@ -27,11 +27,8 @@ sys.stdout.buffer.write(pickle.dumps(function(0)))
 
 def spark_of(collect: Callable[[Any], list[Any]]) -> Any:
     """A session whose workers call `collect` with each function."""
-
-    def mapped(function: Any) -> Any:
-        return SimpleNamespace(collect=lambda: collect(function))
-
-    context = SimpleNamespace(parallelize=lambda values, count: SimpleNamespace(map=mapped))
+    rdd = SimpleNamespace(map=lambda function: SimpleNamespace(collect=lambda: collect(function)))
+    context = SimpleNamespace(parallelize=lambda values, count: rdd)
     return SimpleNamespace(sparkContext=context)
 
 

@@ -24,7 +24,6 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 """
 """The second logger is the one whose level PySpark takes for what it shows; else it is WARN."""
-REDACTED = '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"'
 
 
 def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, minio):
@@ -48,7 +47,7 @@ def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, m
     assert [name for name, text in shown.items() if secret in text] == []
     # what should have shown it is there
     events = "".join(text for name, text in kept.items() if name.startswith(f"{tmp_path}/events"))
-    assert REDACTED in events
+    assert '"spark.hadoop.fs.s3a.secret.key":"*********(redacted)"' in events
     wanted = ("SparkListenerSQLExecutionStart", "QueryProgressEvent", "QueryTerminatedEvent")
     assert all(word in events for word in wanted)
     assert all(word in done.stdout for word in ("Parsed Logical Plan", "rolling", "numInputRows", "refused:"))

@@ -109,9 +109,9 @@ class ObstoreObjects:
                 if not is_long:
                     data = await watched(found.bytes_async())
         except _FAILURES as error:
+            said = self._said(error)
             if answers.is_unread(error):
                 raise NotByObstoreError("obstore cannot read the store's answer") from None
-            said = self._said(error)
             if isinstance(said, Refusal) and said.status == 304:
                 return None
             raise said from None
@@ -178,7 +178,11 @@ class ObstoreObjects:
             raise NotByObstoreError("obstore has no such names")
 
     def _said(self, error: Exception) -> Exception:
-        """The error to raise, without obstore's own text, which shows all that obstore knows of the request."""
+        """The error to raise, without obstore's own text, which shows all that obstore knows of the request.
+
+        obstore may keep its error, in the future, until its next call: the frames of it would keep the filesystem.
+        """
+        error.__traceback__ = None
         if answers.is_without_credentials(error):
             text = str(error).partition("\n")[0].partition("credential provider: ")[2]
             return self.refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
