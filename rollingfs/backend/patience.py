@@ -27,21 +27,25 @@ patience_s: ContextVar[float | None] = ContextVar("rollingfs_patience", default=
 """The patience of the client that calls a verb; None: `PATIENCE_S`."""
 
 
+def wanted_s() -> float:
+    """How long the caller of a verb is patient."""
+    given_s = patience_s.get()
+    return PATIENCE_S if given_s is None else given_s
+
+
 async def patiently(request: Callable[[], Awaitable[T]], may_repeat: Callable[[BaseException], bool]) -> T:
     """Send a request; repeat it, with jitter, after each failure that may pass, until the patience is over."""
-    given_s = patience_s.get()
-    wanted_s = PATIENCE_S if given_s is None else given_s
-    began_s, is_told = time.monotonic(), False
+    limit_s, began_s, is_told = wanted_s(), time.monotonic(), False
     for attempt in itertools.count(1):
         try:
             return await request()
         except Exception as error:
             passed_s = time.monotonic() - began_s
-            if passed_s >= wanted_s or not may_repeat(error):
+            if passed_s >= limit_s or not may_repeat(error):
                 raise
             if passed_s >= TOLD_AFTER_S and not is_told:
                 is_told = True
-                logger.warning("a store has failed for %.0f s, and is tried for %.0f s: %s", passed_s, wanted_s, error)
+                logger.warning("a store has failed for %.0f s, and is tried for %.0f s: %s", passed_s, limit_s, error)
         pause_s = random.uniform(0, min(PAUSE_S_MAX, PAUSE_FIRST_S * 2 ** min(attempt, PAUSE_DOUBLINGS_MAX)))
-        await asyncio.sleep(min(pause_s, max(wanted_s - passed_s, 0.0)))
+        await asyncio.sleep(min(pause_s, max(limit_s - passed_s, 0.0)))
     raise AssertionError("`count` has no end")

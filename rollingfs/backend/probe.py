@@ -14,7 +14,7 @@ from typing import Any
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
-from rollingfs.backend.patience import PATIENCE_S, patience_s
+from rollingfs.backend.patience import wanted_s
 from rollingfs.backend.race import BrokenPromise, Write, let_rest, race
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -54,8 +54,8 @@ async def probe_patiently(backend: Backend, folder: str, runtime: Runtime, races
         try:
             return await probe(backend, folder, races)
         except OSError as error:
-            given_s = patience_s.get()  # the probe's deletes, which its failure ends with, have set that of the client
-            is_late = time.monotonic() - began_s >= (PATIENCE_S if given_s is None else given_s)
+            # the probe's deletes, which its failure ends with, have set the patience of the client
+            is_late = time.monotonic() - began_s >= wanted_s()
             is_away = backend.is_async and error.errno == errno.EIO and not is_late
             busy += error.errno in _MENDABLE
             if not is_away and (error.errno not in _MENDABLE or busy == PROBES_MAX):

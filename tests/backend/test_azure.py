@@ -29,11 +29,13 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
 from rollingfs.backend.objects.opening import open_azure
 from rollingfs.backend.objects.schemes import ADLFS
+from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.backends import raises
 from tests.support.clouds import ACCOUNT, ACCOUNT_KEY, ARGUMENTS, blob_service, new_container
 from tests.support.driven import Driven
+from tests.support.proxy import DROP_BEFORE, proxy_to
 
 pytestmark = pytest.mark.clouds
 
@@ -66,6 +68,28 @@ def test_wrong_credentials_are_refused_at_once_and_not_shown(azurite, container,
     backend = opened(azurite, account_key="d3Jvbmc=")
     with pytest.raises(PermissionError, match=r"(?s)^(?!.*d3Jvbmc).*file.*403"):
         getattr(backend, verb)(f"{container}/file", *ARGUMENTS[verb])
+
+
+def write_in_parts(backend: Driven, path: str) -> None:
+    upload = backend.open_write(path)
+    upload.write(bytes(2 * PART_BYTES + 1))
+    upload.finish()
+
+
+def test_a_refused_part_shows_nothing_of_the_request(azurite, container):
+    backend = opened(azurite, account_key="d3Jvbmc=")
+    with pytest.raises(PermissionError, match=r"^(?!.*(d3Jvbmc|blockid)).*file.*403"):
+        write_in_parts(backend, f"{container}/file")
+
+
+def test_parts_ride_out_an_outage(azurite, container, monkeypatch):
+    monkeypatch.setattr("rollingfs.backend.objects.obstores.objects.PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.objects.obstores.objects.PAUSE_S_MAX", 0.01)
+    with proxy_to(endpoint_of(azurite)) as proxy:
+        backend = opened({"connection_string": f"BlobEndpoint={proxy.url}/{ACCOUNT}"}, account_key=ACCOUNT_KEY)
+        proxy.fail(*[DROP_BEFORE] * 40, method="PUT")
+        write_in_parts(backend, f"{container}/file")
+        assert backend.stat(f"{container}/file").size == 2 * PART_BYTES + 1
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "write", "read", "list"])

@@ -50,10 +50,10 @@ class AzureBackend(ObjectBackend):
     def _container(self, name: str) -> AzureContainer:
         return AzureContainer(name, partial(self._store, name), self._places, self._plain)
 
-    def _store(self, name: str, client: dict[str, Any], retries_max: int) -> Store:
+    def _store(self, name: str, client: dict[str, Any], patience_s: float) -> Store:
         account = self._account
         limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **account.client}
-        return store_of(AzureStore, name, account.config, limits, retries_max, account.credentials)
+        return store_of(AzureStore, name, account.config, limits, patience_s, account.credentials)
 
     async def list_buckets(self) -> Sequence[str]:
         raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")

@@ -9,6 +9,7 @@ from typing import Any
 
 import obstore
 
+from rollingfs.backend import patience
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
@@ -18,7 +19,6 @@ from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects
 from rollingfs.backend.objects.obstores.requests import READ_S_MAX, Places
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
 
-PART_TRIES_MAX = 4
 HEADERS = frozenset(
     {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
 )
@@ -150,7 +150,7 @@ class _Parts(Parts):
         if self._writer is None:
             check_usable()
             self._writer = obstore.open_writer_async(
-                self._bucket.repeating(PART_TRIES_MAX - 1),
+                self._bucket.repeating(patience.wanted_s()),
                 self._key,
                 attributes=self._attributes,
                 buffer_size=PART_BYTES,

@@ -18,29 +18,40 @@ from rollingfs.backend.objects.errors import NotByObstoreError, Refusal, token_o
 from rollingfs.backend.objects.obstores import answers, requests
 from rollingfs.backend.objects.obstores.ending import check_usable, watched
 from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.sizes import read_bytes_max
 
 T = TypeVar("T")
 Store = Any
 """A store of obstore's, of any cloud."""
-MakeStore = Callable[[dict[str, Any], int], Store]
-"""Makes a store for one bucket: with these options of the client, where the user gave no others, and these retries."""
-_FAILURES = (BaseError, FileNotFoundError)
+MakeStore = Callable[[dict[str, Any], float], Store]
+"""Makes a store for one bucket: with these options of the client, where the user gave no others, and this patience."""
+_FAILURES = (BaseError, OSError)
+"""A missing file, and all that a writer says at its end, are errors of the system."""
+RETRIES_MAX = 10_000
+"""The time ends them."""
 PAGE_KEYS_MAX = 1000
 """The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
 def store_of(
-    kind: Any, name: str, config: dict[str, Any], client: dict[str, Any], retries_max: int, credentials: Any
+    kind: Any, name: str, config: dict[str, Any], client: dict[str, Any], patience_s: float, credentials: Any
 ) -> Store:
     """A store of a kind of obstore's, for one bucket.
+
+    Parameters
+    ----------
+    patience_s
+        How long obstore itself sends a request again.
 
     Raises
     ------
     Refusal
         obstore refuses to make a store with these options.
     """
-    retry = {"max_retries": retries_max}
+    backoff = {"init_backoff": timedelta(seconds=PAUSE_FIRST_S), "max_backoff": timedelta(seconds=PAUSE_S_MAX)}
+    tries_max = RETRIES_MAX if patience_s else 0
+    retry = {"max_retries": tries_max, "retry_timeout": timedelta(seconds=patience_s), "backoff": backoff}
     try:
         return kind(name, config=config, client_options=client, retry_config=retry, credential_provider=credentials)
     except (BaseError, ValueError):
@@ -77,11 +88,11 @@ class ObstoreObjects:
     @functools.cached_property
     def patient(self) -> Store:
         """For large bodies, with one limit for the time of the whole request."""
-        return self.repeating(0)
+        return self.repeating(0.0)
 
-    def repeating(self, retries_max: int) -> Store:
-        """For large bodies that may be sent again."""
-        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, retries_max)
+    def repeating(self, seconds: float) -> Store:
+        """For large bodies that may be sent again for so long."""
+        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, seconds)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
         """What obstore gives for a request."""

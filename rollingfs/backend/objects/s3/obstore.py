@@ -86,5 +86,5 @@ def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> Obsto
     return objects
 
 
-def _store(options: Options, credentials: Credentials | None, client: dict[str, Any], retries_max: int) -> Store:
-    return store_of(S3Store, options.bucket, options.config, {**options.client, **client}, retries_max, credentials)
+def _store(options: Options, credentials: Credentials | None, client: dict[str, Any], patience_s: float) -> Store:
+    return store_of(S3Store, options.bucket, options.config, {**options.client, **client}, patience_s, credentials)
