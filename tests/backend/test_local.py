@@ -176,8 +176,7 @@ def test_new_files_follow_the_umask(backend, tmp_path, umask):
     header, chunk, uploaded = (f"{tmp_path}/x{tail}" for tail in ("$header", "$chunks/chunk", "$chunks/uploaded"))
     before = os.umask(umask)
     try:
-        token = backend.create(header, b"x")
-        backend.replace(header, b"y", token)
+        backend.replace(header, b"y", backend.create(header, b"x"))
         backend.write(chunk, [b"x"])
         backend.open_write(uploaded).finish()
     finally:

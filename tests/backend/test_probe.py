@@ -235,8 +235,7 @@ def test_probes_of_several_clients_do_not_disturb_each_other():
     memory = private_memory()
 
     async def many(backend: Backend) -> list[Abilities]:
-        runtime = AsyncRuntime()
-        return await runtime.gather([lambda: probe(backend, FOLDER)] * 8, 8)
+        return await AsyncRuntime().gather([lambda: probe(backend, FOLDER)] * 8, 8)
 
     backend = Counting(memory, suspends=True, must_race=True)
     assert run(backend, many(backend)) == [Abilities(delete_if=True)] * 8

@@ -110,8 +110,7 @@ def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, to
     with minio_server(certificate) as options:
         backend = driven_s3(options)
         backend.make_folder(bucket := f"rollingfs-{uuid.uuid4().hex[:12]}")
-        token = backend.create(f"{bucket}/file", b"one")
-        backend.replace(f"{bucket}/file", b"two", token)
+        backend.replace(f"{bucket}/file", b"two", backend.create(f"{bucket}/file", b"one"))
         assert backend.read(f"{bucket}/file").data == b"two"
     assert ways_of(backend) == {"BotocoreObjects"}
     (text,) = told()
@@ -124,8 +123,7 @@ def test_a_key_of_the_customers_encrypts_either_way(minio_tls, tls_path):
     asked = {"SSECustomerKey": os.urandom(32), "SSECustomerAlgorithm": "AES256"}
     more = {"client_kwargs": {"verify": False}}
     backend = driven_s3(options, **more, s3_additional_kwargs=asked)
-    token = backend.create(tls_path, b"one")
-    backend.replace(tls_path, b"two", token)
+    backend.replace(tls_path, b"two", backend.create(tls_path, b"one"))
     assert ways_of(backend) == {"ObstoreObjects"}
     through_s3fs = driven_s3(options, **more, s3_additional_kwargs=asked, use_obstore=False)
     for reader in (backend, through_s3fs):

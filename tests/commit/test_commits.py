@@ -109,8 +109,7 @@ def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) 
             at_line(nth, interrupt, "rollingfs/runtime/concurrency.py", "rollingfs/runtime/logs.py"),
         ):
             drive(lock.run(wait))
-        holder = threading.Thread(target=lambda: drive(lock.run(hold)), daemon=True)
-        holder.start()
+        threading.Thread(target=lambda: drive(lock.run(hold)), daemon=True).start()
         assert held.wait(10)
         threading.Timer(0.02, may_end.set).start()
         return drive(lock.run(wait))

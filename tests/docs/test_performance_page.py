@@ -29,8 +29,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named() -> None:
     section = TEXT.partition("## What to tune")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
-    known = inspect.signature(RollingFileSystem.__init__).parameters
-    assert set(rows) <= set(known)
+    assert set(rows) <= set(inspect.signature(RollingFileSystem.__init__).parameters)
     assert rows["max_concurrency"] == f"{s3_backend.REQUESTS_MAX} on S3"
     assert rows["max_memory"] == f"{MEMORY_BYTES_DEFAULT // 2**20} MiB"
     assert rows["max_bytes"] == f"{MAX_BYTES_DEFAULT // 2**20} MiB"

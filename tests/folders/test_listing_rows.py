@@ -130,8 +130,7 @@ def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, ca
 def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(store, caplog):
     fs = listed(store)
     fs._bridge.run(fs._client.segments.overwrite(ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
-    new = client(store)
-    assert shown(new) == truth(store)
+    assert shown(client(store)) == truth(store)
     assert f"{ROWS}: every header is read" in caplog.text
     after = client(store)
     assert shown(after) == truth(store)

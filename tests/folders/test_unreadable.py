@@ -323,8 +323,7 @@ def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
             fs._bridge.run(fs._backend.delete([entry.path]))
     fs._client.pages.after_fork()
     stream = fs.stream(corrupt.root)
-    cut = stream.cut(at=1.0)
-    assert dict(cut) == {f"{corrupt.root}/{name}": 0 for name in "abc"}
+    assert dict(stream.cut(at=1.0)) == {f"{corrupt.root}/{name}": 0 for name in "abc"}
     stream.retention = RetentionPolicy.by_size(0, every=0, align=b"a")  # which takes looking at what the page lists
     assert list(stream.retain().failed) == [paged]
     assert (fs.info(f"{corrupt.root}/a")["start_offset"], fs.info(paged)["size"]) == (3, 200)

@@ -308,8 +308,7 @@ def test_what_could_not_be_read_again_is_not_written(header):
 def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
     words = {"".join(letters) * number: "".join(letters) * 99 for number in range(1, 5)}
     for one in (header, dataclasses.replace(header, drops=(), unknown=(), merges=(), aborts=(), attrs=words)):
-        left = TEXT_BYTES_MAX - len(format_text(one))
-        assert not is_surely_short(one, left + 1)
+        assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
 def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read():

@@ -51,8 +51,7 @@ def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last,
         assert before <= run[0].start < run[-1].end <= position
         before = run[-1].end
     if sealed and is_last:
-        left = len(chunks) - sum(len(run) - 1 for run in runs)
-        assert left <= 2 * start / 100 + 1
+        assert len(chunks) - sum(len(run) - 1 for run in runs) <= 2 * start / 100 + 1
 
 
 def test_a_large_chunk_is_not_copied_for_a_few_bytes():

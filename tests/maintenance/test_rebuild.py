@@ -256,8 +256,7 @@ def test_filesystems_rebuild():
     fs = RollingFileSystem(backend=Store(), max_bytes=20, inline_bytes=0, header_cache_s=0)
     fs.pipe_file("/a", DATA)
     del fs._backend.fs.store["/a$header"]
-    did = fs.rebuild("/a", "/b", 0)
-    assert (did.end, fs.cat_file("/b")) == (100, DATA)
+    assert (fs.rebuild("/a", "/b", 0).end, fs.cat_file("/b")) == (100, DATA)
     with pytest.raises(TypeError, match="leave_out and incarnations take lists"):
         fs.rebuild("/a", "/c", 0, leave_out="x")
 

@@ -87,8 +87,7 @@ def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
     site.create()
     site.run(site.client.segments.delete(site.path))
     site.run(site.backend.write(site.path, [b"plain"]))
-    segment = site.segment()
-    assert segment.read(0, 5) == b"plain"
+    assert site.segment().read(0, 5) == b"plain"
 
 
 def test_a_look_of_another_thread_that_is_too_old_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,8 +149,7 @@ def test_a_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, option
     if before is not None:
         monkeypatch.setenv("PYSPARK_PYTHON", before)
     configure(Builder(**options))
-    found = os.environ.pop("PYSPARK_PYTHON", None)
-    assert found == after
+    assert os.environ.pop("PYSPARK_PYTHON", None) == after
 
 
 # -- what the jar is compiled against --------------------------------------------------------------------------------

@@ -45,8 +45,7 @@ def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
     assert parse_position("o", "1970-01-01T00:01:00Z").at_s == 60
     assert parse_position("o", "1970-01-01 00:01").at_s == 60  # without a zone: UTC, as in the formats
     cut = parse_position("o", str(StreamCut({"/f/a": 7}, 5.0, 7, {"/f/a": "x"})))
-    query = parse_position("o", json.dumps({"/f/a": {"segment": "x", "offset": 7}}))
-    assert cut == query
+    assert cut == parse_position("o", json.dumps({"/f/a": {"segment": "x", "offset": 7}}))
     assert cut.is_cut
 
 

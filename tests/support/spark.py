@@ -68,8 +68,7 @@ def require_s3a() -> None:
 
 def wants_s3a() -> bool:
     """Whether the session gets the S3 connector: it is fetched, unless it was before."""
-    cached = Path.home().glob(".ivy2*/cache/org.apache.hadoop/hadoop-aws")
-    return required() or any(cached)
+    return required() or any(Path.home().glob(".ivy2*/cache/org.apache.hadoop/hadoop-aws"))
 
 
 @contextlib.contextmanager

@@ -24,8 +24,7 @@ THERE: tuple[Record, ...] = ((0, "a", 0), (SIZE, "b", 0), (2 * SIZE, "c", 0), (3
 
 def but(*changed: Call) -> list[Call]:
     """The right history, with some calls as given."""
-    by_name = {(call.name, call.kind): call for call in (*CALLS, *changed)}
-    return list(by_name.values())
+    return list({(call.name, call.kind): call for call in (*CALLS, *changed)}.values())
 
 
 def test_a_right_history_passes() -> None:

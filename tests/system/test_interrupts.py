@@ -32,8 +32,7 @@ DISK = (
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
-    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
-    yield site
+    yield Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
     gc.collect()  # coroutines that were never awaited, while their warning is ignored
 
 

@@ -145,8 +145,7 @@ def test_an_error_that_no_repetition_mends_is_final_and_nothing_was_written(numb
     backend = Scripted(private_memory())
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
     fs.pipe_file("/log", b"bytes")
-    error = OSError(number, os.strerror(number))
-    backend.plan("replace", before=raises(error), times=100)
+    backend.plan("replace", before=raises(OSError(number, os.strerror(number))), times=100)
     with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
         fs.append("/log", b"more")
     assert (caught.value.errno, isinstance(caught.value, AppendOutcomeUnknown)) == (number, False)

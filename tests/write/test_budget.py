@@ -139,8 +139,7 @@ def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeyp
     first, second = File(bound), File(bound)
     run(bound, [first.write(PART)], lambda _: 0)
     first.is_busy = True
-    call = second.write(PART)
-    run(bound, [call], lambda _: 0)
+    run(bound, [second.write(PART)], lambda _: 0)
     assert "max_write_memory" in caplog.text
     assert not bound._waiting
 
