@@ -128,6 +128,8 @@ async def rebuild(
         The segment was deleted, or no chunk begins at `start`.
     AmbiguousRebuildError
         The files allow more than one content. The message names them.
+    ValueError
+        `start` or `to` cannot be; or what is to be left out, or an incarnation, is not there.
     """
     path, to = (names.check_segment_name(core.strip(one)) for one in (path, to))
     arguments.check_offset(path, start, "start")

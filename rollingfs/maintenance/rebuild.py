@@ -137,6 +137,8 @@ class Rebuilder:
             The files allow more than one content.
         CorruptChunkError
             A copy differs from its chunk.
+        ValueError
+            `start` or `to` cannot be; or what is to be left out, or an incarnation, is not there.
         """
         if start < 0:
             raise ValueError(f"{path}: start is {start}: it must be at least 0; nothing was made")
@@ -203,6 +205,7 @@ class Rebuilder:
         named = {names.locate(path, chunk.file, chunk.tier) for page in pages for chunk in page.chunks}
         away = named - infos.keys() - others.keys()
         check_tiers(self.backend, away)
+        _check_known(path, {*away, *(info.path for info in listed)}, leave_out)
         wanted = [info for info in infos.values() if _is_chunk(info)]
         _check_keys(path, [info.path for info in wanted], leave_out)
         for file in sorted(away):
@@ -293,6 +296,22 @@ class Rebuilder:
                 "nothing was made, and nothing old was touched"
             )
         stored[piece] = replace(new, crc32c=wanted)
+
+
+def _check_known(path: str, files: Collection[str], leave_out: Collection[str]) -> None:
+    """Refuse to leave out what is not there: a name with a mistake in it would leave the file in.
+
+    Raises
+    ------
+    ValueError
+        No file has one of these paths, or last parts of paths.
+    """
+    for name in leave_out:
+        if name not in files and not any(file.rpartition("/")[2] == name for file in files):
+            raise ValueError(
+                f"{path}: leave_out names {name!r}, which is no file of the lost segment; nothing was made: "
+                "give a path, or its last part, as a dry run tells it"
+            )
 
 
 def _check_keys(path: str, files: Iterable[str], leave_out: Collection[str]) -> None:

@@ -113,6 +113,8 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     ------
     AmbiguousRebuildError
         There are two chains with other bytes, or files of several incarnations.
+    ValueError
+        No file is of one of `incarnations`.
     """
     left = list(evidence.left)
     pieces = _of_incarnations(evidence.pieces, incarnations, left)
@@ -200,6 +202,8 @@ def _of_incarnations(pieces: Iterable[FileRange], wanted: Collection[str], left:
             "nothing was made"
         )
     if wanted:
+        if unknown := sorted({*wanted} - {*known}):
+            raise ValueError(f"no file is of the incarnation {', '.join(unknown)}; nothing was made")
         meant = {None, *wanted}
         left += [Left(piece.file.path, OTHER, piece.start) for piece in several if piece.incarnation not in meant]
         several = [piece for piece in several if piece.incarnation in meant]

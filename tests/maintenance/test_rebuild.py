@@ -133,6 +133,8 @@ def test_an_orphan_of_a_lost_race_comes_after_what_was_committed_and_is_refused_
     assert not any(orphan in piece.file for piece in said.pieces)
     with pytest.raises(AmbiguousRebuildError, match=f"lies at offset 80, .*{orphan}"):
         rebuild(client(lost))
+    with pytest.raises(ValueError, match=f"leave_out names '{orphan}x', which is no file"):
+        rebuild(client(lost), leave_out=[orphan, f"{orphan}x"])
     rebuild(client(lost), leave_out=[orphan])
     assert client(lost).content(NEW) == DATA
 
@@ -277,6 +279,8 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     lose(store)
     with pytest.raises(AmbiguousRebuildError, match="2 incarnations"):
         rebuild(client(store))
+    with pytest.raises(ValueError, match="no file is of the incarnation none;"):
+        rebuild(client(store), incarnations=[gone, "none"])
     did = rebuild(client(store), incarnations=[gone])
     assert OTHER in {one.reason for one in did.left}
     assert (did.by_later, did.by_label, did.by_name) == (80, 20, 0)
