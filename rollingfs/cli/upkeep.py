@@ -122,7 +122,7 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
     session.report(
         {**named, **dataclasses.asdict(did)},
         f"{holds}, {count_text(did.chunks, 'chunk')}: {did.by_page:,} bytes placed by index pages, "
-        f"{did.by_later:,} by metadata of later files, {did.by_listed:,} by index pages without metadata, "
+        f"{did.by_later:,} by metadata of later files, {did.by_listed:,} by index pages without offset, "
         f"{did.by_label:,} by their own metadata, {did.by_name:,} by names alone",
     )
     if session.json:

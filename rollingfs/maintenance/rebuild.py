@@ -239,7 +239,8 @@ class Rebuilder:
                 continue
             try:
                 chunks = parse_page((await self.backend.read(info.path)).data, None, info.path)
-                label = parse_label(await self.backend.metadata(info.path))
+                is_told = names.index_start(info.path) is not None
+                label = None if is_told else parse_label(await self.backend.metadata(info.path))
                 pages.append(ListedPage(info.path, tuple(chunks), label))
             except CorruptHeaderError as error:
                 unreadable.append(Left(info.path, f"{UNREADABLE}{error}"))

@@ -30,7 +30,7 @@ BEFORE = "it lies before the start that was asked for"
 INSIDE = "it lies within bytes for which there is another file"
 BEYOND = "it lies beyond a gap"
 OTHER = "it is of another incarnation"
-SOURCES = {By.NAME: "its name", By.LABEL: "its label", By.LISTED: "an index page without metadata"}
+SOURCES = {By.NAME: "its name", By.LABEL: "its label", By.LISTED: "an index page without offset"}
 
 
 @value_class
@@ -42,8 +42,9 @@ class Placed:
     file: str
     by: str
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
-    there. ``listed`` (an index page without metadata) says that it was committed there or at a later offset. ``label``
-    and ``name`` (its own metadata or name) say only where its writer expected it."""
+    there. ``listed`` (an index page of an earlier release, which does not say where it begins) says that it was
+    committed there or at a later offset. ``label`` and ``name`` (its own metadata or name) say only where its writer
+    expected it."""
     rivals: tuple[str, ...] = ()
     """Left files that may lie there as well, or index pages that put the file at different offsets. Nothing is made
     unless the caller leaves out these files, or all of these pages but one."""

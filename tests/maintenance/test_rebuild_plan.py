@@ -153,7 +153,7 @@ def test_a_page_whose_names_do_not_agree_places_nothing():
 def test_a_page_that_only_the_names_of_its_chunks_place_proves_nothing_where_they_may_all_lie_further_on():
     staged, after = chunk_file(b"one", None), chunk_file(b"two", 7)  # a lost race has moved both on
     found = plan(evidence(staged, after, pages=[listed(staged, after)]), 7)
-    with pytest.raises(AmbiguousRebuildError, match=r"only an index page without metadata says that .*stage-"):
+    with pytest.raises(AmbiguousRebuildError, match=r"only an index page without offset says that .*stage-"):
         found.check()
 
 
