@@ -118,18 +118,17 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
 
 
 @needs_fork
-def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path):
-    lock = f"{tmp_path}/lock"
-    reading, writing = os.pipe()
-    with record_lock.record_lock(lock):
-        child = os.fork()
-        if child == 0:
-            os.close(writing)
-            os._exit(len(record_lock._held) + len(os.read(reading, 1)))
-    os.close(reading)
-    acquire(lock, WAIT_S)
-    os.close(writing)
-    assert os.waitpid(child, 0)[1] == 0
+def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path, monkeypatch):
+    """Nor does one that was forked when a thread had opened the lock's file, and not noted that yet."""
+    opens, found = record_lock.nofollow.open_file, []
+
+    def fork() -> None:
+        found.append(is_so_in_child(lambda: not (record_lock._held or opened_below(tmp_path))))
+
+    monkeypatch.setattr(record_lock.nofollow, "open_file", lambda *how: (opens(*how), fork())[0])
+    with record_lock.record_lock(f"{tmp_path}/lock"):
+        fork()
+    assert found == [True, True]
 
 
 def test_no_descriptor_is_left_open(backend, header, tmp_path):

@@ -19,7 +19,7 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import refusals
@@ -44,6 +44,7 @@ PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause from one try to the next, where no bell rings."""
 _LOCK_MODE = 0o666
+_DESCRIPTORS = "/proc/self/fd"
 _BUSY = {errno.EAGAIN, errno.EACCES}
 
 # struct flock: type, whence, start, length, process id (the kernel requires 0); "0q" pads its end
@@ -55,6 +56,8 @@ T = TypeVar("T")
 Close = Callable[[int], None]
 """Closes a file, or sees to it that `close_locks` does."""
 _held: set[int] = set()
+_opening: set[record_lock] = set()
+"""Locks whose file a thread opens, or has opened and not noted in `_held` yet."""
 _process_mutex = threading.Lock()
 _of_thread = threading.local()
 
@@ -69,12 +72,24 @@ def _after_fork_in_child() -> None:
     global _process_mutex
     _process_mutex = threading.Lock()
     _of_thread.locks = []
+    while _opening:
+        _held.update(_descriptors_of(_opening.pop().path))
     while _held:
         os.close(_held.pop())
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _descriptors_of(path: str) -> Iterator[int]:
+    """The open files of this process that are the file at `path`; none where the system does not say."""
+    if not os.path.isdir(_DESCRIPTORS):
+        return
+    for descriptor in map(int, os.listdir(_DESCRIPTORS)):
+        with contextlib.suppress(OSError):  # it was that of the listing, or nobody may look at the path any more
+            if _is_still(descriptor, path):
+                yield descriptor
 
 
 def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -257,8 +272,10 @@ class record_lock:  # noqa: N801 - used as a function
                 raise self._wait.over()
             self._mutex = mutex
         while True:
+            _opening.add(self)
             self._descriptor = nofollow.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
+            _opening.discard(self)
             if not (is_locked := _locks(self._descriptor)):
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
                 while not (is_locked := _locks(self._descriptor)) and _is_still(self._descriptor, self.path):
@@ -275,6 +292,7 @@ class record_lock:  # noqa: N801 - used as a function
 
     def release(self) -> None:
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""
+        _opening.discard(self)
         self._close()
         self._wait.end(is_locked=False)
         mutex, self._mutex = self._mutex, None
