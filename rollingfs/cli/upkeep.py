@@ -100,7 +100,7 @@ def rebuild(
     to : --to NEW
         The name of the new segment.
     leave_out : FILE
-        A file that is not part of it, or an index page that is not to count.
+        A file that is not part of it, or an index page that is not to count; or several, by a pattern (`'stage-*'`).
     incarnation : UUID
         Only files of this incarnation.
     dry_run

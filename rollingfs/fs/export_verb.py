@@ -110,7 +110,8 @@ async def rebuild(
     start
         The offset at which the lost segment began, or another at which a chunk begins.
     leave_out
-        Files to leave out, and index pages that are not to count: paths, or last parts of paths.
+        Files to leave out, and index pages that are not to count: paths, last parts of paths, or patterns of last
+        parts (``stage-*``).
     incarnations
         If given, take only files of these incarnations and files that name none.
     dry_run

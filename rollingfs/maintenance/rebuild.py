@@ -37,6 +37,7 @@ from rollingfs.maintenance.rebuild_evidence import (
     Left,
     ListedPage,
     gather,
+    is_named,
 )
 from rollingfs.maintenance.rebuild_plan import (
     Placed,
@@ -121,7 +122,8 @@ class Rebuilder:
         start
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
-            Files that are no part of it, and index pages that are not to count: paths, or last parts of paths.
+            Files that are no part of it, and index pages that are not to count: paths, last parts of paths, or
+            patterns of these.
         incarnations
             If given, only files of these incarnations and files that name none.
         progress
@@ -305,13 +307,13 @@ def _check_known(path: str, files: Collection[str], leave_out: Collection[str]) 
     Raises
     ------
     ValueError
-        No file has one of these paths, or last parts of paths.
+        No file is named by one of these.
     """
     for name in leave_out:
-        if name not in files and not any(file.rpartition("/")[2] == name for file in files):
+        if not any(is_named(file, [name]) for file in files):
             raise ValueError(
                 f"{path}: leave_out names {name!r}, which is no file of the lost segment; nothing was made: "
-                "give a path, or its last part, as a dry run tells it"
+                "give a path, or its last part, as a dry run tells it, or a pattern such as stage-*"
             )
 
 
@@ -327,7 +329,7 @@ def _check_keys(path: str, files: Iterable[str], leave_out: Collection[str]) -> 
     for file in sorted(files):
         name = file.rpartition("/")[2]
         key = names.key_of(name)
-        if key is not None and file not in leave_out and name not in leave_out:
+        if key is not None and not is_named(file, leave_out):
             found.setdefault(names.split_tier(file)[0], {}).setdefault(key, file)
     for alias, keys in found.items():
         if len(keys) > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from fnmatch import fnmatchcase
 
 from rollingfs.errors import RollingError
 from rollingfs.format import names
@@ -128,6 +129,11 @@ class Evidence:
     """
 
 
+def is_named(path: str, by: Collection[str]) -> bool:
+    """Whether one of these texts is the path of a file, or its last part, or a pattern of its last part."""
+    return path in by or any(fnmatchcase(path.rpartition("/")[2], one) for one in by)
+
+
 def gather(
     segment: str, files: Mapping[str, File], pages: Sequence[ListedPage], leave_out: Collection[str] = ()
 ) -> Evidence:
@@ -140,12 +146,12 @@ def gather(
     files
         Its chunk files, and those that its pages list, by path.
     leave_out
-        Paths, or last parts of paths, of files that the user says are not part of the segment, and of pages that are
-        not to count.
+        Names, as `is_named` takes them, of files that the user says are not part of the segment, and of pages that
+        are not to count.
     """
     found = Evidence()
     named = [*files, *(page.path for page in pages)]
-    out = {path for path in named if path in leave_out or path.rpartition("/")[2] in leave_out}
+    out = {path for path in named if is_named(path, leave_out)}
     found.left += [Left(path, LEFT_OUT) for path in sorted(out)]
     damaged = {path for path, file in files.items() if _contradicts(file.label, file)}
     listed: set[str] = set()
