@@ -50,7 +50,8 @@ class Bridge:
         self.is_async = backend.is_async
         self._on_fork = on_fork or backend.after_fork
         self._process = os.getpid()
-        self._fork_lock = threading.Lock()  # taken in children only, so none is ever born with it held
+        self._fork_locks: dict[int, threading.Lock] = {}
+        """By process: a child may be forked while a thread of its parent, itself a child, has a lock."""
         ending.at_end(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None, waits: bool = True) -> T:
@@ -125,7 +126,7 @@ class Bridge:
 
     def after_fork(self) -> None:
         """In a child process, forget what belongs to the parent; the first call there does it too."""
-        with self._fork_lock:
+        with self._fork_lock():
             self._on_fork()
             self._process = os.getpid()
 
@@ -133,10 +134,13 @@ class Bridge:
         """Call `on_fork`, once, if this is a child of the process that made the bridge."""
         if self._process == os.getpid():
             return
-        with self._fork_lock:
+        with self._fork_lock():
             if self._process != os.getpid():
                 self._on_fork()
                 self._process = os.getpid()
+
+    def _fork_lock(self) -> threading.Lock:
+        return self._fork_locks.setdefault(os.getpid(), threading.Lock())
 
     def main_ends(self) -> None:
         """Keep calls on the backend's loop working though executors are closed."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fsspec import AbstractFileSystem
+from fsspec.asyn import reset_lock
 
 from rollingfs.backend.objects.schemes import options_of
 
@@ -76,3 +77,4 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_used_while_forking.clear,
         after_in_child=_in_child,
     )
+    os.register_at_fork(after_in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)
