@@ -20,8 +20,9 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, read_checksum
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import CorruptChunkError, CorruptHeaderError
+from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.format.index_codec import parse_page
@@ -44,8 +45,8 @@ from rollingfs.maintenance.rebuild_plan import (
     Plan,
     plan,
 )
-from rollingfs.maintenance.references import References
 from rollingfs.maintenance.steps import Progress, Steps
+from rollingfs.maintenance.survey import Surveyor
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.write.segment_operations import Segments
@@ -61,7 +62,11 @@ CANNOT_RETURN = (
 )
 OTHERS = "another segment refers to it: "
 UNREADABLE = "the index page cannot be read: "
-EMPTY = "it is empty"
+TOMBSTONE = (
+    "The segment was deleted, not lost, or it was lost and a collection then made this tombstone; nothing was made: if "
+    "you know that it was lost, delete its header file and try again"
+)
+GONE = "This file went meanwhile, as a collection takes what no header names; nothing was made: stop it, and try again"
 
 
 @value_class
@@ -102,7 +107,7 @@ class Rebuilder:
         self.segments = segments
         self.store = commits.store
         self.backend = self.store.backend
-        self.references = References(self.store.pages)
+        self.surveyor = Surveyor(self.backend, self.store.headers, self.store.pages)
 
     async def rebuild(
         self,
@@ -149,6 +154,7 @@ class Rebuilder:
         await self._check_lost(path)
         await self._check_free(to)
         found = await self._plan(path, start, leave_out, incarnations, progress)
+        await self._check_lost(path)  # it may have come back, or others have begun another segment, before the listing
         if not found.pieces:
             starts = sorted({left.start for left in found.left if left.start is not None})
             hint = f"; chunks begin at {', '.join(map(str, starts[:5]))}" if starts else ""
@@ -178,7 +184,7 @@ class Rebuilder:
             logger.info("%s: its header is damaged, so it is rebuilt without: %s", path, error)
             return
         if header is not None and header.deleted:
-            raise FileNotFoundError(2, "The segment was deleted, not lost; nothing was made", path)
+            raise FileNotFoundError(2, TOMBSTONE, path)
         if header is not None:
             raise FileExistsError(17, "The segment has a header that can be read; nothing was made", path)
 
@@ -197,11 +203,7 @@ class Rebuilder:
         incarnations: Collection[str],
         progress: Progress | None,
     ) -> Plan:
-        folder = names.chunks_folder(path)
-        listed = await list_folder(self.backend, folder, ["", *self.backend.tiers])
-        if not listed:
-            raise FileNotFoundError(2, "There are no chunks of such a segment; nothing was made", path)
-        others = await self._of_others(path, folder, listed)
+        listed, others = await self._look(path)
         infos = {info.path: info for info in listed if not info.is_folder and info.path not in others}
         pages, unreadable = await self._pages(infos.values())
         named = {names.locate(path, chunk.file, chunk.tier) for page in pages for chunk in page.chunks}
@@ -221,17 +223,34 @@ class Rebuilder:
         evidence.left += unreadable
         return plan(evidence, start, incarnations)
 
-    async def _of_others(self, path: str, folder: str, listed: Iterable[FileInfo]) -> dict[str, str]:
+    async def _look(self, path: str) -> tuple[list[FileInfo], dict[str, str]]:
+        """The files of the folder, also in tiers; and those that other segments refer to, each with its segment.
+
+        Where a pin came or went meanwhile, another segment is being moved, and has a name that was not looked at.
+        """
+        folder = names.chunks_folder(path)
+        for _ in range(LOOKS_MAX):
+            listed = await list_folder(self.backend, folder, ["", *self.backend.tiers])
+            if not listed:
+                raise FileNotFoundError(2, "There are no chunks of such a segment; nothing was made", path)
+            pins = _pins(listed)
+            with contextlib.suppress(FileNotFoundError):  # a collection took a pin, or a page went with its header
+                others = await self._of_others(path, folder, pins)
+                if not pins or pins == _pins((await self.backend.list(folder)).entries):
+                    return listed, others
+        raise ConflictError(
+            f"{path}: the segments that refer to its files changed {LOOKS_MAX} times; nothing was made, try again"
+        )
+
+    async def _of_others(self, path: str, folder: str, pins: Iterable[str]) -> dict[str, str]:
         """The files of a folder that other segments refer to, which pins name; each with its segment."""
         found: dict[str, str] = {}
-        for info in listed:
-            if not info.path.rpartition("/")[2].startswith(names.PIN_PREFIX):
-                continue
-            pin = parse_pin((await self.backend.read(info.path)).data, folder, info.path)
-            for other in {pin.source, pin.target} - {path, ""}:
-                header = (await self.store.headers.load(other)).header
-                if header is not None:
-                    found |= dict.fromkeys(await self.references.of(other, header, folder), other)
+        for file in pins:
+            pin = parse_pin((await self.backend.read(file)).data, folder, file)
+            for other in (pin.source, pin.target):  # in this order: what moves in between is at the target
+                if other not in (path, ""):
+                    loaded = await self.store.headers.load(other)
+                    found |= dict.fromkeys((await self.surveyor.referrer(folder, other, loaded)).files, other)
         return found
 
     async def _pages(self, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], list[Left]]:
@@ -244,6 +263,8 @@ class Rebuilder:
                 is_told = names.index_start(info.path) is not None
                 label = None if is_told else parse_label(await self.backend.metadata(info.path))
                 pages.append(ListedPage(info.path, tuple(chunks), label))
+            except FileNotFoundError:
+                continue  # a collection took it meanwhile
             except CorruptHeaderError as error:
                 unreadable.append(Left(info.path, f"{UNREADABLE}{error}"))
         return pages, unreadable
@@ -251,10 +272,10 @@ class Rebuilder:
     async def _file(self, info: FileInfo, steps: Steps) -> File | None:
         try:
             crc, size = await read_checksum(self.backend, info.path)
+            label = parse_label(await self.backend.metadata(info.path))
         except FileNotFoundError:
             return None  # a collection took it meanwhile
         steps.add(size)
-        label = parse_label(await self.backend.metadata(info.path))
         return File(info.path, size, crc, round(info.modified * 1000), label)
 
     # -- the new segment -------------------------------------------------------------------------------------
@@ -266,6 +287,9 @@ class Rebuilder:
         calls = [partial(self._copied, to, piece, uploads, stored) for piece in found.pieces]
         try:
             await self.store.runtime.gather(calls, FILES_AT_ONCE_MAX)
+        except FileNotFoundError as error:
+            await uploads.discard()
+            raise FileNotFoundError(2, GONE, error.filename) from error
         except BaseException:
             await uploads.discard()
             raise
@@ -299,6 +323,10 @@ class Rebuilder:
                 "nothing was made, and nothing old was touched"
             )
         stored[piece] = replace(new, crc32c=wanted)
+
+
+def _pins(listed: Iterable[FileInfo]) -> list[str]:
+    return sorted(info.path for info in listed if info.path.rpartition("/")[2].startswith(names.PIN_PREFIX))
 
 
 def _check_known(path: str, files: Collection[str], leave_out: Collection[str]) -> None:
