@@ -54,6 +54,13 @@ def changed(path: str, token: str, found: str | None) -> ConflictError:
     return ConflictError(f"{path!r} should have token {token}; {f'found {found}' if found else 'the file is gone'}")
 
 
+def unlocked(path: str) -> ConflictError:
+    """The error for a header whose lock another program has taken away."""
+    return ConflictError(
+        f"{path!r}: its lock was deleted, or another folder put in the place of its own; nothing was written"
+    )
+
+
 def unflushed(path: str, error: OSError) -> UnflushedError:
     """The error for a record whose flush failed."""
     why = f"the record can be read, but its flush failed ({error}), so a loss of power may take it back"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.local import disk, record_lock
+from rollingfs.backend.local import disk, extending, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit import fairness
 from rollingfs.commit.attempt import Attempt, Change
@@ -102,6 +102,15 @@ def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, header, verb):
         drive(SyncRuntime().limit(getattr(backend.backend, verb)(*change), 0.05))
     assert backend.read(header).token == blob.token
     assert not locked(header)
+
+
+@pytest.mark.parametrize(("verb", "moment"), [("replace", (disk, "fill")), ("extend", (extending, "put"))])
+def test_nothing_is_written_once_a_hand_has_deleted_the_lock(backend, log, header, monkeypatch, verb, moment):
+    blob = backend.read(header)
+    beside(monkeypatch, *moment, lambda *_, **__: os.unlink(lock_path(header)))
+    with pytest.raises(RollingError, match="its lock was deleted"):
+        getattr(backend, verb)(header, RECORD, blob.token)
+    assert backend.read(header) == blob
 
 
 def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, header, monkeypatch):
@@ -257,9 +266,8 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypa
 
 
 def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(backend, tmp_path):
-    folder = tmp_path / "folder"
-    new_fs().create(f"{folder}/log")
-    os.symlink(folder, tmp_path / "link")
+    new_fs().create(f"{tmp_path}/folder/log")
+    os.symlink(tmp_path / "folder", tmp_path / "link")
     header = header_path(f"{tmp_path}/link/log")
     os.link(header, tmp_path / "backup")
     backend.take_turn(header)

@@ -63,8 +63,7 @@ def kind_of_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("kind_of_lock")
 def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
-    token = backend.create(header, b"x")
-    token = backend.replace(header, b"old", token)  # makes the lock file
+    token = backend.replace(header, b"old", backend.create(header, b"x"))  # makes the lock file
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_hold_posix_lock, args=(names.lock_path(header), there), daemon=True)
@@ -83,8 +82,7 @@ def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
 
 @needs_ofd_locks
 def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, header):
-    token = backend.create(header, b"x")
-    token = backend.replace(header, b"old", token)
+    token = backend.replace(header, b"old", backend.create(header, b"x"))
     lock = names.lock_path(header)
     with contextlib.ExitStack() as new:
         with record_lock.record_lock(lock):
@@ -111,8 +109,7 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
     """As after a fork that Python does not see."""
     lock = f"{tmp_path}/lock"
     with record_lock.record_lock(lock):
-        (descriptor,) = record_lock._held
-        copy = os.dup(descriptor)
+        copy = os.dup(*record_lock._held)
     acquire(lock, WAIT_S / 10)
     os.close(copy)
 
@@ -148,8 +145,7 @@ def test_no_descriptor_is_left_open(backend, header, tmp_path):
 
 def test_a_holder_removes_its_own_file_and_no_other(tmp_path):
     path, elsewhere = tmp_path / "lock", tmp_path / "elsewhere"
-    lock = record_lock.record_lock(str(path))
-    with lock:
+    with (lock := record_lock.record_lock(str(path))):
         path.rename(elsewhere)
         path.touch()  # another process's
         lock.remove_file()

@@ -151,9 +151,9 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
-        with self._locked(path):
+        with self._locked(path) as lock:
             old = extending.expect_header(path, token)
-            new_token = extending.renew(path, data, old, self.sync)
+            new_token = extending.renew(path, data, old, self.sync, lock)
         # after the lock: a later commit, and a look that concludes anything, flushes the same folder first
         self._flush_name(path, new_token)
         return new_token
@@ -176,7 +176,7 @@ class LocalBackend(Backend):
             return None
         file = extending.opened(path)
         try:
-            with self._locked(path):
+            with self._locked(path) as lock:
                 try:
                     descriptor, status = file.open()
                 except FileNotFoundError:
@@ -184,7 +184,7 @@ class LocalBackend(Backend):
                 except PermissionError:  # a file that may not be written may still be replaced
                     extending.expect_header(path, token)
                     return None
-                new_token = extending.put(path, descriptor, status, data, token, adapt)
+                new_token = extending.put(path, descriptor, status, data, token, lock, adapt)
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)
@@ -211,11 +211,11 @@ class LocalBackend(Backend):
     def _renew(self, path: str, descriptor: int) -> None:
         """Put a new file in the place of an open header whose flush has failed; mark the header until that is there."""
         name = extending.name_of(descriptor, path)
-        with self._locked(name):
+        with self._locked(name) as lock:
             old = os.fstat(descriptor)
             if os.path.samestat(os.lstat(name), old):
                 with extending.marked(name, old):
-                    extending.renew(name, extending.whole(descriptor, old), old, self.sync)
+                    extending.renew(name, extending.whole(descriptor, old), old, self.sync, lock)
         self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
 
     @gives_locks_back
@@ -352,7 +352,7 @@ class LocalBackend(Backend):
     # -- within --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self, header: str, close: Close | None = None) -> Iterator[None]:
+    def _locked(self, header: str, close: Close | None = None) -> Iterator[record_lock]:
         """Hold the lock of a header, whose turn ends with it; the lock's file is closed at the end, or by `close`.
 
         Raises
@@ -362,7 +362,7 @@ class LocalBackend(Backend):
         """
         lock = lock_of(header, self.sync, close)
         try:
-            yield
+            yield lock
         except (ConflictError, FileNotFoundError):
             self._remove_lock_of_nothing(header, lock)
             raise

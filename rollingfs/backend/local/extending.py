@@ -16,6 +16,7 @@ from rollingfs.backend import refusals
 from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
+from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names, records
 from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.records import Mark
@@ -190,13 +191,22 @@ def marked(path: str, status: os.stat_result) -> Iterator[None]:
     disk.remove_if_there(mark)
 
 
-def renew(path: str, data: Buffer, old: os.stat_result, sync: bool) -> str:
-    """Replace a locked header by a new file with this content; returns the token."""
+def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record_lock) -> str:
+    """Replace a locked header by a new file with this content; returns the token.
+
+    Raises
+    ------
+    ConflictError
+        The lock was taken away while the new file was written and flushed.
+    """
     temporary = names.temporary_path(path)
     with disk.new_file(temporary, sync, PRIVATE_MODE) as descriptor:
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
             os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
+    if not lock.is_held:
+        disk.remove_if_there(temporary)
+        raise refusals.unlocked(path)
     disk.take_name(temporary, path)
     return token
 
@@ -224,7 +234,13 @@ class opened(disk.opened):  # noqa: N801 - used as a function
 
 
 def put(
-    path: str, descriptor: int, status: os.stat_result, data: Buffer, token: str, adapt: Adapt | None = None
+    path: str,
+    descriptor: int,
+    status: os.stat_result,
+    data: Buffer,
+    token: str,
+    lock: record_lock,
+    adapt: Adapt | None = None,
 ) -> str | None:
     """Put a record behind the last one of an open header that is locked, and must have `token`; return the new token.
 
@@ -241,7 +257,7 @@ def put(
     Raises
     ------
     ConflictError
-        The header has another token.
+        The header has another token, or its lock was taken away.
     OSError
         The disk refuses the record (it is full); what was written of it is cut off again.
     """
@@ -257,6 +273,8 @@ def put(
         return None  # the rest of a torn record goes with a new file
     if status.st_nlink > 1:  # a backup made of hard links shares the inode; or it is `marked`
         return None
+    if lock.is_deleted:
+        raise refusals.unlocked(path)
     view, at = memoryview(data).cast("B"), mark.end
     try:
         while view:

@@ -244,6 +244,11 @@ class record_lock:  # noqa: N801 - used as a function
         """Whether it excludes others: it is not released, and no other folder, with another lock, has come since."""
         return self._descriptor is not None and _is_still(self._descriptor, self.path)
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether a hand has deleted its file, so that others may hold a new one; quicker to know than `is_held`."""
+        return self._descriptor is None or not os.fstat(self._descriptor).st_nlink
+
     def __enter__(self) -> None:
         self.acquire()
 

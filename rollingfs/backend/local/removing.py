@@ -20,7 +20,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-Locked = Callable[[str, Close], AbstractContextManager[None]]
+Locked = Callable[[str, Close], AbstractContextManager[object]]
 """Holds the lock of a header, whose file is then closed by the other."""
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
