@@ -39,10 +39,12 @@ class place_of:  # noqa: N801 - used as a function
             raise
         return name, self._descriptor
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+        if isinstance(error, OSError) and error.filename == self._path.rpartition("/")[2]:
+            error.filename = self._path
 
 
 class refusing_links:  # noqa: N801 - used as a function
