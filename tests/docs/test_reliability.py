@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.simulation.test_worlds import LONG_RUN
 from tests.support.faults import Fault
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,6 @@ MONTHS = (  # not by `strftime`, which speaks the language of the locale
 )
 FIGURES = ROOT / "tests" / "fixtures" / "reliability.json"
 BLOCK = re.compile(r"(<!-- counted -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-LONG_RUN = ("tests.simulation", "--seed", "1060060", "--worlds", "60")
 RUN = re.compile(r"(?P<worlds>\d+) worlds, (?P<operations>\d+) operations, (?P<faults>\d+) faults, 0 failed")
 
 
@@ -33,7 +33,7 @@ def block(found: dict[str, int | str]) -> str:
         f"- On {found['run_date']}, the long run of the simulation did {found['operations']:,} operations in "
         f"{found['worlds']} worlds, among {found['faults']:,} faults of {len(Fault)} kinds\n"
         "  (lost and late answers, crashes, refusals, conflicts, stopped clients, …), and broke no rule. "
-        f"(`python -m {' '.join(LONG_RUN)}`)\n"
+        f"(`python -m tests.simulation {' '.join(LONG_RUN)}`; CI does it each time.)\n"
     )
 
 
@@ -63,7 +63,7 @@ def count() -> dict[str, int | str]:
         said = output("pytest", "-q", "-p", "no:cacheprovider", "--collect-only", *words)
         return int(re.search(r"^(\d+)(?:/\d+)? tests? collected", said, re.MULTILINE)[1])
 
-    run = RUN.search(output(*LONG_RUN))
+    run = RUN.search(output("tests.simulation", *LONG_RUN))
     counted = {"tests": tests(), "fast": tests("-m", "not slow")}
     numbers = {name: int(number) for name, number in run.groupdict().items()}
     now = datetime.now(UTC)

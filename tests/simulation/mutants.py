@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WORLDS = 120
-"""So many worlds `test_worlds` runs in CI's slow step."""
+"""Of 150 steps: far fewer operations than `test_worlds` runs in CI's slow step."""
 
 
 @dataclass(frozen=True)

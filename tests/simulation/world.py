@@ -165,9 +165,13 @@ class World:
         self.clients[index] = self._client(index)
 
     def is_busy(self, path: str) -> bool:
-        """Whether an operation works there, or a request may still land anywhere."""
-        is_left = any(path in paths and way.pending for paths, way in self.unknown)
-        return self.is_waiting or is_left or any(path in doing.call.paths for doing in self.doings.values())
+        """Whether an operation works there or on a folder above, or a request may still land anywhere."""
+
+        def is_at(paths: Sequence[str]) -> bool:
+            return any(f"{path}/".startswith(f"{one}/") for one in paths)
+
+        is_left = any(way.pending and is_at(paths) for paths, way in self.unknown)
+        return self.is_waiting or is_left or any(is_at(doing.call.paths) for doing in self.doings.values())
 
     @property
     def is_waiting(self) -> bool:
