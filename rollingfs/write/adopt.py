@@ -117,17 +117,19 @@ class Adoption:
                 raise ConflictError(f"{path}: the plain file was deleted, or adopted by others and moved or deleted")
             header = self.new(base.header, await self.inherited.policy(path), plain)
             header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
-            if stored is None:
-                return header
-            renewed = await attempt.files.young(stored)
-            return replace(header, entries=(renewed.chunk(path, 0),))
+            if stored is not None:
+                renewed = await attempt.files.young(stored)
+                header = replace(header, entries=(renewed.chunk(path, 0),))
+            # last: what another program writes from here on is no part of the segment. And a copy compares the token
+            # alone, but a file of the same bytes that came since is another file
+            await self._check_unchanged(path, plain)
+            return header
 
         await uploads.settle(self.commits.commit(path, step, fresh=True, uploads=[uploads]))
 
     async def _copied(self, path: str, plain: FileInfo) -> Stored | None:
         """A chunk with the bytes of a plain file; None if it has none."""
         if not plain.size:
-            await self._check_unchanged(path, plain)
             return None
         await self.store.abilities(path)
         began, backend = Moment.now(self.store.clock), self.store.backend
@@ -137,12 +139,6 @@ class Adoption:
                 await backend.copy(path, target, plain.token)
             else:
                 await self.store.chunks.copy_through(path, target)
-            try:
-                # the store compares the token alone, and a file of the same bytes that came since is another file
-                await self._check_unchanged(path, plain)
-            except (ConflictError, FileNotFoundError):
-                await backend.delete([target])
-                raise
         except (RollingError, FileNotFoundError):
             raise
         except OSError as error:

@@ -311,8 +311,7 @@ def test_a_chunk_missing_short_or_changed_is_named(world):
     assert entries[1].length > 5
     world.delete(paths[0])
     world.put(paths[1], b"short")
-    content = drive(world.behind.backend.read(paths[2])).data
-    world.put(paths[2], content[:-1] + b"!")
+    world.put(paths[2], drive(world.behind.backend.read(paths[2])).data[:-1] + b"!")
     for path, entry, what in zip(paths[:3], entries, ("missing", "ends at byte 5", "checksum"), strict=False):
         with pytest.raises(CorruptChunkError, match=what) as caught:
             world.read(view, entry.start, entry.end)

@@ -192,8 +192,7 @@ class Sink:
     def write(self, *tasks: Any, overwrite: bool = False) -> None:
         """A batch write."""
         writer = self.plan(overwrite=overwrite)
-        receipts = self.run(writer, None, *tasks)
-        self.pickled(writer).commit(receipts)
+        self.pickled(writer).commit(self.run(writer, None, *tasks))
 
     def rows(self, path: str | None = None) -> list[Any]:
         """The lines of a segment, or the rows of its columns; of one column, their values."""

@@ -93,8 +93,7 @@ def test_pandas_writes_appends_and_reads_csv_by_url_before_and_after_a_truncatio
     FRAME[1000:].to_csv(url, index=False, header=False, mode="a", storage_options=options)
     assert_same(pd.read_csv(url, storage_options=options))
     data = place.fs.cat_file(place.path("table.csv"))
-    cut = data.index(b"\n2000,") + 1
-    place.fs.truncate(place.path("table.csv"), cut)
+    place.fs.truncate(place.path("table.csv"), data.index(b"\n2000,") + 1)
     assert_same(pd.read_csv(url, names=["id", "name"], storage_options=options), FRAME[2000:])
     FRAME[:5].to_csv(url, index=False, header=False, mode="a", storage_options=options)
     found = pd.read_csv(url, names=["id", "name"], storage_options=options)

@@ -102,6 +102,13 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
         assert not is_there(store), index
 
 
+def test_what_another_adopts_and_deletes_within_an_adoption_stays_deleted_though_the_hidden_file_stays():
+    seal = ADOPTING["seal"]
+    for index in calls(seal, DATA):
+        store, did = crossed(seal, lambda world: (seal(world), delete(world)), index, DATA, 0, delete_if=False)
+        assert not (did and is_there(store)), index
+
+
 def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
     def begun():
         store = Store()
