@@ -345,6 +345,13 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
     raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
 
 
+def untold(path: str, current: Header | None) -> AppendOutcomeUnknown:
+    """The error for a commit of which the header that is there now says nothing."""
+    if current is None:
+        return unknown(path, "no header is there any more: the segment, or a folder above it, was moved or deleted")
+    return unknown(path, "the header was replaced so often, or was made anew, that no trace is left")
+
+
 def unknown(path: str, why: str) -> AppendOutcomeUnknown:
     """The error for a commit with an unknown outcome."""
     return AppendOutcomeUnknown(

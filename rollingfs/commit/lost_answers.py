@@ -9,7 +9,7 @@ import errno
 import itertools
 import logging
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, check_time, unknown
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, check_time, unknown, untold
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
 from rollingfs.errors import (
@@ -85,7 +85,7 @@ class LostAnswers:
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
             raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
         if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.sent.asked is None):
-            raise unknown(attempt.path, "the header was replaced so often that no trace is left") from cause
+            raise untold(attempt.path, current.header) from cause
         if verdict is Verdict.UNKNOWN:
             verdict = Verdict.NOT_MINE
         if looks_first and verdict is not Verdict.MINE:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Plain, check_time, unknown
+from rollingfs.commit.attempt import LAST_LOOK_S, Attempt, Plain, check_time, unknown, untold
 from rollingfs.commit.fairness import Slot
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
@@ -237,7 +237,7 @@ class Share:
             await attempt.store.headers.secure(attempt.path, found)
             return self._took_place(found)
         if verdict is Verdict.UNKNOWN:
-            raise unknown(attempt.path, "the header was replaced so often that no trace is left")
+            raise untold(attempt.path, found.header)
         attempt.sent = attempt.sent.cleaned(found)
         return None
 
