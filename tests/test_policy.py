@@ -8,32 +8,23 @@ from rollingfs.format.header import TAIL_BYTES_MAX
 from rollingfs.format.line_codec import format_policy, parse_policy
 from rollingfs.policy import INLINE_BYTES_MAX, MAX_AGE_S_MAX, RollingPolicy, parse_bytes, parse_seconds
 
-SIZES = [
-    *(("64MiB", 2**26), ("64 mib", 2**26), (" 1.5 KB ", 1500), ("0.5KiB", 512), ("2TiB", 2**41)),
-    *((text, 7) for text in ("7", "7B", 7, 7.0)),
-]
+SIZES = [("64MiB", 2**26), ("64 mib", 2**26), (" 1.5 KB ", 1500), ("0.5KiB", 512), ("2TiB", 2**41)]
+SIZES += [(text, 7) for text in ("7", "7B", 7, 7.0)]
+AGES = [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), *((time, time) for time in (3, 0.25))]
 
 
-@pytest.mark.parametrize(("text", "size"), SIZES)
-def test_sizes_are_numbers_or_text_with_a_unit(text, size):
-    assert parse_bytes(text) == size
+@pytest.mark.parametrize(("parse", "of"), [(parse_bytes, SIZES), (parse_seconds, [*AGES, ("forever", MAX_AGE_S_MAX)])])
+def test_sizes_and_times_are_numbers_or_text_with_a_unit(parse, of):
+    assert [(text, parse(text)) for text, _ in of] == of
 
 
-@pytest.mark.parametrize("text", ["", "MiB", "-1", "64MB!", "1e3", "64 M", True, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("text", ["", "-1", True, "MiB", "64MB!", "1e3", "64 M", 1.5, float("nan"), float("inf")])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(ValueError, match="is not a size"):
         parse_bytes(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), (3, 3), (0.25, 0.25), ("forever", MAX_AGE_S_MAX)],
-)
-def test_times_are_seconds_or_text_with_a_unit(text, seconds):
-    assert parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "h", "-1", "1 week", True])
+@pytest.mark.parametrize("text", ["", "-1", True, "h", "1 week"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_seconds(text)

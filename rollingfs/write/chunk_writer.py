@@ -91,9 +91,10 @@ class ChunkWriter:
 
     async def abort(self) -> None:
         """Remove the files that were written; no header names them."""
-        for _, finishing in self._finishing:
+        under_way = [finishing for _, finishing in self._finishing]  # after Ctrl-C, two callers may abort at once
+        for finishing in under_way:
             finishing.cancel()  # a flush in a thread goes on
-        for _, finishing in self._finishing:
+        for finishing in under_way:
             if isinstance(finishing, asyncio.Future):
                 await asyncio.gather(finishing, return_exceptions=True)  # its error is the reason for the abort
             else:

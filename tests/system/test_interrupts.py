@@ -9,13 +9,15 @@ import pytest
 
 from rollingfs import AppendInterrupted, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.local.nofollow import Opened
 from rollingfs.client import Client
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory, raises
+from tests.support.descriptors import opened_below
 from tests.support.examples import some
-from tests.support.schedules import COMMIT, Caller, at_line, eventually, interrupt
+from tests.support.schedules import COMMIT, Caller, at_line, beside, eventually, interrupt
 from tests.support.site import Site
 
 # an interrupt between a call and its `await` leaves a coroutine that was never awaited
@@ -23,10 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-DISK = (
-    "/contextlib.py",
-    *(f"rollingfs/backend/local/{name}.py" for name in ("backend", "record_lock", "disk", "removing")),
-)
+LOCAL = ("backend", "disk", "nofollow", "record_lock", "removing")
+DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in LOCAL))
 
 
 @pytest.fixture
@@ -104,29 +104,21 @@ def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_commi
     assert site.is_there()
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_ctrl_c_as_an_owner_gives_the_segment_back_says_that_what_was_written_is_committed(site, moment):
-    site.create()
-    file = site.open("ab", owner="me")
-    file.write(b"there")
-    site.backend.plan("replace", HEADER)
-    site.backend.plan("replace", HEADER, **{moment: interrupt})
-    with pytest.raises(AppendInterrupted) as caught:
-        file.close()
-    assert caught.value.outcome == "committed"
-    assert site.content() == b"there"
+REFUSED = {"before": raises(PermissionError(13, "so says the store")), "times": 2}
 
 
-def test_an_owner_whose_release_fails_is_told_that_what_was_written_is_committed(site):
+@pytest.mark.parametrize("failure", [{"before": interrupt}, {"after": interrupt}, REFUSED])
+def test_who_cannot_give_a_segment_back_as_its_owner_is_told_that_what_was_written_is_committed(site, failure):
     site.create()
     site.client.commits.timeout_s = 0.2
     file = site.open("ab", owner="me")
     file.write(b"there")
     site.backend.plan("replace", HEADER)
-    site.backend.plan("replace", HEADER, before=raises(PermissionError(13, "so says the store")), times=2)
-    with pytest.raises(PermissionError) as caught:
+    site.backend.plan("replace", HEADER, **failure)
+    with pytest.raises(PermissionError if failure is REFUSED else AppendInterrupted) as caught:
         file.close()
-    assert any("are committed" in note for note in caught.value.__notes__)
+    assert getattr(caught.value, "outcome", "committed") == "committed"
+    assert failure is not REFUSED or any("are committed" in note for note in caught.value.__notes__)
     assert site.content() == b"there"
 
 
@@ -232,6 +224,16 @@ def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_live
         if not met:
             break
     assert nth > 50
+
+
+def test_ctrl_c_as_a_file_is_opened_leaves_no_file_open(tmp_path, monkeypatch):
+    site = Site(LocalBackend(sync=False), f"{tmp_path}/clicks", RollingPolicy(max_bytes=32, inline_bytes=8))
+    site.create()
+    beside(monkeypatch, Opened, "_open", after=lambda *_: interrupt())
+    for call in (site.content, partial(site.append, b"second")):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        assert opened_below(tmp_path) == []
 
 
 # -- cancelled and forgotten ---------------------------------------------------------------------------------

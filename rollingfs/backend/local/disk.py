@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer
-from rollingfs.backend.local.nofollow import open_file
+from rollingfs.backend.local.nofollow import Opened, open_file
 
 try:
     import fcntl
@@ -37,7 +37,7 @@ _flushed: set[str] = set()
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
 
-class opened:  # noqa: N801 - used as a function
+class opened(Opened):  # noqa: N801 - used as a function
     """Open a regular file for reading, with its status; `flags` are added to those of a file for reading.
 
     Raises
@@ -47,9 +47,9 @@ class opened:  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str, flags: int = 0) -> None:
+        super().__init__()
         self._path = path
         self._flags = _READ_FLAGS | flags
-        self._descriptor: int | None = None
 
     def __enter__(self) -> tuple[int, os.stat_result]:
         return self.open()
@@ -59,26 +59,20 @@ class opened:  # noqa: N801 - used as a function
 
     def open(self) -> tuple[int, os.stat_result]:
         try:
-            descriptor = self._descriptor = os.open(self._path, self._flags)
+            descriptor = self._open(self._path, self._flags)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise refusals.no_file(self._path)
+            return descriptor, status
         except (NotADirectoryError, IsADirectoryError) as error:
             raise refusals.no_file(self._path) from error
         except PermissionError:
             if os.path.isdir(self._path):  # the error of Windows for a folder
                 raise refusals.no_file(self._path) from None
             raise
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise refusals.no_file(self._path)
         except BaseException:
             self.close()
             raise
-        return descriptor, status
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:

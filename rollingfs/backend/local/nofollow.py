@@ -13,7 +13,24 @@ _HAS_PLACES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _PLACE_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | NO_FOLLOW
 
 
-class place_of:  # noqa: N801 - used as a function
+class Opened:
+    """A file that is open until `close`."""
+
+    def __init__(self) -> None:
+        self._descriptors: list[int] = []
+
+    def _open(self, path: str, flags: int) -> int:
+        # Ctrl-C comes between two calls of the interpreter, so what opens the file notes that, in one call
+        self._descriptors.extend(map(os.open, [path], [flags]))
+        return self._descriptors[-1]
+
+    def close(self) -> None:
+        """Close the file; closing again does nothing."""
+        if self._descriptors:
+            any(map(os.close, map(self._descriptors.pop, [-1])))  # one call, too
+
+
+class place_of(Opened):  # noqa: N801 - used as a function
     """The name and the folder's descriptor by which to open or unlink a file, as ``dir_fd`` takes them.
 
     The folders above a `$chunks` folder may be links. A file that lies elsewhere keeps its path, without a descriptor.
@@ -25,24 +42,23 @@ class place_of:  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self._path = path
-        self._descriptor: int | None = None
 
     def __enter__(self) -> tuple[str, int | None]:
         folder, _, name = self._path.rpartition("/")
         if not (_HAS_PLACES and folder.endswith(names.CHUNKS_SUFFIX)):
             return self._path, None
         try:
-            self._descriptor = os.open(folder, _PLACE_FLAGS)
-        except OSError as error:
-            refuse_link(folder, error)
+            return name, self._open(folder, _PLACE_FLAGS)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                refuse_link(folder, error)
             raise
-        return name, self._descriptor
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
+        self.close()
         if isinstance(error, OSError) and error.filename == self._path.rpartition("/")[2]:
             error.filename = self._path
 
