@@ -11,6 +11,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import NoReturn
 
 from fsspec.core import OpenFile
 
@@ -31,6 +32,12 @@ class CommitsByClose(io.IOBase):
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<{type(self).__name__} {getattr(self, 'path', '')!r} {getattr(self, 'mode', '')} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse copies and pickles: two files would commit the same bytes, or one overwrite what the other wrote."""
+        raise TypeError(
+            f"{self!r} is for writing, so it is neither copied nor pickled: open the file where it is needed"
+        )
 
     @abc.abstractmethod
     def discard(self) -> None:

@@ -1,5 +1,6 @@
 """The file object for writing: what it commits, when, and in how much memory."""
 
+import copy
 import gc
 import io
 
@@ -270,9 +271,9 @@ def test_it_is_a_binary_file_that_is_written_and_not_read(site):
     assert not site.is_there()
     with pytest.raises(io.UnsupportedOperation):
         file.seek(0)
-    for refused in ("text", 7, None):
+    for refused, call in (("text", file.write), (7, file.write), (None, file.write), (file, copy.copy)):
         with pytest.raises(TypeError):
-            file.write(refused)
+            call(refused)
     file.close()
     file.close()
     assert site.content() == b"buffered"
