@@ -88,8 +88,8 @@ def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, he
         with record_lock.record_lock(lock):
             thread, done = begun(lambda: backend.replace(header, b"new", token))
             assert not done.wait(0.2)
-            os.unlink(lock)
-            new.enter_context(record_lock.record_lock(lock))
+            new.enter_context(record_lock.record_lock(f"{lock}-new"))
+            os.replace(f"{lock}-new", lock)  # in one step: else the waiter may make the new file
         assert not done.wait(0.2)  # it has the lock of the old file now, which is worth nothing
         assert backend.read(header).data == b"old"
     assert done.wait(WAIT_S)
