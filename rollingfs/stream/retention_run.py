@@ -75,10 +75,14 @@ async def retain(
     if dry_run:
         plan = replace(plan, extents=_after(pending, plan.extents))
     goals: dict[str, Goal] = {}
+    cuts = ledger.cuts
 
     @collected_later()
     def change(ledger: Ledger) -> Ledger:
         nonlocal goals, taken
+        if ledger.cuts != cuts:  # another run has trimmed, and dropped offsets that the headers read here still need
+            goals, taken = {}, None
+            return ledger
         changed = plan.with_cut(ledger)
         taken = changed.cuts[-1] if changed is not ledger else None
         goals = plan.goals(changed)
