@@ -74,6 +74,9 @@ def race_rounds(backend: Backend, racer: int, barrier: Any, folder: str, rounds:
 def race_increments(backend: Backend, racer: int, barrier: Any, path: str, count: int) -> int:
     """Add 1 to the number in a file, until `count` additions were acknowledged."""
     acknowledged = 0
+    # by its first write, a backend may learn what the ETags of the store are: it reads the file back, unless another
+    # writer was faster, and then cannot acknowledge the write
+    run(backend, backend.create(f"{path.rpartition('/')[0]}/racer-{racer}$header", b"first"))
     barrier.wait(RACE_DEADLINE_S)
     while acknowledged < count:
         blob = run(backend, backend.read(path))
