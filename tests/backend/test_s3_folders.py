@@ -84,8 +84,7 @@ def test_a_bucket_says_whether_it_keeps_former_versions(seaweed):
     backend = Driven(fsspec.filesystem("rolling", fs=fs)._backend)
     bucket, other = new_bucket(seaweed), new_bucket(seaweed)
     fs.call_s3("put_bucket_versioning", Bucket=other, VersioningConfiguration={"Status": "Enabled"})
-    said = [backend.keeps_versions(f"{name}/a$header") for name in (bucket, other)]
-    assert said == [False, True]
+    assert [backend.keeps_versions(f"{name}/a$header") for name in (bucket, other)] == [False, True]
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])

@@ -338,8 +338,7 @@ def test_collect_trim_and_retain_go_on_without_what_cannot_be_read_and_name_it(d
     assert ran.code == 1
     assert "4,100 bytes" in ran.text
     assert ran.err.startswith(f"rollingfs: {damaged}/c was left as it is: ")
-    told = Run("retain", damaged, "--json")
-    assert list(json.loads(told.out)["failed"]) == [f"{damaged}/c"]
+    assert list(json.loads(Run("retain", damaged, "--json").out)["failed"]) == [f"{damaged}/c"]
 
 
 def test_append_over_a_folder_says_what_is_in_it(stream):

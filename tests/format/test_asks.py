@@ -74,8 +74,7 @@ def test_an_ask_of_a_later_header_is_not_admitted():
 def test_of_one_writer_only_the_highest_number_is_chosen():
     older, newer = (dataclasses.replace(MINE, number=number) for number in (4, 5))
     assert asks.select(BASE, [newer, older], "b") == (newer,)
-    taken = dataclasses.replace(BASE, commits=(Commit(ME, 5, 10),))
-    assert asks.select(taken, [newer, older], "b") == ()
+    assert asks.select(dataclasses.replace(BASE, commits=(Commit(ME, 5, 10),)), [newer, older], "b") == ()
 
 
 def test_those_come_first_who_have_waited_longest_and_the_rest_waits():

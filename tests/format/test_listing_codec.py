@@ -61,8 +61,7 @@ def test_a_text_that_unpacks_to_too_many_bytes_is_refused_before_it_fills_the_me
 
 def test_of_too_many_rows_the_first_by_name_are_kept(monkeypatch):
     monkeypatch.setattr(listing_codec, "ROWS_MAX", 2)
-    rows = [replace(Row(*ROW), name=name) for name in "cab"]
-    assert list(parse_rows(format_rows(rows))) == ["a", "b"]
+    assert list(parse_rows(format_rows([replace(Row(*ROW), name=name) for name in "cab"]))) == ["a", "b"]
 
 
 def test_a_header_whose_plain_file_must_be_judged_has_no_row():

@@ -106,8 +106,7 @@ LOGGING = """
 
 
 def test_a_log_that_is_closed_at_exit_is_whole_and_nothing_is_told(fs, tmp_path):
-    said = end_of(tmp_path, LOGGING + "    atexit.register(logging.root.handlers[0].stream.close)\n")
-    assert said == ""
+    assert end_of(tmp_path, LOGGING + "    atexit.register(logging.root.handlers[0].stream.close)\n") == ""
     assert len(fs.cat_file(f"{tmp_path}/app.log")) == 5000
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.errors import CorruptChunkError
+from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import labels, names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.labels import parse_label
@@ -47,12 +47,10 @@ def without_header(kind: type[Store] = Store) -> Store:
     return store
 
 
-@pytest.fixture(params=[b"", b"rollingfs 1\nsegm"])
-def lost(request):
-    """A store in which the header of the segment is empty or damaged."""
-    store = without_header()
-    store._put(names.header_path(A), request.param)
-    return store
+@pytest.fixture
+def lost():
+    """A store in which the segment has lost its header."""
+    return without_header()
 
 
 def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
@@ -67,12 +65,33 @@ def test_all_but_the_tail_returns_as_a_dry_run_says_and_nothing_old_is_touched(l
     assert said == replace(did, is_dry_run=True)
     world = client(lost)
     assert (did.start, did.end, did.chunks, did.gaps, did.left) == (0, 100, 5, (), ())
+    assert "the inline tail" in did.lost[0]
     assert world.content(NEW) == DATA
     assert is_whole(world, NEW)
     assert {path: data for path, data in lost.snapshot().items() if path in before} == before
     assert world.append(NEW, b"more") == 100
     world.truncate(NEW, 100)
     assert {path for path in lost.files() if path.startswith("/stream/")} == set(before)
+
+
+def test_a_segment_that_began_later_keeps_its_offsets(store):
+    five(store).truncate(A, 40)
+    lose(store)
+    with pytest.raises(FileNotFoundError, match="No chunk begins at offset 0; chunks begin at 40, 60, 80"):
+        rebuild(client(store))
+    rebuild(client(store), 40)
+    header = client(store).header(NEW)
+    assert (header.start, header.length) == (40, 100)
+    assert client(store).content(NEW) == DATA[40:]
+
+
+@pytest.mark.parametrize(("text", "error"), [(b"", FileNotFoundError), (b"rollingfs 1\nsegm", CorruptHeaderError)])
+def test_an_empty_or_damaged_header_counts_as_lost(store, world, text, error):
+    store._put(names.header_path(A), text)
+    with pytest.raises(error):
+        client(store).content(A)
+    rebuild(client(store))
+    assert client(store).content(NEW) == DATA
 
 
 def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
@@ -152,11 +171,22 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
     world.backend.prepare(between={2: partial(client(store).concat, A, ["/other/source"])})
     drive(world.client.segments.append(A, [staged, DATA[60:80]]))
     world.append(A, DATA[80:])
+    assert world.header(A).loose_count <= 2
     lose(store)
     did = rebuild(client(store))
     assert did.by_page >= 60
     assert client(store).content(NEW) == DATA
     assert did.by_page + did.by_later + did.by_label + did.by_name == 100
+
+
+def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
+    world.concat(world.create("/far/target"), [A])
+    lose(store)
+    with pytest.raises(FileNotFoundError, match="No chunk begins"):
+        rebuild(client(store))
+    world.orphan(A, data=b"alone")
+    did = rebuild(client(store))
+    assert (did.end, {one.reason for one in did.left}) == (5, {f"{OTHERS}/far/target"})
 
 
 def test_chunks_that_another_segment_refers_to_are_no_part_of_it_though_it_moves_meanwhile():
@@ -198,6 +228,7 @@ def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash
     rebuild(probe)
     for index in range(len(probe.backend.trace)):
         store = without_header()
+        old = store.snapshot()
         broken = client(store)
         broken.backend.prepare({index: crash})
         with contextlib.suppress(Crashed):
@@ -205,10 +236,12 @@ def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash
         with contextlib.suppress(FileExistsError):
             rebuild(client(store))
         world = client(store)
+        assert world.content(NEW) == DATA
         store.lapse(GRACE_S)
         world.collect(NEW, None)
         assert world.content(NEW) == DATA
         assert len([file for file in store.files() if file.startswith(f"{NEW}$chunks/0")]) == 5
+        assert old.items() <= store.snapshot().items()
 
 
 def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_is_left_out():
@@ -276,6 +309,7 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
         rebuild(client(store), incarnations=[gone, "none"])
     did = rebuild(client(store), incarnations=[gone])
     assert OTHER in {one.reason for one in did.left}
+    assert (did.by_later, did.by_label, did.by_name) == (80, 20, 0)
     assert [piece.by for piece in did.pieces] == ["later"] * 4 + ["label"]
     assert client(store).content(NEW) == DATA
 
@@ -298,8 +332,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
 
 def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
     store = TieredStore()
-    world = five(store)
-    world.offload(A)
+    five(store).offload(A)
     lose(store)
     last = max(file for file in store.files() if "$chunks/tier-" in file)
     key, offset = names.key_of(last.rpartition("/")[2]), "00000000000000000100"

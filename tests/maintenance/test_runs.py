@@ -26,8 +26,7 @@ class Life:
     rewritten: int = 0
 
     def add(self, size: int) -> None:
-        start = self.chunks[-1].end if self.chunks else 0
-        self.chunks.append(Chunk(start, size, "x", 0, 0))
+        self.chunks.append(Chunk(self.chunks[-1].end if self.chunks else 0, size, "x", 0, 0))
         self.times.append(0)
 
     def keep(self, *, sealed: bool = False) -> int:

@@ -124,8 +124,7 @@ def after_power_loss(world: World) -> Iterator[tuple[str, ...]]:
         free = [one for one in file.records if one not in file.durable and one not in file.lost]
         for count in range(len(free) + 1):
             for kept in itertools.combinations(free, count):
-                there = {*file.durable, *kept}
-                yield tuple(itertools.takewhile(there.__contains__, file.records))
+                yield tuple(itertools.takewhile({*file.durable, *kept}.__contains__, file.records))
 
 
 def problem(world: World) -> str:

@@ -100,8 +100,7 @@ def test_the_code_stamps_an_append_as_the_model_does(
             added = code.carry(same, asked, same.length + 1)
             tail = same.tail + b"a" + b"".join(ask.data for ask in asked)
             grown = transitions.extend(same, (), tail, NOW_MS)
-            made = transitions.stamp(grown, same, str(ME), 3, NOW_MS, added)
-            assert _shown(made) == _shown(in_code(wanted))
+            assert _shown(transitions.stamp(grown, same, str(ME), 3, NOW_MS, added)) == _shown(in_code(wanted))
             assert position == same.length
 
 

@@ -108,8 +108,7 @@ def test_the_columns_of_one_group_are_fetched_of_the_groups_that_follow():
 
 def test_columns_that_are_read_at_once_are_fetched_at_once():
     file = File()
-    hits = [file.read(*spans(group, 1, 3)) for group in range(GROUPS)]
-    assert hits == [False] + [True] * (GROUPS - 1)
+    assert [file.read(*spans(group, 1, 3)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
 
 
 def test_a_large_read_of_many_columns_promises_no_other(monkeypatch):

@@ -263,8 +263,7 @@ def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(
 @pytest.fixture
 def on_s3(seaweed):
     fs = RollingFileSystem("s3", seaweed, skip_instance_cache=True, header_cache_s=0)
-    other = fsspec.filesystem("s3", **seaweed, use_listings_cache=False)
-    return fs, other, f"{new_bucket(seaweed)}/plain"
+    return fs, fsspec.filesystem("s3", **seaweed, use_listings_cache=False), f"{new_bucket(seaweed)}/plain"
 
 
 @pytest.mark.parametrize("size", [4000, 5_000_000])

@@ -177,8 +177,7 @@ def test_a_made_folder_is_there_on_an_object_store_until_it_goes(store: str, req
 
     def listed(path: str) -> Any:
         answer = client.get(f"{BASE}{path}?op=LISTSTATUS")
-        there = client.get(f"{BASE}{path}?op=GETFILESTATUS").status_code
-        assert there == answer.status_code
+        assert client.get(f"{BASE}{path}?op=GETFILESTATUS").status_code == answer.status_code
         return answer.json()["FileStatuses"]["FileStatus"] if answer.is_success else exception_of(answer)
 
     for _ in range(2):

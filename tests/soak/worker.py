@@ -237,8 +237,7 @@ class Worker:
         bad = [row for row in self.fs.segment(path).verify() if not row.ok]
         if bad:  # a chunk that a truncation took meanwhile is not there
             time.sleep(0.2)
-            named = {row.file for row in bad} & {chunk.file for chunk in self.fs.segment(path).chunks}
-            assert not named, bad
+            assert not {row.file for row in bad} & {chunk.file for chunk in self.fs.segment(path).chunks}, bad
 
     # -- what changes the form, and no byte -------------------------------------------------------------------
 

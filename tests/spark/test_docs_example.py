@@ -49,5 +49,4 @@ def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_t
     assert len([size for size in dropped if size]) > 1  # while it went on, not only at the end
     with RollingFileSystem("file").open(str(folder / "delays")) as file:
         found = pd.read_json(file, lines=True)[COLUMNS]
-    expected = pd.concat(days, ignore_index=True)[COLUMNS]
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    pd.testing.assert_frame_equal(found, pd.concat(days, ignore_index=True)[COLUMNS], check_dtype=False)

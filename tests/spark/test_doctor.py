@@ -28,8 +28,7 @@ sys.stdout.buffer.write(pickle.dumps(function(0)))
 def spark_of(collect: Callable[[Any], list[Any]]) -> Any:
     """A session whose workers call `collect` with each function."""
     rdd = SimpleNamespace(map=lambda function: SimpleNamespace(collect=lambda: collect(function)))
-    context = SimpleNamespace(parallelize=lambda values, count: rdd)
-    return SimpleNamespace(sparkContext=context)
+    return SimpleNamespace(sparkContext=SimpleNamespace(parallelize=lambda values, count: rdd))
 
 
 @pytest.fixture

@@ -68,8 +68,7 @@ def copied(spark: Any, cluster: tuple[str, str], tmp_path: Path) -> str:
 def test_segments_on_hdfs_are_read_and_listed(spark, copied):
     for url in (copied, f"{copied}/s"):
         assert sorted(row.n for row in spark.read.json(url).collect()) == [row["n"] for row in ROWS]
-    found = read_json(spark, f"{copied}/s", "n int, text string").where("n = 7").first()
-    assert found.asDict() == ROWS[7]
+    assert read_json(spark, f"{copied}/s", "n int, text string").where("n = 7").first().asDict() == ROWS[7]
 
 
 def test_run_and_maintain_keep_segments_on_hdfs_through_webhdfs(cluster):

@@ -27,8 +27,7 @@ CODE_LENGTH_BYTES = 8
 @pytest.fixture
 def worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process be a worker of Spark."""
-    spec = types.SimpleNamespace(name="pyspark.daemon")
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", types.SimpleNamespace(name="pyspark.daemon"))
     monkeypatch.setenv(HIDE_TRACEBACK, "")
 
 

@@ -92,8 +92,7 @@ def test_sound_json_gives_the_rows_of_spark_itself(place, tmp_path):
     twin = plain_twin(tmp_path, data)
     for schema in ("s string, n int", "nested struct<x: array<float>>, absent boolean, odd string"):
         expected = place.spark.read.schema(schema).json(twin)
-        found = load(place, "j", schema, format="json", partitionBytes=999)
-        assert rows(found) == rows(expected)
+        assert rows(load(place, "j", schema, format="json", partitionBytes=999)) == rows(expected)
 
 
 def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(place):

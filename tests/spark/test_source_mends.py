@@ -298,8 +298,7 @@ def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, c
     for name in "ab"[:count]:
         put(fs, f"{tmp_path}/f/{name}", parquet_file(pa.table({name: [1]})))
     assert inferred(tmp_path / "f", format="parquet").names == ["a"]
-    told = "/f/a: the columns are those of its beginning; 1 other segments"
-    assert (told in caplog.text) == (count == 2)
+    assert ("/f/a: the columns are those of its beginning; 1 other segments" in caplog.text) == (count == 2)
 
 
 # -- rows and columns ----------------------------------------------------------------------------------------------

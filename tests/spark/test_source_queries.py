@@ -78,15 +78,13 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     stream.retain()
     assert stream.segments() == []
     run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
-    found = [row["n"] for row in rows(load(disk, "out", "n long", format="json"))]
-    assert found == list(range(30, 70))
+    assert [row["n"] for row in rows(load(disk, "out", "n long", format="json"))] == list(range(30, 70))
 
 
 def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
     fs.create(f"{tmp_path}/in")
     for batch in range(3):
-        new = [f"{device}{batch}\n" for device in "abc"[: batch + 1]]
-        fs.append(f"{tmp_path}/in", "".join(new).encode())
+        fs.append(f"{tmp_path}/in", "".join([f"{device}{batch}\n" for device in "abc"[: batch + 1]]).encode())
         devices = source.readStream.format("rolling").load(f"file://{tmp_path}/in")
         devices = devices.selectExpr("substring(value, 1, 1) device", "value")
         writer = devices.writeStream.format("rolling").option("segmentBy", "device")

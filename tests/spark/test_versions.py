@@ -42,8 +42,7 @@ def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(
 @pytest.mark.parametrize("partition", [None, InputPartition(None)])
 def test_the_partition_that_spark_makes_where_there_is_none_has_no_rows(tmp_path, partition):
     schema = types.StructType().add("value", types.StringType())
-    reader = RollingDataSource({"path": str(tmp_path)}).reader(schema)
-    assert list(reader.read(partition)) == []
+    assert list(RollingDataSource({"path": str(tmp_path)}).reader(schema).read(partition)) == []
 
 
 @pytest.mark.slow

@@ -44,8 +44,7 @@ class Site:
         self.run(self.client.segments.create(self.path, policy))
 
     def append(self, data: Any, **options: Any) -> int:
-        appending = self.client.segments.append(self.path, data, **options)
-        return self.bridge.run(appending, commits=self.path)
+        return self.bridge.run(self.client.segments.append(self.path, data, **options), commits=self.path)
 
     def open(self, mode: str, **options: Any) -> WriteFile:
         return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)

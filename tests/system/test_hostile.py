@@ -250,8 +250,7 @@ def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_
     move = Source(source, TXN, target)
     drive(moves.mark_all([move], OTHER, time.monotonic() + 60, sealed=False))
     marked = drive(store.fs._client.headers.load(source)).header
-    old = replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))
-    store.put(f"{source}$header", format_header(old))
+    store.put(f"{source}$header", format_header(replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))))
     store.fs.invalidate_cache()
     store.fs.append(source, b" still")
     assert store.fs.cat_file(source) == b"mine still"

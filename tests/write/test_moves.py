@@ -156,8 +156,7 @@ def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target
     for path in (far, source, far, source):
         with contextlib.suppress(FileNotFoundError):
             other.collect(path)
-    left = [file for file in site.store.fs.store if file.startswith((f"{source}$", f"{far}$"))]
-    assert left == []
+    assert [file for file in site.store.fs.store if file.startswith((f"{source}$", f"{far}$"))] == []
 
 
 @pytest.fixture
