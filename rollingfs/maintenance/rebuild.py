@@ -128,7 +128,7 @@ class Rebuilder:
             The offset at which the lost segment began, or another at which a chunk begins.
         leave_out
             Files that are no part of it, and index pages that are not to count: paths, last parts of paths, or
-            patterns of these.
+            patterns of last parts.
         incarnations
             If given, only files of these incarnations and files that name none.
         progress

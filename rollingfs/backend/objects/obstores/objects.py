@@ -90,9 +90,9 @@ class ObstoreObjects:
         """For large bodies, with one limit for the time of the whole request."""
         return self.repeating(0.0)
 
-    def repeating(self, seconds: float) -> Store:
+    def repeating(self, patience_s: float) -> Store:
         """For large bodies that may be sent again for so long."""
-        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, seconds)
+        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, patience_s)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
         """What obstore gives for a request."""
