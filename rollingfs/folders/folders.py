@@ -322,7 +322,8 @@ class Folders:
                 self.client.segments.inherited.forget()
 
     async def _is_folder_only(self, path: str) -> bool:
-        return await self.listings.is_folder(path) and (await self.listings.info(path))["type"] == "directory"
+        is_folder = await self.listings.is_folder(path)
+        return is_folder and (await self.listings.info(path, fresh=True))["type"] == "directory"
 
     async def _move_tree(self, source: str, target: str) -> None:
         if target.startswith(f"{source}/"):

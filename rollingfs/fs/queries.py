@@ -70,7 +70,7 @@ async def isdir(core: Core, path: str) -> bool:
 
 async def _type(core: Core, path: str) -> str | None:
     try:
-        kind: str = (await info(core, path, REPORT))["type"]
+        kind: str = (await core.listings.info(core.strip(path), fresh=True, on_error=REPORT))["type"]
     except FileNotFoundError:
         return None
     return kind

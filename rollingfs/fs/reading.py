@@ -13,7 +13,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 from rollingfs.errors import ConflictError
 from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.revalidate import Current, RevalidatingReads
+from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
 from rollingfs.read.slicing import Slice, clip, spread
 from rollingfs.read.snapshot import Snapshot
 
@@ -137,12 +137,14 @@ async def _write(parts: AsyncIterator[bytes], target: IO[bytes], callback: Callb
 
 
 async def pieces(
-    core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES
+    core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES, fresh: bool = False
 ) -> tuple[Snapshot, AsyncIterator[bytes]]:
     """A new snapshot of a file, taken beside its first bytes, and all its bytes in pieces.
 
     Parameters
     ----------
+    fresh
+        Ask the store, however recently the header was seen: for a caller that commits what it reads.
     verify
         Also verify, before the last piece, the chunks that the snapshot holds only in part.
     """
@@ -152,6 +154,8 @@ async def pieces(
 
     current, checks = Current(core.client.lookup, path), PieceChecks()
     current.believe()
+    if fresh:
+        current.trust = Trust.OLD
     [first] = await RevalidatingReads(core.client.fetcher, [(current, first_piece)], checks=checks).run()
     if isinstance(first, Exception):
         raise first

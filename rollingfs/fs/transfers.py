@@ -87,7 +87,7 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
         return
     for _ in range(SNAPSHOTS_MAX):
         try:
-            _, parts = await pieces(core, source, verify=True)
+            _, parts = await pieces(core, source, verify=True, fresh=True)
         except FileNotFoundError:
             if not await core.listings.is_folder(source):
                 raise

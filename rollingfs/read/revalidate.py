@@ -217,7 +217,7 @@ class RevalidatingReads:
 
     async def _look_at(self, current: Current) -> None:
         try:
-            await current.look(fresh=current.snapshot is not None)
+            await current.look()
         except OSError as error:  # the answer to each read of this path
             self._errors[current] = error
 

@@ -1,6 +1,7 @@
 """Copies of several files at once: how many are under way, what an error does, what the callback hears."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,44 @@ def test_nothing_is_left_on_the_disk_of_a_file_that_does_not_exist(fs: RollingFi
     with pytest.raises(FileNotFoundError):
         fs.get("/from/none", f"{tmp_path}/new/")
     assert list(tmp_path.iterdir()) == []
+
+
+COMMITTING: dict[str, Callable[[RollingFileSystem, str], object]] = {
+    "cp_file": lambda fs, to: fs.cp_file("/from/a", to),
+    "copy": lambda fs, to: fs.copy("/from/a", to),
+    "mv": lambda fs, to: fs.mv("/from/a", to),
+    "export": lambda fs, to: fs.export("/from/a", to),
+    "roll": lambda fs, to: fs.roll("/from/a"),
+    "concat": lambda fs, to: (fs.seal("/from/a"), fs.create(to), fs.concat(to, ["/from/a"])),
+    "truncate": lambda fs, to: fs.truncate("/from/a", 1),
+    "append": lambda fs, to: fs.append("/from/a", b"", expected_offset=4),
+}
+"""Verbs that commit what is at ``/from/a``, there or elsewhere, by way of what the client knows of its header."""
+
+
+@pytest.mark.parametrize("verb", COMMITTING)
+@pytest.mark.parametrize("change", ["append", "overwrite"])
+def test_a_verb_that_commits_asks_the_store_also_within_the_cache_time(verb: str, change: str, fs: Any) -> None:
+    mine = RollingFileSystem(backend=fs._backend, header_cache_s=1000, skip_instance_cache=True)
+    assert mine.cat_file("/from/a") == b"a"
+    if change == "append":
+        fs.append("/from/a", b"new")
+    else:
+        fs.overwrite("/from/a", b"anew")
+    COMMITTING[verb](mine, "/to/a")
+    found = next(name for name in ("/to/a", "/from/a") if fs.exists(name))
+    assert fs.cat_file(found) == (b"new" if verb == "truncate" else b"anew")
+    assert verb != "roll" or not fs.segment(found)._snapshot.header.tail
+
+
+def test_a_target_that_others_made_a_folder_is_one_within_the_cache_time(fs: Any) -> None:
+    mine = RollingFileSystem(backend=fs._backend, header_cache_s=1000, skip_instance_cache=True)
+    for verb in (mine.mv, mine.copy):
+        fs.pipe_file("/to", b"old")
+        assert mine.cat_file("/to") == b"old"
+        fs.rm("/to")
+        fs.pipe_file("/to/there", b"")
+        verb("/from/a", "/to")
+        assert names(fs, "/to") == ["a", "there"]
+        fs.mv("/to/a", "/from/a")
+        fs.rm("/to", recursive=True)
