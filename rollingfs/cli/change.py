@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from io import BufferedReader
 from typing import Annotated, cast
@@ -16,10 +14,8 @@ import typer
 
 from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.errors import SegmentNotSealedError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.core import core
-from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.maintenance.erased import Erased
 from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
@@ -175,7 +171,7 @@ def concat(
     source : SOURCE...
         Sealed segments on the same store.
     create
-        Make the target if it is not there.
+        Make the target if it is not there, in the commit that joins the first sources.
     as_bytes
         Also join files of formats that do not join, like Parquet and zip.
     as_format : FORMAT
@@ -183,32 +179,12 @@ def concat(
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])
-    if is_new := create and not fs.exists(to):
-        _check_sealed(fs, sources)  # so that a refusal leaves no empty target
-        fs.create(to)
-    try:
-        with session.progress(f"joining {count_text(len(sources), 'segment')}"):
-            offset = fs.concat(to, sources, as_bytes=as_bytes, as_format=as_format)
-    except ValueError as error:
-        if is_new:
-            fs.rm(to)
-        text = str(error).replace("as_bytes=True", "--as-bytes").replace("as_format='parquet'", "--as-format parquet")
-        raise type(error)(text) from error
+    with session.progress(f"joining {count_text(len(sources), 'segment')}"):
+        offset = fs.concat(to, sources, as_bytes=as_bytes, as_format=as_format, create=create)
     session.report(
         {"name": core(fs).strip(to), "offset": offset, "sources": len(sources)},
         f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",
     )
-
-
-def _check_sealed(fs: RollingFileSystem, paths: Sequence[str]) -> None:
-    for path in paths:
-        found = fs.info(path)
-        if found["type"] == "directory":
-            raise IsADirectoryError(
-                errno.EISDIR, "It is a folder: concat takes sealed segments; nothing was changed", path
-            )
-        if not found["sealed"]:
-            raise SegmentNotSealedError(f"{path} is not sealed: seal it first; nothing was changed")
 
 
 @commands("mv")

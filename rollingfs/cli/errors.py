@@ -19,6 +19,8 @@ INTERRUPTED = 130
 _OPTIONS = {
     "after_age": "--after-age",
     "after_bytes": "--after-bytes",
+    "as_bytes": "--as-bytes",
+    "as_format": "--as-format",
     "block_bytes": "--block",
     "create": "--create",
     "damaged": "--damaged",
@@ -43,6 +45,7 @@ _COMMANDS = "append|collect|concat|consolidate|export|mv|offload|onload|rebuild|
 _PYTHON = re.compile(
     rf"(?<![\w/.:$='=-])(?:(?P<verb>{'|'.join(map(re.escape, _VERBS))})\b(?:\(\))?"
     rf"|(?P<command>{_COMMANDS})\((?P<given>[^()]*)\)"
+    r"|as_format='(?P<format>[a-z]+)'"
     r"|(?P<name>[a-z][a-z_]*)=(?P<value>True|False|None)"
     r"|(?P<bare>[a-z]+_[a-z_]+)|(?P<word>True|False|None))(?![\w/$=-])"
 )
@@ -85,6 +88,8 @@ def _typed(found: re.Match[str]) -> str:
     if command := found["command"]:
         named = [one for one in found["given"].split(", ") if "=" in one]  # what has no name is the path
         return " ".join(["rollingfs", command, *(as_typed(one) for one in named)])
+    if kind := found["format"]:
+        return f"--as-format {kind}"
     if name := found["name"]:
         if name in _OPTIONS and found["value"] == "True":
             return _OPTIONS[name]

@@ -163,6 +163,7 @@ async def concat(
     expected_attrs: Attrs = None,
     as_bytes: bool = False,
     as_format: str | None = None,
+    create: bool = False,
 ) -> int:
     """Append sealed segments to another without moving bytes; the sources are gone afterwards.
 
@@ -176,6 +177,8 @@ async def concat(
     as_format
         ``"parquet"`` makes one Parquet file of the target, which may be empty, and the sources: the same commit puts a
         footer behind them that names all of their row groups. All must have the same columns. No row group moves.
+    create
+        Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves none.
 
     Returns
     -------
@@ -201,7 +204,7 @@ async def concat(
         raise TypeError(f"{at.path}: concat takes a list of sources, not one path; nothing was changed")
     arguments.check_attrs(at.path, expected_attrs, "expected_attrs")
     arguments.check_attrs(at.path, attrs)
-    arguments.check_switches(as_bytes=as_bytes)
+    arguments.check_switches(as_bytes=as_bytes, create=create)
     if as_format not in (None, PARQUET) or (as_format and as_bytes):
         raise ValueError(
             f"{at.path}: as_format is {as_format!r}: it must be {PARQUET!r}, and without as_bytes; nothing was changed"
@@ -215,7 +218,14 @@ async def concat(
     await at.bind()
     guard = at.guard(None, expected_attrs)
     offset = await at.client.concats.concat(
-        at.path, paths, attrs=attrs, guard=guard, meant=meant, as_bytes=as_bytes, as_parquet=as_format == PARQUET
+        at.path,
+        paths,
+        attrs=attrs,
+        guard=guard,
+        meant=meant,
+        as_bytes=as_bytes,
+        as_parquet=as_format == PARQUET,
+        create=create,
     )
     at.advance()
     return offset

@@ -126,8 +126,6 @@ class StreamOperations:
         if sizes and not self.settings.dry_run:
             for path in sizes if seals else ():
                 fs.seal(path)
-            if not fs.exists(target):
-                fs.create(target)
-            fs.concat(target, list(sizes))
+            fs.concat(target, list(sizes), create=True)
         found = {path: Outcome(0, {"bytes": size, "into": target}) for path, size in sizes.items()}
         return found | ({target: Outcome(sum(sizes.values()), {"sources": len(sizes)})} if sizes else {})

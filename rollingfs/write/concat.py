@@ -7,6 +7,8 @@ to the target; then they become tombstones (`moves`).
 from __future__ import annotations
 
 import logging
+import re
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -39,6 +41,8 @@ T = TypeVar("T")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
 """Maximum bytes of source names in the marks of one commit."""
+NOTHING_DONE = re.compile(r"[;,] (so )?nothing was (joined|moved|written)")
+"""What an error says of its own commit, which is not true of several."""
 
 
 class Concats:
@@ -63,11 +67,12 @@ class Concats:
         meant: Mapping[str, str | None] | None = None,
         as_bytes: bool = True,
         as_parquet: bool = False,
+        create: bool = False,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
 
         Up to 128 sources (fewer where their names are long) become part of the target in one commit; more
-        take further commits, the last of which sets the attributes.
+        take further commits to the same incarnation, the last of which sets the attributes.
 
         Parameters
         ----------
@@ -77,6 +82,8 @@ class Concats:
             Join bytes, whatever they are; otherwise a source of a format that does not join is refused.
         as_parquet
             Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
+        create
+            Make a target that is missing in the first of these commits.
 
         Returns
         -------
@@ -113,19 +120,20 @@ class Concats:
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
             try:
-                begins = await self._concat(target, batch, last or {}, guard, meant or {}, as_parquet)
+                begins, segment = await self._concat(target, batch, last or {}, guard, meant or {}, as_parquet, create)
             except AppendInterrupted as interrupt:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                     raise
                 raise interrupted(target, "unknown") from interrupt  # some of the sources are there
             except (OSError, ValueError) as error:
-                if joined := sum(map(len, batches[:index])):  # what the error says is of the sources of its commit
+                if joined := sum(map(len, batches[:index])):
+                    error.args = tuple(NOTHING_DONE.sub("", one) if isinstance(one, str) else one for one in error.args)
                     error.add_note(
                         f"{target}: the first {joined} of {len(sources)} sources are joined; join the others"
                     )
                 raise
             offset = begins if index == 0 else offset
-            guard = replace(guard, expected_offset=None)
+            guard, create = replace(guard, expected_offset=None, segment=segment), False
         return offset
 
     async def _seen(self, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
@@ -175,16 +183,22 @@ class Concats:
         guard: Guard,
         meant: Mapping[str, str | None],
         as_parquet: bool,
-    ) -> int:
-        offset = -1
+        create: bool,
+    ) -> tuple[int, str]:
+        """One commit; returns where the sources begin, and the incarnation of the target."""
+        offset, fresh = -1, str(uuid.uuid4())
 
         async def joined(base: Loaded, attempt: Attempt, marked: Marked) -> Header:
             nonlocal offset
-            if base.header is None or base.header.deleted or base.header.segment != marked.incarnation:
+            if marked.incarnation == fresh and not base.live:
+                found = await self._made(target, base, fresh)
+            elif base.header is None or base.header.deleted or base.header.segment != marked.incarnation:
                 # a verb by path goes on with the segment that has this name now, but the marks name the other one
                 raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
-            found, marks = transitions.check(base.header, guard, target), [source.mark for source in marked.sources]
+            else:
+                found = transitions.check(base.header, guard, target)
             transitions.check_open(found, target)
+            marks = [source.mark for source in marked.sources]
             merging.check_marks(found, marks)
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
@@ -203,12 +217,27 @@ class Concats:
             grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), self.store.now_ms())
             return transitions.with_attrs(grown, attrs, target)
 
-        incarnation = partial(self._target, target, guard)
-        await self.moves.move(target, paths, joined, sealed=True, incarnation=incarnation, meant=meant)
-        return offset
+        is_bound = guard.segment is not None or guard.epoch is not None
+        incarnation = partial(self._target, target, guard, fresh if create and not is_bound else None)
+        header = await self.moves.move(target, paths, joined, sealed=True, incarnation=incarnation, meant=meant)
+        return offset, header.segment
 
-    async def _target(self, target: str, guard: Guard) -> str:
-        """The incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides."""
+    async def _made(self, target: str, base: Loaded, incarnation: str) -> Header:
+        """The empty header of a target that is missing."""
+        if await self.segments.contents.room(target, base) is not None:
+            raise MarkLostError(f"{target} is a plain file now: it is to be adopted first")
+        return transitions.create(
+            base.header, incarnation, await self.segments.inherited.policy(target), self.store.now_ms()
+        )
+
+    async def _target(self, target: str, guard: Guard, fresh: str | None) -> str:
+        """The incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides.
+
+        Parameters
+        ----------
+        fresh
+            The incarnation that the concat makes of a missing target; None refuses it.
+        """
 
         def checked(loaded: Loaded) -> str:
             found = transitions.check(loaded.header, guard, target)
@@ -225,6 +254,9 @@ class Concats:
                 continue
             if not loaded.live and guard.segment is None:
                 await self.segments.contents.check_no_folder(target)
+            if not loaded.live and fresh is not None:
+                transitions.check_absent(guard, target)
+                return fresh
             try:
                 return checked(loaded)
             except transitions.MergeFoundError as merge:

@@ -31,7 +31,7 @@ def test_a_folder_is_named_as_one_where_a_segment_is_wanted(folder: str, words: 
 
 def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    assert "It is a folder: concat takes sealed segments" in refused(f"concat --create {target}", folder)
+    assert "It is a folder, not a segment" in refused(f"concat --create {target}", folder)
     assert "It is a folder, not a segment" in refused(f"concat {folder}/log", folder)
     assert "concat" in refused(f"concat {folder}/log", f"{folder}/log")
     assert not list(tmp_path.glob("target*"))

@@ -270,9 +270,20 @@ def copy(state: State, path: str) -> Next:
 READS = (read, whole, part, copy)
 
 
-def concat(state: State, path: str, sources: Sequence[str], attrs: Mapping[str, str | None], who: Who) -> Next:
+def concat(
+    state: State,
+    path: str,
+    sources: Sequence[str],
+    attrs: Mapping[str, str | None],
+    who: Who,
+    create: bool = False,
+) -> Next:
     if path in sources or len(set(sources)) < len(sources):
         raise Refused(ValueError)
+    if create and path not in state and who.owner is None:
+        if any(value is not None for value in who.expected_attrs.values()):
+            raise Refused(AttributeMismatchError)
+        state = put(state, path, Seg())
     # which of several errors comes first is not promised
     refusals = {error for step in _concat_checks(state, path, sources, who) for error in _refusal(step)}
     if refusals:

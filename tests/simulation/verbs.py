@@ -137,7 +137,8 @@ class Verbs(TreeVerbs):
     # -- two segments ------------------------------------------------------------------------------------------
 
     def concat(self) -> Op:
-        path = self.path(self._takes_more)
+        create = self.often(0.3)
+        path = self.path(lambda seg: seg is None if create else self._takes_more(seg))
         sealed = [one for one, seg in self.state.items() if one != path and seg.sealed and not seg.owner]
         if not sealed and self.often(0.9):
             return self.seal()
@@ -147,8 +148,8 @@ class Verbs(TreeVerbs):
             sources = [self.chance.choice(self.world.paths) for _ in range(self.chance.randint(0, 2))]
         who, guard = self.who(path)
         attrs = self.attrs()
-        call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": who})
-        return Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, guard=guard))
+        call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": who, "create": create})
+        return Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, guard=guard, create=create))
 
     def rename(self) -> Op:
         path = self.path(lambda seg: seg is not None and seg.owner is None)

@@ -176,10 +176,10 @@ def delete(path: str) -> Step:
     return lambda world: _op(model.delete, path, who=ANYBODY)
 
 
-def concat(path: str, *sources: str) -> Step:
+def concat(path: str, *sources: str, create: bool = False) -> Step:
     attrs = {"k": "v"}
-    call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": ANYBODY})
-    return lambda world: Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs))
+    call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": ANYBODY, "create": create})
+    return lambda world: Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, create=create))
 
 
 def rename(path: str, target: str) -> Step:
@@ -241,6 +241,10 @@ SCENARIOS = {
     "concat": Scenario((*SEALED, create(C), append(C, 7), truncate(C, 2 * TOKEN), seal(C)), concat(B, A, C)),
     "concat of index pages": Scenario((*MANY, truncate(A, 8 * TOKEN), seal(A), create(D), append(D, 20)), concat(D, A)),
     "concat into a plain file": Scenario((*SEALED, plain(F)), concat(F, A)),
+    "concat that makes its target": Scenario(SEALED, concat(F, A, create=True)),
+    "concat that makes its target over a tombstone": Scenario(
+        (*SEALED, create(C), delete(C)), concat(C, A, create=True)
+    ),
     "rename": Scenario(SEALED, rename(A, F)),
     "rename over a segment": Scenario(SEALED, rename(A, B)),
     "rename over its chunks' folder": Scenario((*SOME, rename(A, C), create(A), append(A, 6)), rename(C, A)),

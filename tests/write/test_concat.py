@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from rollingfs import CommitTimeoutError, SegmentNotSealedError
+from rollingfs import BadOffsetError, CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.cli.errors import in_one_line
 from rollingfs.client import COMMIT_TIMEOUT_S, Client
@@ -15,6 +15,7 @@ from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
+from rollingfs.format.transitions import Guard
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import concat
@@ -46,10 +47,81 @@ def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch
     world = World(private_memory())
     target, opened = world.create("/target"), world.create("/open", [b"open"])
     sources = [world.create(f"/s{n}", [b"%d" % n], sealed=True) for n in range(2)]
-    with pytest.raises(SegmentNotSealedError, match="nothing was joined") as caught:
+    with pytest.raises(SegmentNotSealedError) as caught:
         drive(world.client.concats.concat(target, [*sources, opened]))
-    assert in_one_line(caught.value).endswith("; /target: the first 2 of 3 sources are joined; join the others")
+    said = in_one_line(caught.value)
+    assert said.endswith("no append is lost; /target: the first 2 of 3 sources are joined; join the others")
     assert world.content(target) == b"01"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("verb", ["read_if_changed", "replace", "create"])
+def test_a_target_that_another_makes_meanwhile_keeps_what_it_has(verb, is_refused):
+    backend = Scripted(private_memory())
+    world, other = World(backend), World(backend.inner)
+    source, opened = other.create("/s", [b"joined"], sealed=True), other.create("/open", [b"o"])
+    backend.plan(verb, before=lambda: other.create("/target", [b"acknowledged;"]))
+    call = world.client.concats.concat("/target", [source, *[opened] * is_refused], create=True)
+    if is_refused and verb == "create":  # no commit of the target is tried
+        backend.plans.clear()
+        other.create("/target", [b"acknowledged;"])
+    if is_refused:
+        with pytest.raises(SegmentNotSealedError):
+            drive(call)
+    else:
+        assert drive(call) == len(b"acknowledged;")
+    assert other.content("/target") == b"acknowledged;" + b"joined" * (not is_refused)
+    assert is_refused == (other.header(source).phase is Phase.SEALED)
+
+
+def test_a_refused_concat_leaves_no_target():
+    world = World(private_memory())
+    source, opened = world.create("/s", [b"s"], sealed=True), world.create("/open", [b"o"])
+    for given, refusal in (([source, opened], SegmentNotSealedError), ([source, "/missing"], FileNotFoundError)):
+        with pytest.raises(refusal):
+            drive(world.client.concats.concat("/target", given, create=True))
+        assert drive(world.client.headers.load("/target")).header is None
+    for guard, refusal in ((Guard(expected_offset=7), BadOffsetError), (Guard(epoch=1), FileNotFoundError)):
+        with pytest.raises(refusal):
+            drive(world.client.concats.concat("/target", [source], create=True, guard=guard))
+    assert drive(world.client.concats.concat("/target", [source], create=True)) == 0
+    assert world.content("/target") == b"s"
+
+
+def test_a_target_that_is_deleted_after_the_marks_is_made_by_other_marks():
+    """Its incarnation is the one that the marks name, and none that was there before."""
+    backend = Scripted(private_memory())
+    world, other = World(backend), World(backend.inner)
+    source, target = other.create("/s", [b"s"], sealed=True), other.create("/target", [b"t"])
+    old, named = other.header(target).segment, []
+
+    def note():
+        named.append(other.header(source).merge.target_segment)
+
+    backend.plan("replace", "target$header", before=lambda: (note(), other.delete(target)))
+    backend.plan(("replace", "create"), "target$header", before=note, times=None)
+    drive(world.client.concats.concat(target, [source], create=True))
+    assert world.content(target) == b"s"
+    assert (named[0], named[-1]) == (old, other.header(target).segment)
+    assert named[-1] != old
+
+
+def test_later_sources_join_the_segment_that_the_first_have_joined(monkeypatch):
+    monkeypatch.setattr(concat, "MARKS_MAX", 1)
+    backend = Scripted(private_memory())
+    world, other = World(backend), World(backend.inner)
+    sources = [other.create(f"/s{n}", [b"%d" % n], sealed=True) for n in range(2)]
+
+    def replaced():
+        other.rename("/target", "/elsewhere")
+        other.create("/target", [b"another's"])
+
+    backend.plan("replace", "/s1$header", before=replaced)
+    with pytest.raises(FileNotFoundError) as caught:
+        drive(world.client.concats.concat("/target", sources, create=True))
+    assert "first 1 of 2 sources are joined" in in_one_line(caught.value)
+    found = [other.content(path) for path in ("/target", "/elsewhere", sources[1])]
+    assert found == [b"another's", b"0", b"1"]
 
 
 def rival(store):
