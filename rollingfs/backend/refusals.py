@@ -118,7 +118,8 @@ def delete_each(paths: Sequence[str], delete: Callable[[str], None]) -> None:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            failed.append((path, error))
+            if error.errno != errno.ENAMETOOLONG:  # else there is no such file
+                failed.append((path, error))
     if failed:
         path, first = failed[0]
         message = f"{len(failed)} of {len(paths)} files could not be deleted: {first.strerror or first}"

@@ -13,6 +13,7 @@ from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.copies import rename
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
@@ -306,7 +307,7 @@ class Folders:
         if names.is_listing(target):
             names.check_new_name(target)
         try:
-            await self.client.concats.rename(source, target)
+            await rename(self.client, source, target)
         except FileNotFoundError:
             if source != target and await self._take_link(source, target):
                 return
@@ -358,7 +359,7 @@ class Folders:
     async def _move_one(self, source: str, target: str) -> bool:
         """Move a segment or plain file of a tree; returns whether it was still there."""
         try:
-            await self.client.concats.rename(source, target)
+            await rename(self.client, source, target)
         except FileNotFoundError:
             if await self.listings.is_there(source):
                 raise

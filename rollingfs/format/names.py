@@ -34,6 +34,8 @@ LEDGER_NAME = "$stream"
 LISTING_NAME = "$listing"
 """The segment with the rows of a folder, which spare listings most headers; listings hide it."""
 OFFSET_DIGITS = 20
+HEADED_BYTES_MAX = 248
+"""Longest name that leaves room for `HEADER_SUFFIX` on a disk, whose names have at most 255 bytes."""
 NAMES_KEPT_MAX = 1024
 """The names that were checked last are known to be good: programs append to a few segments again and again."""
 _ODD_PARTS = frozenset(("", ".", ".."))
@@ -100,13 +102,19 @@ def temporary_path(path: str) -> str:
     elif path.endswith(CHUNKS_SUFFIX):
         folder = path
     elif not folder.endswith(CHUNKS_SUFFIX):
-        folder = chunks_folder(path)
+        folder = temporary_folder(path)
     return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+
+
+def temporary_folder(path: str) -> str:
+    """The chunk folder for temporary files of a plain file; of a shorter name, where its own has no room."""
+    folder, slash, name = path.rpartition("/")
+    return chunks_folder(folder + slash + name.encode(errors="replace")[:HEADED_BYTES_MAX].decode(errors="ignore"))
 
 
 def export_path(target: str) -> str:
     """A new name for a file that an export writes before there is one under `target`; hidden, as chunks are."""
-    return f"{chunks_folder(target)}/{EXPORT_PREFIX}{uuid.uuid4().hex}"
+    return f"{temporary_folder(target)}/{EXPORT_PREFIX}{uuid.uuid4().hex}"
 
 
 def _random() -> str:

@@ -14,6 +14,7 @@ from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import check_contained
 
 from rollingfs.errors import ConflictError
+from rollingfs.folders import copies
 from rollingfs.fs import arguments, queries
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
@@ -87,27 +88,16 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
         return
     for _ in range(SNAPSHOTS_MAX):
         try:
-            _, parts = await pieces(core, source, verify=True, fresh=True)
+            view, parts = await pieces(core, source, verify=True, fresh=True)
         except FileNotFoundError:
             if not await core.listings.is_folder(source):
                 raise
             await makedirs(core, path2, exist_ok=True)
             return
         with contextlib.suppress(_ReplacedError):  # what is there now is copied
-            await _copy(core, _unchanged(parts), target)
+            await copies.copy(core.client, view, _unchanged(parts), target)
             return
     raise ConflictError(f"{path1}: others replaced it {SNAPSHOTS_MAX} times while it was copied; nothing was written")
-
-
-async def _copy(core: Core, parts: AsyncIterator[bytes], target: str) -> None:
-    intake = core.client.segments.replacement(target)
-    try:
-        async for data in parts:
-            await intake.take(data)
-    except BaseException:
-        await intake.abort()
-        raise
-    await core.client.segments.overwrite(target, intake)
 
 
 async def copy(

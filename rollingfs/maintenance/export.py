@@ -261,7 +261,7 @@ async def clean(target: Backend, name: str) -> None:
             await target.abort_upload(pending)
     except PermissionError as error:
         logger.info("%s: what earlier exports have left cannot be seen or aborted: %s", name, error)
-    folder = names.chunks_folder(name)
+    folder = names.temporary_folder(name)
     try:
         entries = (await target.list(folder)).entries
     except FileNotFoundError:

@@ -31,6 +31,7 @@ NEW_FILE_MODE = 0o666
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NO_ROOM = "no segment can have this name: with '$header' behind it, the name is too long for this disk"
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
@@ -69,6 +70,11 @@ class opened(Opened):  # noqa: N801 - used as a function
         except PermissionError:
             if os.path.isdir(self._path):  # the error of Windows for a folder
                 raise refusals.no_file(self._path) from None
+            raise
+        except OSError as error:
+            self.close()
+            if error.errno == errno.ENAMETOOLONG:  # the header of a plain file whose name has no room for it
+                raise refusals.no_file(self._path) from error
             raise
         except BaseException:
             self.close()
@@ -254,6 +260,10 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
             return open_file(path, _NEW_FLAGS, mode)
         except FileNotFoundError:  # the folder is missing; perhaps another process has just removed it
             make_folders(os.path.dirname(path), sync)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                error.strerror = _NO_ROOM
+            raise
 
 
 @contextlib.contextmanager

@@ -111,6 +111,10 @@ def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
         if os.path.isfile(folder):
             raise
         raise refusals.no_folder(folder) from None
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise refusals.no_folder(folder) from None
+        raise
     is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
     shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
     return {info.path: info for info in shown}

@@ -29,7 +29,7 @@ CLOSED_AT_ONCE = 16
 _HERE = -100
 """Linux: relative paths begin in the process's folder."""
 _NO_REPLACE = 1
-_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV}
+_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV}
 
 
 def take_away(path: str, token: str, sync: bool) -> None:

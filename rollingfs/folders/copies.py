@@ -1,0 +1,70 @@
+"""Copies and renames of files, also of those whose name leaves no room for that of a header.
+
+On a disk, a name of 249 to 255 bytes is such a name. A plain file that has it cannot become a segment.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+
+from rollingfs.client import Client
+from rollingfs.errors import ConflictError
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.adopt import ADOPTIONS_MAX
+from rollingfs.write.ingest import PIECE_BYTES
+
+
+async def copy(client: Client, view: Snapshot, parts: AsyncIterator[bytes], target: str) -> None:
+    """Replace what is at `target` by the bytes of a snapshot, in one commit.
+
+    Parameters
+    ----------
+    parts
+        These bytes.
+    """
+    try:
+        intake = client.segments.replacement(target)
+        try:
+            async for data in parts:
+                await intake.take(data)
+        except BaseException:
+            await intake.abort()
+            raise
+        await client.segments.overwrite(target, intake)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        await client.exporter.export(view, client.backend, target, overwrite=True)
+
+
+async def rename(client: Client, source: str, target: str) -> None:
+    """Give a segment or plain file another name.
+
+    A plain file that cannot become a segment is copied, then deleted if it still is the file that was copied.
+
+    Raises
+    ------
+    FileNotFoundError, FencedError, FolderOccupiedError
+        As `Concats.rename`.
+    ConflictError
+        Other programs keep changing a plain file: it is still there, and `target` has a copy of what it was.
+    """
+    try:
+        await client.concats.rename(source, target)
+        return
+    except OSError as error:
+        view = await client.lookup.view(source, fresh=True) if error.errno == errno.ENAMETOOLONG else None
+        if view is None or view.plain is None:
+            raise
+    for _ in range(ADOPTIONS_MAX):
+        view = await client.lookup.view(source, fresh=True)
+        await copy(client, view, _parts(client, view), target)
+        if await client.segments.adoption.remove(source, view.incarnations[0]):
+            return
+    raise ConflictError(f"{source}: the plain file changes too often to be moved; it is still there, and copied")
+
+
+async def _parts(client: Client, view: Snapshot) -> AsyncIterator[bytes]:
+    for start in range(view.start, view.length, PIECE_BYTES):
+        yield await client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
