@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from glob import has_magic
 from typing import Any
 
 from rollingfs.folders.collect_tree import TreeCollector
@@ -25,7 +24,7 @@ from rollingfs.spark.segment_operations import (
     maintain_one,
     merged,
 )
-from rollingfs.spark.source import places
+from rollingfs.spark.source import patterns, places
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.stream_operations import CONCAT, STREAM_OPERATIONS, TRIM, Outcomes, StreamOperations
 from rollingfs.stream.cut import StreamCut
@@ -151,8 +150,8 @@ def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tup
     roots: set[str] = set()
     for one in options.places:
         path = core(fs).strip(one.path).rstrip("/")
-        if has_magic(path):
-            roots.add(places.above_pattern(path))
+        if patterns.is_pattern(path):
+            roots.add(patterns.above(path))
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
     return tuple(sorted(roots))
@@ -173,6 +172,6 @@ def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
     tree = TreeCollector(below.client)
     for place in options.places:
         path = below.strip(place.path)
-        there = below.run(tree.segments(places.above_pattern(path) or "/"))
-        found.update(filter(places.meaning(path), there) if has_magic(path) else there)
+        there = below.run(tree.segments(patterns.above(path) or "/"))
+        found.update(filter(places.meaning(path), there) if patterns.is_pattern(path) else there)
     return fs, sorted(found)

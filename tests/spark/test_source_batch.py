@@ -3,15 +3,19 @@
 import io
 import json
 import random
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.spark import to_json
+from tests.spark.test_source_follow import NAMES, PATTERNS
 from tests.support.spark import Place, arrow_stream, parquet_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("source")]
@@ -83,6 +87,20 @@ def test_every_url_a_folder_a_glob_and_a_list_name_the_same_segments(disk):
     assert values(load(disk, "f/b")) == []
     with pytest.raises(Exception, match=r"not exist|No such|FileNotFound"):
         load(disk, "nowhere").collect()
+
+
+def test_spark_itself_shows_the_same_names_of_a_folder_and_of_patterns(disk):
+    for name in NAMES:
+        disk.plain(f"names/{name}", f"{name}\n".encode())
+    reader = disk.spark.read.option("recursiveFileLookup", "true")
+    frames = [reader.text(f"file://{disk.path}/names{one}").selectExpr(f"r'{one}'", "value") for one in PATTERNS]
+    found: dict[str, set[str]] = {}
+    for pattern, name in reduce(DataFrame.union, frames).collect():
+        found.setdefault(pattern, set()).add(name)
+    assert found == {pattern: names for pattern, names in PATTERNS.items() if names}
+    assert sorted(values(load(disk, "names/*", partitionColumns="false"))) == sorted(PATTERNS["/*"])
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+        reader.text(f"file://{disk.path}/names/no*")
 
 
 def test_sound_json_gives_the_rows_of_spark_itself(place, tmp_path):

@@ -15,7 +15,7 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import places
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.backends import Counting, raises
-from tests.support.spark_source import ALL, first_column, reader, saved, step
+from tests.support.spark_source import ALL, first_column, read, reader, saved, step
 
 
 class Query:
@@ -63,7 +63,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Counting:
 
 
 @pytest.mark.parametrize(
-    ("place", "listings"), [("", 3), ("/*", 3), ("/d*", 3), ("/d*/*", 3), ("/d1/s*", 1), ("/**", 3), ("/*/s1", 3)]
+    ("place", "listings"), [("", 3), ("/*", 3), ("/d*", 3), ("/d*/*", 3), ("/d1/s*", 1), ("/{s,d}*", 3), ("/*/s1", 3)]
 )
 def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, tmp_path, store, place, listings):
     for name in ("s0", *(f"d1/s{nth}" for nth in range(1, 20)), "d2/s1"):
@@ -76,25 +76,75 @@ def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, 
     assert store.verbs == ["list"] * listings
 
 
-PATTERNS = ["/*", "/d*", "/d*/*", "/*/*", "/d1/s*", "/**", "/**/s1", "/*/s1", "/d?/in", "/d1", "/[sd]*", "/*/in/*"]
+NAMES = [
+    "a",
+    "_b",
+    ".c",
+    "x._COPYING_",
+    "_metadata",
+    "_k=v",
+    "_tmp/t",
+    "_region=eu/r",
+    ".h/z",
+    "p=1/_x",
+    "p=1/y",
+    "s/_metadata/m",
+]
+SHOWN = {"a", "_k=v", "_region=eu/r", "p=1/y", "s/_metadata/m"}
+PATTERNS = {
+    "": SHOWN,
+    "/*": {*SHOWN, "_tmp/t", ".h/z"},
+    "/**": {*SHOWN, "_tmp/t", ".h/z"},
+    "/_tmp": {"_tmp/t"},
+    "/_*": {"_k=v", "_region=eu/r", "_tmp/t"},
+    "/[^_.]*": {"a", "p=1/y", "s/_metadata/m"},
+    "/[!_]": {"a", "s/_metadata/m"},
+    "/[_.]b": set(),
+    "/[.-_]b": set(),
+    "/?": {"a", "s/_metadata/m"},
+    "/{_tmp,a}": {"_tmp/t", "a"},
+    "/{_tmp/t,a,s/{_meta,no}*/m}": {"_tmp/t", "a", "s/_metadata/m"},
+    "/_region={eu,us}": {"_region=eu/r"},
+    "/*/[rty]": {"_tmp/t", "_region=eu/r", "p=1/y"},
+    "/p\\=1/y": {"p=1/y"},
+    "/p=[0-9]/*": {"p=1/y"},
+}
+"""Patterns, with the files of `NAMES` that Spark reads by them; `test_source_batch` asks Spark itself."""
 
 
-@pytest.mark.parametrize("pattern", [*PATTERNS, "/n*"])
-def test_a_pattern_matches_what_a_glob_matches_and_what_is_below_matched_folders(fs, tmp_path, pattern):
-    root = str(tmp_path / "f")
-    names = ["s0", "d1/s1", "d1/s2", "d1/in/x", "d2/s1", "d2/in/deep/y", "_tmp/z", "d1/_hid", "d2/.hid/q", "d3/in/x"]
-    for name in names:
-        fs.overwrite(f"{root}/{name}", b"x\n")
-    (tmp_path / "f" / "d2" / "plain").write_bytes(b"x\n")
-    fs.stream(f"{root}/d1").retention = RetentionPolicy.by_size(1)  # its ledger is a hidden segment
-    expected = set()
-    for path in fs.glob(root + pattern):
-        below = [path] if fs.isfile(path) else fs.find(path)
-        for one in below:
-            rest = path.rpartition("/")[2] + one[len(path) :]
-            if not any(part[0] in "_." for part in rest.split("/")):
-                expected.add(one)
-    assert set(reader(root + pattern).initialOffset()) == expected
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_spark_rules_say_which_names_a_folder_and_a_pattern_show(fs, tmp_path, pattern):
+    for name in NAMES:
+        fs.overwrite(f"{tmp_path}/f/{name}", b"x\n")
+    fs.stream(f"{tmp_path}/f/p=1").retention = RetentionPolicy.by_size(1)  # its ledger is a hidden segment
+    options = {"partitionColumns": "false"}
+    found = reader(f"{tmp_path}/f{pattern}", **options).initialOffset()
+    assert {path.removeprefix(f"{tmp_path}/f/") for path in found} == PATTERNS[pattern]
+    assert len(read(f"{tmp_path}/f{pattern}", **options)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "error"),
+    [
+        ("[_", "not closed"),
+        ("{a", "not closed"),
+        ("**/t", "means [*] and"),
+        ("a\\", "nothing follows"),
+        ("[b-a]", "range"),
+    ],
+)
+def test_a_pattern_that_cannot_be_read_is_refused(fs, tmp_path, pattern, error):
+    fs.overwrite(f"{tmp_path}/f/a", b"x\n")
+    with pytest.raises(ValueError, match=error):
+        read(f"{tmp_path}/f/{pattern}")
+
+
+@pytest.mark.parametrize("pattern", ["x*", "a/*", "{b,c}", "no/*"])
+def test_a_pattern_that_matches_nothing_is_refused_by_a_batch_and_awaited_by_a_stream(fs, tmp_path, pattern):
+    fs.overwrite(f"{tmp_path}/f/a", b"x\n")
+    with pytest.raises(FileNotFoundError, match="matches this pattern"):
+        read(f"{tmp_path}/f/{pattern}")
+    assert reader(f"{tmp_path}/f/{pattern}").initialOffset() == {}
 
 
 def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monkeypatch, store):

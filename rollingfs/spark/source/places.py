@@ -5,16 +5,14 @@ Plain files are read as segments, here and in all modules of the data source.
 
 from __future__ import annotations
 
+import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from glob import has_magic
 from itertools import takewhile
 
 import fsspec
-from fsspec.utils import glob_translate
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
@@ -25,8 +23,10 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.target import options_of_url
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source import segments
+from rollingfs.spark.source import patterns, segments
 from rollingfs.spark.source.options import Options, parse_url
+from rollingfs.spark.source.patterns import Part
+from rollingfs.spark.source.skipped import is_skipped, is_skipped_file
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 """The variable in which Spark tells its workers which folders its block manager has made."""
@@ -97,9 +97,14 @@ class FoundSegments:
 
 
 def find(
-    fs: RollingFileSystem, options: Options, known: frozenset[str] = frozenset(), *, may_be_missing: bool = False
+    fs: RollingFileSystem,
+    options: Options,
+    known: frozenset[str] = frozenset(),
+    *,
+    may_be_missing: bool = False,
+    may_match_nothing: bool = False,
 ) -> FoundSegments:
-    """Find the segments to read now; names that begin with ``_`` or ``.`` are skipped, as Spark skips them.
+    """Find the segments to read now; names that Spark skips are skipped.
 
     Parameters
     ----------
@@ -107,20 +112,27 @@ def find(
         Places that were folders a moment ago: each costs one listing while something is in it.
     may_be_missing
         Whether a place that holds nothing is empty, and no error.
+    may_match_nothing
+        Whether a pattern may match nothing, and is no error.
 
     Raises
     ------
     FileNotFoundError
-        A place that is not a pattern holds neither a segment nor a folder.
+        A place that is not a pattern holds neither a segment nor a folder, or a pattern matches neither.
     CorruptHeaderError
         The header of a segment cannot be read, and the options do not say to skip it.
+    ValueError
+        A pattern cannot be read.
     """
     looks: Looks = {}
     folders = set()
     for place in options.places:
         path = core(fs).strip(place.path)
-        if has_magic(path):
-            looks |= _matching(fs, path)
+        if patterns.is_pattern(path):
+            found = _matching(fs, path)
+            if found is None and not may_match_nothing:
+                raise FileNotFoundError(errno.ENOENT, "No segment, file or folder matches this pattern", path)
+            looks |= found or {}
             continue
         there = (_below(fs, path) if path in known else {}) or _at(fs, path, may_be_missing=may_be_missing)
         if there and path not in there:
@@ -163,7 +175,7 @@ def bases(options: Options) -> tuple[str, ...]:
     ValueError
         The query names something that is not below option ``basePath``.
     """
-    found = tuple(above_pattern(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
+    found = tuple(patterns.above(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
     if options.base_path is None:
         return found
     base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path).path)
@@ -173,37 +185,37 @@ def bases(options: Options) -> tuple[str, ...]:
     return (base,)
 
 
-def _matching(fs: RollingFileSystem, pattern: str) -> Looks:
-    """The segments that a pattern matches, and those below folders that it matches; each folder is listed once."""
-    parts = pattern.split("/")
-    level = [above_pattern(pattern)]
-    if level == [""]:  # the top of a store, which may be no folder
-        found = [_at(fs, path) for path in fs.glob(pattern) if not _is_skipped(path.rpartition("/")[2])]
-        return {path: look for looks in found for path, look in looks.items() if not names.is_hidden_segment(path)}
-    if "**" in parts:
-        return _matched(_scans(fs, level), re.compile(glob_translate(pattern)), fs)
-    for nth in range(len(level[0].split("/")), len(parts) - 1):
-        wanted = re.compile(glob_translate("/".join(parts[: nth + 1])))
-        level = [folder for scan in _scans(fs, level, 1).values() for folder in _shown(scan) if wanted.match(folder)]
-    return _matched(_scans(fs, level, 1), re.compile(glob_translate(pattern)), fs)
+def _matching(fs: RollingFileSystem, pattern: str) -> Looks | None:
+    """The segments that a pattern matches, and those below folders that it matches; None if it matches nothing.
+
+    Each folder of a choice is listed once.
+    """
+    found = [_matched(fs, parts, is_absolute=pattern.startswith("/")) for parts in patterns.alternatives(pattern)]
+    matched = [looks for looks in found if looks is not None]
+    return {path: look for looks in matched for path, look in looks.items()} if matched else None
 
 
-def _matched(scans: Scans, wanted: re.Pattern[str], fs: RollingFileSystem) -> Looks:
-    """What a pattern matches in folders that were listed, with what is below the folders that it matches."""
+def _matched(fs: RollingFileSystem, parts: Sequence[Part], *, is_absolute: bool) -> Looks | None:
+    """What one choice of a pattern matches, as `_matching`."""
+    names_above = list(takewhile(lambda part: isinstance(part, str), parts[:-1]))
+    level = ["/".join(map(str, names_above)) or ("/" if is_absolute else "")]
+    for part in parts[len(names_above) : -1]:
+        level = [folder for scan in _scans(fs, level, 1).values() for folder in _shown(scan) if _fits(folder, part)]
     looks: Looks = {}
     edge = []
-    for scan in scans.values():
+    for scan in _scans(fs, level, 1).values():
         there = scan.listed | _corrupt(scan)
-        looks |= {path: look for path, look in there.items() if _is_wanted(path, wanted)}
-        edge += [folder for folder in _shown(scan) if _is_wanted(folder, wanted)]
-    more = _scans(fs, [folder for folder in edge if folder not in scans])
-    for folder in edge:
-        looks |= _below_in({**scans, **more}, folder)
-    return looks
+        looks |= {path: look for path, look in there.items() if _fits(path, parts[-1])}
+        edge += [folder for folder in _shown(scan) if _fits(folder, parts[-1])]
+    if not looks and not edge:
+        return None
+    shown = {path: look for path, look in looks.items() if not is_skipped_file(path.rpartition("/")[2])}
+    below = _scans(fs, edge)
+    return shown | {path: look for folder in edge for path, look in _below_in(below, folder).items()}
 
 
-def _is_wanted(path: str, wanted: re.Pattern[str]) -> bool:
-    return bool(wanted.match(path)) and not _is_skipped(path.rpartition("/")[2])
+def _fits(path: str, part: Part) -> bool:
+    return patterns.matches(part, path.rpartition("/")[2])
 
 
 def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Looks:
@@ -241,7 +253,7 @@ def _below_in(scans: Scans, folder: str) -> Looks:
             corrupt |= _corrupt(scan)
     # a segment hides the folder of its name, also when its header cannot be read
     shown = {path: look for path, look in (looks | corrupt).items() if corrupt.keys().isdisjoint(folders_of(path))}
-    return {path: look for path, look in shown.items() if not _is_skipped(path[len(folder) :])}
+    return {path: look for path, look in shown.items() if not is_skipped(path[len(folder) :])}
 
 
 def _corrupt(scan: Scan) -> Looks:
@@ -258,16 +270,11 @@ def _shown(scan: Scan) -> list[str]:
     return [folder for folder in scan.shown if folder not in scan.unreadable]
 
 
-def above_pattern(path: str) -> str:
-    """The folder above the first wildcard of a pattern; of no pattern, the path itself."""
-    return "/".join(takewhile(lambda part: not has_magic(part), path.split("/")))
-
-
 def meaning(path: str) -> Callable[[str], bool]:
     """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match."""
-    if has_magic(path):
-        is_match = re.compile(glob_translate(path)).match
-        return lambda one: any(map(is_match, (one, *folders_of(one))))
+    if patterns.is_pattern(path):
+        choices = patterns.alternatives(path)
+        return lambda one: any(patterns.has_prefix(one.split("/"), parts) for parts in choices)
     return lambda one: one == path or one.startswith(f"{path}/")
 
 
@@ -275,7 +282,3 @@ def folders_of(path: str) -> Iterator[str]:
     """The folders that a path lies in, the lowest first."""
     while path := path.rpartition("/")[0]:
         yield path
-
-
-def _is_skipped(path: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -10,6 +10,7 @@ import pyarrow.types as pt
 
 from rollingfs.errors import RollingError
 from rollingfs.format import names
+from rollingfs.spark.source.skipped import BEING_COPIED, is_skipped_file
 
 NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
 """Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""
@@ -92,8 +93,8 @@ def _objection(name: str) -> str | None:
         return "it is empty"
     if "/" in name:
         return "it has a slash, and each row goes to a segment directly in the folder"
-    if name[0] in "_.":
-        return "reads of the folder skip names that begin with '_' or '.'"
+    if is_skipped_file(name):
+        return f"reads of the folder skip names that begin with '_' or '.', or end with '{BEING_COPIED}'"
     if len(name.encode()) > NAME_BYTES_MAX:
         return f"it has {len(name.encode())} bytes, and a name has at most {NAME_BYTES_MAX}"
     if names.is_hidden_segment(name):

@@ -223,7 +223,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first = self._looked_at_s is None or (is_new and not self._found.views)
         if fresh or is_first or now_s - (self._looked_at_s or 0) >= self.options.poll_s:
             before = self._found
-            self._found = places.find(self._fs, self.options, before.folders, may_be_missing=not is_new)
+            self._found = places.find(
+                self._fs, self.options, before.folders, may_be_missing=not is_new, may_match_nothing=True
+            )
             self._looked_at_s, self._idle_at = now_s, None
             if self._found.corrupt and self._found.corrupt.keys() != before.corrupt.keys():
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from glob import has_magic
 
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.patterns import is_pattern
 from rollingfs.spark.source.segments import PLAIN
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.stream.cut import StreamCut
@@ -45,7 +45,7 @@ class Subscription:
         self.name = name
         self.folders = [str(core(fs).strip(place.path)).rstrip("/") for place in options.places]
         for folder in self.folders:
-            if has_magic(folder) or fs.isfile(folder):
+            if is_pattern(folder) or fs.isfile(folder):
                 raise ValueError(
                     f"option subscriber: {folder} is not a folder; a subscriber reads whole folders, and would hold "
                     "back retention of what it does not read: load() the folder"

@@ -1,0 +1,132 @@
+r"""Patterns of paths, in the language of Hadoop's globs, which `load` of Spark's own sources takes. Pure.
+
+``*`` and ``?`` match within one name, ``[abc]``, ``[a-c]``, ``[^a]`` and ``[!a]`` one letter, ``{a,b}`` one of several
+texts, which may have slashes and braces of their own. ``\`` takes the meaning from the next letter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+LETTERS = frozenset("{}[]*?\\")
+"""A path with one of these is a pattern, as it is to Spark."""
+Part = str | re.Pattern[str]
+"""A name in a path, or what matches it."""
+
+
+def is_pattern(path: str) -> bool:
+    """Whether Spark takes a path for a pattern."""
+    return not LETTERS.isdisjoint(path)
+
+
+def above(path: str) -> str:
+    """The folder above the first wildcard of a pattern; of no pattern, the path itself."""
+    return "/".join(takewhile(lambda part: not is_pattern(part), path.split("/")))
+
+
+def alternatives(pattern: str) -> list[tuple[Part, ...]]:
+    """The names of a pattern, one after the other; several times where braces hold slashes.
+
+    Raises
+    ------
+    ValueError
+        A bracket or brace is not closed, a range of letters is none, or ``**`` stands before the last slash.
+    """
+    return [_parts(one, pattern) for one in _expanded(pattern)]
+
+
+def has_prefix(names: Sequence[str], parts: Sequence[Part]) -> bool:
+    """Whether the first of some names match the parts of a pattern."""
+    return len(names) >= len(parts) and all(map(matches, parts, names))
+
+
+def matches(part: Part, name: str) -> bool:
+    """Whether a part of a pattern matches a name."""
+    return part == name if isinstance(part, str) else part.fullmatch(name) is not None
+
+
+def _expanded(pattern: str) -> list[str]:
+    """The pattern, or one for each choice of the first braces that hold a slash."""
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == "{" and (choices := _choices(pattern, at)) is not None:
+            begin, end = pattern[:at], choices[-1][1] + 1
+            if any("/" in text for text, _ in choices):
+                return [more for text, _ in choices for more in _expanded(begin + text + pattern[end:])]
+            at = end - 1
+        at += 2 if pattern[at] == "\\" else 1
+    return [pattern]
+
+
+def _choices(pattern: str, start: int) -> list[tuple[str, int]] | None:
+    """The texts between braces that open at `start`, each with the position behind it; None if they do not close."""
+    found, depth, at, begin = [], 0, start, start + 1
+    while at < len(pattern):
+        letter = pattern[at]
+        depth += (letter == "{") - (letter == "}")
+        if depth == 0 or (depth == 1 and letter == ","):
+            found.append((pattern[begin:at], at))
+            begin = at + 1
+        if depth == 0:
+            return found
+        at += 2 if letter == "\\" else 1
+    return None
+
+
+def _parts(text: str, pattern: str) -> tuple[Part, ...]:
+    *folders, name = text.split("/")
+    if any("**" in folder for folder in folders):
+        raise ValueError(
+            f"pattern {pattern!r}: in Spark's patterns, ** means * and does not stand for several folders; write a * "
+            "for each folder, or load the folder above, whose segments are all read"
+        )
+    try:
+        return tuple(map(_part, (*folders, name)))
+    except (ValueError, re.error) as error:
+        raise ValueError(
+            f"pattern {pattern!r} cannot be read: {error}; a \\ before a letter takes its meaning"
+        ) from None
+
+
+def _part(text: str) -> Part:
+    """A name without a wildcard, or an expression that matches whole names."""
+    expression, name, depth, at, is_wild = "", "", 0, 0, False
+    while at < len(text):
+        letter, at = text[at], at + 1
+        if letter == "\\":
+            if at == len(text):
+                raise ValueError("nothing follows the last \\")
+            letter, at = text[at], at + 1
+            expression, name = expression + re.escape(letter), name + letter
+            continue
+        is_wild = is_wild or letter in "*?[{"
+        name += letter
+        if letter == "[":
+            letters, at = _letters(text, at)
+            expression += letters
+        elif letter in "{}," and (depth or letter == "{"):
+            depth += {"{": 1, "}": -1, ",": 0}[letter]
+            expression += {"{": "(?:", "}": ")", ",": "|"}[letter]
+        else:
+            expression += {"*": ".*", "?": "."}.get(letter, re.escape(letter))
+    if depth:
+        raise ValueError(f"a brace of {text!r} is not closed")
+    return re.compile(expression, re.DOTALL) if is_wild else name
+
+
+def _letters(text: str, at: int) -> tuple[str, int]:
+    """The expression for the letters behind a bracket, and the position behind them."""
+    found = "[^" if text[at : at + 1] in ("^", "!") else "["
+    at += len(found) - 1
+    begin = at
+    while at < len(text) and text[at] != "]":
+        is_plain = text[at] != "\\"
+        at += not is_plain
+        letter = text[at : at + 1]
+        found += letter if letter == "-" and is_plain else re.escape(letter)
+        at += 1
+    if at >= len(text) or at == begin:
+        raise ValueError(f"a bracket of {text!r} is not closed, or is empty")
+    return f"{found}]", at + 1
