@@ -30,6 +30,8 @@ PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
 Trial = Callable[[], Coroutine[Any, Any, object]]
+_STAYS = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
+"""Not every backend makes a folder for a lock; and a disk may keep a file in it for a while that has no name."""
 _NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -156,8 +158,11 @@ async def clean(backend: Backend, paths: Sequence[str]) -> None:
     await backend.delete(paths)
     if backend.has_folders:
         for header in (path for path in paths if path.endswith(names.HEADER_SUFFIX)):
-            with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
+            try:
                 await backend.remove_folder(names.chunks_folder(names.segment_of_header(header)))
+            except OSError as error:
+                if error.errno not in _STAYS:
+                    raise
 
 
 # -- one request after another -------------------------------------------------------------------------------

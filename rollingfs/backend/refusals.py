@@ -45,6 +45,15 @@ def not_empty(path: str) -> OSError:
     return OSError(errno.ENOTEMPTY, "the folder is not empty", path)
 
 
+def no_links(path: str, error: OSError) -> OSError:
+    """The error for a filesystem that makes no hard link, without which two writers could make one segment."""
+    why = (
+        f"this filesystem makes no hard links ({error.strerror}), and only a link gives a file a name that nobody else "
+        "has taken in the same moment"
+    )
+    return OSError(errno.ENOTSUP, why, path)
+
+
 def upload_closed(path: str) -> ValueError:
     return ValueError(f"the upload of {path!r} is finished or aborted; it takes no more bytes")
 

@@ -107,6 +107,8 @@ class Collector:
             result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
+        if header is None and self.backend.has_folders and not dry_run:
+            await self._remove_empty(own)
         if header is not None and header.deleted:
             grave = await self._tombstone(path, grace_s, set(result.files) if dry_run else None)
             result = Collected.of([result, grave])
@@ -323,11 +325,14 @@ class Collector:
             return Collected()
         self.store.headers.forget(path)
         for place in [folder] * self.backend.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
-            try:
-                await self.backend.remove_folder(place)
-            except OSError as error:
-                logger.debug("%s stays: %s", place, error)  # gone, or somebody begins a segment of this name
+            await self._remove_empty(place)
         return report([info], TOMBSTONE)
+
+    async def _remove_empty(self, folder: str) -> None:
+        try:
+            await self.backend.remove_folder(folder)
+        except OSError as error:
+            logger.debug("%s stays: %s", folder, error)  # gone, or somebody begins a segment of this name
 
     async def _is_empty(self, folder: str, tiers: Sequence[str], but: Set[str]) -> bool:
         entries = await list_folder(self.backend, folder, ["", *tiers])

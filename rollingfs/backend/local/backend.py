@@ -142,7 +142,7 @@ class LocalBackend(Backend):
         try:
             if self.sync:
                 disk.flush_entries_of(os.path.dirname(path))  # then a reader of the header need not flush the folders
-            os.link(temporary, path)
+            disk.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
         self._flush_name(path, token)
@@ -251,7 +251,7 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        with Closer() as closer, CarriedLock(closer.take) as lock:
+        with Closer() as closer, CarriedLock(closer) as lock:
 
             def remove(header: str) -> bool:
                 with contextlib.suppress(OSError):  # it only spares time: too many files may be open
@@ -259,7 +259,7 @@ class LocalBackend(Backend):
                 os.unlink(header)
                 return True
 
-            return [taken_alone(header, token, remove, lock, self._locked, closer.take) for header, token in headers]
+            return [taken_alone(header, token, remove, lock, self._locked, closer) for header, token in headers]
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -271,9 +271,9 @@ class LocalBackend(Backend):
                 return False
             return rename_to_free(header, target)
 
-        with Closer() as closer, CarriedLock(closer.take) as lock:
+        with Closer() as closer, CarriedLock(closer) as lock:
             return [
-                taken_alone(header, token, partial(move, target), lock, self._locked, closer.take)
+                taken_alone(header, token, partial(move, target), lock, self._locked, closer)
                 for header, token, target in headers
             ]
 
@@ -373,6 +373,7 @@ class LocalBackend(Backend):
         """Remove the file of a held lock if the header went while this process waited: the file is its own."""
         if not os.path.lexists(header):
             lock.remove_file()
+            lock.release()
             disk.remove_folder_if_empty(os.path.dirname(lock.path))
 
     def _flush_name(self, path: str, token: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import time
 import zlib
@@ -27,6 +28,10 @@ DATE_TICK_S = 0.02
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
+"""Errors of a filesystem without hard links (FAT, FUSE), and of one that joins several disks."""
+CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
+"""Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -34,6 +39,8 @@ _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NO_ROOM = "no segment can have this name: with '$header' behind it, the name is too long for this disk"
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
+_NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
 
@@ -282,6 +289,24 @@ def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
         raise
 
 
+def link(path: str, target: str) -> None:
+    """Give a file another name, which fails over anything that has it.
+
+    Raises
+    ------
+    FileExistsError
+        Something has the name.
+    OSError
+        The filesystem makes no hard links (``errno.ENOTSUP``), or failed.
+    """
+    try:
+        os.link(path, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        raise refusals.no_links(target, error) from error
+
+
 def take_name(temporary: str, path: str) -> None:
     """Give a whole new file its name, over any file of that name; if that fails, remove the new file."""
     try:
@@ -297,13 +322,34 @@ def remove_if_there(path: str) -> None:
         os.unlink(path)
 
 
-def remove_folder_if_empty(folder: str) -> None:
-    """Remove a folder, unless it is missing, a symbolic link, or something is in it."""
+def is_nameless(name: str) -> bool:
+    """Whether a file has no name any more, and is open: FUSE and NFS keep it under such a name until it is closed."""
+    return _NAMELESS.fullmatch(name) is not None
+
+
+def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
+    """Remove an empty folder; wait a moment for files in it that have no name any more, and were just closed."""
+    for pause_s in pauses_s:
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY or not all(map(is_nameless, os.listdir(folder))):
+                raise
+            time.sleep(pause_s)
+        else:
+            return
+    os.rmdir(folder)
+
+
+def remove_folder_if_empty(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> bool:
+    """Remove a folder, unless it is missing, a symbolic link, or something is in it; return whether nothing is."""
     try:
-        os.rmdir(folder)
+        remove_folder(folder, pauses_s)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+        if error.errno not in (*_NOT_EMPTY, errno.ENOENT, errno.ENOTDIR):
             raise
+        return error.errno not in _NOT_EMPTY
+    return True
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:

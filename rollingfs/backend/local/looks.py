@@ -106,7 +106,8 @@ def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
     prefix = folder if folder.endswith("/") else folder + "/"
     try:
         with os.scandir(folder) as found:
-            infos = [info_of(prefix + entry.name, entry) for entry in found if entry.name.startswith(begin)]
+            entries = [entry for entry in found if entry.name.startswith(begin) and not disk.is_nameless(entry.name)]
+            infos = [info_of(prefix + entry.name, entry) for entry in entries]
     except NotADirectoryError:
         if os.path.isfile(folder):
             raise

@@ -80,6 +80,7 @@ class Closer:
         self._threads = ThreadPoolExecutor(CLOSERS_MAX, "rollingfs-close")
         self._parts: deque[Future[None]] = deque()
         self._open: list[int] = []
+        self._folders: list[str] = []
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -89,6 +90,13 @@ class Closer:
         self._is_over = True
         self._threads.shutdown()
         _close_all(self._open)
+        for folder in self._folders:
+            disk.remove_folder_if_empty(folder)
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder if it is empty, or is once all files are closed: FUSE and NFS keep an open file's entry."""
+        if not disk.remove_folder_if_empty(folder, ()):
+            self._folders.append(folder)
 
     def take(self, descriptor: int) -> None:
         """Close a file soon; at once if this is over: an error has kept a lock until then."""
@@ -122,8 +130,8 @@ class CarriedLock:
     gets there until it goes on. It is given up before anything else is waited for.
     """
 
-    def __init__(self, close: Close) -> None:
-        self._close = close
+    def __init__(self, closer: Closer) -> None:
+        self._closer = closer
         self._lock: record_lock | None = None
         self._folder: int | None = None
         self._can_rename = _renameat2() is not None
@@ -152,7 +160,7 @@ class CarriedLock:
 
     def _comes(self, path: str, folder: int) -> bool:
         if self._lock is None or self._folder is None:
-            lock = record_lock(path, until_s(), self._close)
+            lock = record_lock(path, until_s(), self._closer.take)
             try:
                 lock.acquire()
             except FileNotFoundError:  # another process is removing the folder
@@ -172,10 +180,10 @@ class CarriedLock:
         folder, self._folder = self._folder, None
         try:
             if is_over:
-                disk.remove_folder_if_empty(os.path.dirname(path))
+                self._closer.remove(os.path.dirname(path))
         finally:
             if folder is not None:
-                self._close(folder)
+                self._closer.take(folder)
 
     def _drop(self) -> None:
         lock, self._lock = self._lock, None
@@ -185,13 +193,13 @@ class CarriedLock:
             lock.remove_file()
         finally:
             try:
-                self._leave(lock.path)
+                lock.release()  # where an open file keeps a name, its folder cannot go before
             finally:
-                lock.release()
+                self._leave(lock.path)
 
 
 def taken_alone(
-    header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, locked: Locked, close: Close
+    header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, locked: Locked, closer: Closer
 ) -> bool:
     """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
 
@@ -206,26 +214,24 @@ def taken_alone(
             is_taken = holds_only_lock(folder) and take(header)
         lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
         return is_taken
-    with contextlib.suppress(ConflictError), locked(header, close):
+    with contextlib.suppress(ConflictError), locked(header, closer.take):
         extending.expect_header(header, token)
         if holds_only_lock(folder) and take(header):
             unlink(names.lock_path(header))
-            disk.remove_folder_if_empty(folder)
+            closer.remove(folder)
             return True
     return False
 
 
 def remove_folder(path: str) -> None:
     """Remove an empty folder; a chunk folder also if its lock is in it."""
-    if not path.endswith(names.CHUNKS_SUFFIX) or not holds_only_lock(path):
-        os.rmdir(path)
-        return
-    lock = f"{path}/{names.LOCK_NAME}"
-    with record_lock(lock, until_s()):
-        # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
-        if holds_only_lock(path):
-            os.unlink(lock)
-        os.rmdir(path)
+    if path.endswith(names.CHUNKS_SUFFIX) and holds_only_lock(path):
+        lock = f"{path}/{names.LOCK_NAME}"
+        with record_lock(lock, until_s()):
+            # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
+            if holds_only_lock(path):
+                os.unlink(lock)
+    disk.remove_folder(path)
 
 
 def _opened_folder(path: str) -> int | None:

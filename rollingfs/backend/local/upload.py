@@ -11,9 +11,6 @@ from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
-"""Errors of a filesystem without hard links (FAT, FUSE)."""
-
 
 class LocalUpload(Upload):
     """A file under a name that nobody else uses; it is visible while it grows."""
@@ -105,7 +102,7 @@ def _give_name(temporary: str, path: str, over: Over) -> None:
     try:
         os.link(temporary, path)  # fails over anything that exists
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in disk.NO_LINKS:
             raise
         if os.path.lexists(path):
             raise refusals.name_taken(path) from error

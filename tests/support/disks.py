@@ -1,0 +1,57 @@
+"""Disks of other filesystems to test against, mounted by FUSE: each needs a package of Debian, and `/dev/fuse`."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.support.schedules import eventually
+from tests.support.servers import require
+
+NTFS_MB = 64
+Commands = Callable[[Path, Path], list[list[str]]]
+"""The programs that mount a disk, by the folder for what it lies on, and the folder where it is to be."""
+
+
+def _ntfs(below: Path, there: Path) -> list[list[str]]:
+    image = str(below / "image")
+    return [["truncate", "-s", f"{NTFS_MB}M", image], ["mkfs.ntfs", "-F", "-q", image], ["ntfs-3g", image, str(there)]]
+
+
+def _gocryptfs(below: Path, there: Path) -> list[list[str]]:
+    (below / "password").write_text("password")
+    common = ["gocryptfs", "-q", "-passfile", str(below / "password")]
+    return [[*common, "-init", f"{below}/a"], [*common, f"{below}/a", str(there)]]
+
+
+DISKS: dict[str, Commands] = {
+    "bindfs": lambda below, there: [["bindfs", f"{below}/a", str(there)]],
+    "ntfs-3g": _ntfs,
+    "unionfs-fuse": lambda below, there: [["unionfs", "-o", "cow", f"{below}/a=RW:{below}/b=RO", str(there)]],
+    "mergerfs": lambda below, there: [["mergerfs", f"{below}/a:{below}/b", str(there)]],
+    "gocryptfs": _gocryptfs,
+}
+
+
+@contextlib.contextmanager
+def mounted(kind: str, folder: Path) -> Iterator[Path]:
+    """A disk of a kind, empty; the test is skipped where it cannot be mounted."""
+    below, there = folder / "below", folder / "disk"
+    for path in (below / "a", below / "b", there):
+        path.mkdir(parents=True)
+    commands = DISKS[kind](below, there)
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        require("/dev/fuse cannot be opened here")
+    if missing := [command[0] for command in commands if shutil.which(command[0]) is None]:
+        require(f"{missing[0]} is not installed (a package of Debian)")
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            require(f"{kind} does not mount here: {(done.stderr or done.stdout).strip()[-200:]}")
+    eventually(lambda: os.path.ismount(there))
+    try:
+        yield there
+    finally:
+        subprocess.run(["umount", "-l", str(there)], check=False)

@@ -1,0 +1,92 @@
+"""Segments on other disks than ext4: on a disk that keeps open files under other names, and on mounts by FUSE."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.errors import UnsafeBackendError
+from tests.support.disks import DISKS, mounted
+from tests.support.nameless import keep_open_files
+
+
+def _live(root: str) -> None:
+    """A life in which each verb that removes a file or a folder has its turn; nothing of it is left."""
+    fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    other = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    fs.mkdir(f"{root}/life")
+    fs.create(log := f"{root}/life/log")
+    assert fs.append(log, b"first") == 0
+    assert other.append(log, b"x" * 300_000) == 5
+    fs.truncate(log, 5)
+    with fs.open(log, "rb") as reader:
+        assert reader.read(3) == b"xxx"
+        fs.segment(log).consolidate(grace=0)
+        other.pipe_file(log, b"another")
+    fs.mv(log, moved := f"{root}/life/moved")
+    fs.pipe_file(source := f"{root}/life/source", b" and more")
+    fs.seal(source)
+    fs.concat(moved, [source])
+    assert other.cat_file(moved) == b"another and more"
+    Path(plain := f"{root}/life/plain").write_bytes(b"plain")
+    assert fs.append(plain, b", adopted") == 5
+    Path(f"{root}/life/other").write_bytes(b"plain")
+    with fs.open(f"{root}/life/other", "rb") as reader:
+        assert reader.read(2) == b"pl"
+        fs.rm(f"{root}/life/other")
+    for nth in range(20):
+        fs.pipe_file(f"{root}/life/many/{nth}", b"x")
+    fs.mv(f"{root}/life/many", f"{root}/life/moved many", recursive=True)
+    assert len(other.ls(f"{root}/life/moved many")) == 20
+    fs.rm(f"{root}/life/moved many", recursive=True)
+    assert sorted(os.path.basename(name) for name in fs.ls(f"{root}/life", detail=False)) == ["moved", "plain"]
+    fs.collect(f"{root}/life", recursive=True, grace=0)
+    fs.rm(f"{root}/life", recursive=True)
+    fs.collect(root, recursive=True, grace=0)
+    assert fs.ls(root) == []
+    assert [name for name in os.listdir(root) if name != "System Volume Information"] == []
+
+
+def test_no_verb_needs_that_an_open_file_goes_with_its_name(tmp_path, monkeypatch):
+    keep_open_files(monkeypatch)
+    RollingFileSystem("file", sync=False, skip_instance_cache=True).create(f"{tmp_path}/made/log")
+    assert os.listdir(f"{tmp_path}/made/log$chunks") == []
+    shutil.rmtree(f"{tmp_path}/made")
+    _live(str(tmp_path))
+
+
+def test_a_file_without_a_name_that_stays_is_not_listed_and_fails_no_verb(tmp_path, monkeypatch):
+    keep_open_files(monkeypatch, for_ever=True)
+    fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    fs.mkdir(f"{tmp_path}/life")
+    fs.pipe_file(log := f"{tmp_path}/life/log", b"log")
+    with fs.open(log, "rb") as reader:
+        fs.pipe_file(log, b"another")
+        assert reader.read() == b"log"
+    fs.mv(log, f"{tmp_path}/life/moved")
+    assert fs.ls(f"{tmp_path}/life", detail=False) == [f"{tmp_path}/life/moved"]
+    fs.rm(f"{tmp_path}/life", recursive=True)
+    assert fs.ls(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EOPNOTSUPP])
+def test_a_disk_without_hard_links_is_refused_in_words(tmp_path, monkeypatch, code):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    fs = RollingFileSystem("file", skip_instance_cache=True)
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(UnsafeBackendError, match=r"makes no hard links .*nothing was written"):
+        fs.create(f"{tmp_path}/a")
+    assert fs.ls(str(tmp_path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", DISKS)
+def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):
+    with mounted(kind, tmp_path) as disk:
+        _live(str(disk))
