@@ -342,8 +342,14 @@ class Backend(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
 
     @abc.abstractmethod
-    async def make_folder(self, path: str) -> None:
-        """Make a folder and its parents; an existing folder is not an error. An object store makes buckets only."""
+    async def make_folder(self, path: str) -> bool:
+        """Make a folder and its parents; an existing folder is not an error. An object store makes buckets only.
+
+        Returns
+        -------
+        bool
+            Whether this call has made it: of several callers at once, one has. Only where `has_folders`.
+        """
 
     @abc.abstractmethod
     async def remove_folder(self, path: str) -> None:

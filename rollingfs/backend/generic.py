@@ -184,8 +184,10 @@ class GenericBackend(Backend):
             raise refusals.read_only(paths[0], type(self.fs).__name__)
         refusals.delete_each(paths, self.fs.rm_file)  # not `rm`, which takes "*" and "[" in a name for a pattern
 
-    async def make_folder(self, path: str) -> None:
+    async def make_folder(self, path: str) -> bool:
+        is_new = not await self.is_folder(path)  # there is a single writer
         self.fs.makedirs(path, exist_ok=True)
+        return is_new
 
     async def remove_folder(self, path: str) -> None:
         listing = await self.list(path)

@@ -175,11 +175,13 @@ class MemoryBackend(Backend):
             for path in paths:
                 self.fs.store.pop(path, None)
 
-    async def make_folder(self, path: str) -> None:
+    async def make_folder(self, path: str) -> bool:
         with _lock:
             if path in self.fs.store:
                 raise refusals.name_taken(path)
+            is_new = not self._is_folder(path)
             self._make_folders(path)
+            return is_new
 
     async def remove_folder(self, path: str) -> None:
         with _lock:

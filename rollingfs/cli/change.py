@@ -188,8 +188,8 @@ def concat(
 
 
 @commands("mv")
-def mv(session: Session, source: PathsOf, target: str) -> None:
-    """Give segments or folders another name; a file at the target is replaced, no bytes are moved.
+def mv(session: Session, source: PathsOf, target: str, overwrite: bool = False) -> None:
+    """Give segments or folders another name; no bytes are moved.
 
     Several sources, and patterns, go into the folder TARGET.
 
@@ -199,11 +199,13 @@ def mv(session: Session, source: PathsOf, target: str) -> None:
         The new name, or a folder, on the same store.
     source : SOURCE...
         Names, or patterns in quotes ('s3://bucket/log-*'), which are expanded on the store.
+    overwrite
+        Replace what has the new name.
     """
     session.interrupted = UNCHANGED
     fs, (to, *sources) = session.places([target, *source])
     with session.progress(f"moving to {target}"):
-        fs.mv(sources[0] if len(sources) == 1 else sources, to)
+        fs.mv(sources[0] if len(sources) == 1 else sources, to, overwrite=overwrite)
     moved = ", ".join(source)
     strip = core(fs).strip
     session.report({"sources": strip(sources), "target": strip(to)}, f"{moved} → {target}")

@@ -15,51 +15,55 @@ from rollingfs.write.adopt import ADOPTIONS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
 
-async def copy(client: Client, view: Snapshot, parts: AsyncIterator[bytes], target: str) -> None:
-    """Replace what is at `target` by the bytes of a snapshot, in one commit.
+async def copy(
+    client: Client, view: Snapshot, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True
+) -> None:
+    """Give `target` the bytes of a snapshot, in one commit.
 
     Parameters
     ----------
     parts
         These bytes.
+    overwrite
+        Replace what is at `target`; otherwise that refuses the copy (`FileExistsError`).
     """
     try:
-        intake = client.segments.replacement(target)
+        intake = client.segments.replacement(target, create_only=not overwrite)
         try:
             async for data in parts:
                 await intake.take(data)
         except BaseException:
             await intake.abort()
             raise
-        await client.segments.overwrite(target, intake)
+        await client.segments.overwrite(target, intake, create_only=not overwrite)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        await client.exporter.export(view, client.backend, target, overwrite=True)
+        await client.exporter.export(view, client.backend, target, overwrite=overwrite)
 
 
-async def rename(client: Client, source: str, target: str) -> None:
+async def rename(client: Client, source: str, target: str, *, overwrite: bool) -> None:
     """Give a segment or plain file another name.
 
     A plain file that cannot become a segment is copied, then deleted if it still is the file that was copied.
 
     Raises
     ------
-    FileNotFoundError, FencedError, FolderOccupiedError
+    FileNotFoundError, FileExistsError, FencedError, FolderOccupiedError
         As `Concats.rename`.
     ConflictError
         Other programs keep changing a plain file: it is still there, and `target` has a copy of what it was.
     """
     try:
-        await client.concats.rename(source, target)
+        await client.concats.rename(source, target, overwrite=overwrite)
         return
     except OSError as error:
         view = await client.lookup.view(source, fresh=True) if error.errno == errno.ENAMETOOLONG else None
         if view is None or view.plain is None:
             raise
-    for _ in range(ADOPTIONS_MAX):
+    for _ in range(ADOPTIONS_MAX if overwrite else 1):
         view = await client.lookup.view(source, fresh=True)
-        await copy(client, view, _parts(client, view), target)
+        await copy(client, view, _parts(client, view), target, overwrite=overwrite)
         if await client.segments.adoption.remove(source, view.incarnations[0]):
             return
     raise ConflictError(f"{source}: the plain file changes too often to be moved; it is still there, and copied")

@@ -1,4 +1,4 @@
-"""Makes, removes and moves folders, with the segments and plain files in them."""
+"""Makes and removes folders, with the segments and plain files in them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.copies import rename
 from rollingfs.folders.listing import REPORT, Listings, Scan
-from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import kept_path, removed_path
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.whole import take_all
 
 if TYPE_CHECKING:
@@ -85,17 +82,17 @@ class Folders:
             await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
     async def _make(self, path: str) -> None:
-        if self._needs_mark(path):
+        if self.needs_mark(path):
             return  # the first file in it makes it
         await self.backend.make_folder(path)
         await self.unmark(path)
 
     async def keep(self, path: str) -> None:
         """Let a folder be there although it is empty, on a store without folders too."""
-        if self._needs_mark(path):
+        if self.needs_mark(path):
             await self.backend.write(kept_path(path), [b""])
 
-    def _needs_mark(self, path: str) -> bool:
+    def needs_mark(self, path: str) -> bool:
         return not self.backend.has_folders and not self.listings.is_top(path)
 
     async def unmark(self, folder: str) -> None:
@@ -125,25 +122,30 @@ class Folders:
         if [info["name"] for info in infos if info["type"] == "file"] == [path]:
             raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
         if infos:
-            raise OSError(errno.ENOTEMPTY, "The folder is not empty", path)
-        await self._remove(path, is_kept=True)
+            raise refusals.not_empty(path)
+        is_gone = await self._remove(path, is_kept=True)
+        if not is_gone and await self.listings.is_folder(path):  # another writer has put something in it since
+            await self.keep(path)
+            raise refusals.not_empty(path)
         await self.unmark(self.above(path))
 
-    async def _remove(self, path: str, is_kept: bool) -> None:
+    async def _remove(self, path: str, is_kept: bool) -> bool:
+        """Remove a folder, or mark it as removed; returns whether the store itself has removed it, and all in it."""
         try:
-            if is_kept and self._needs_mark(path):
+            if is_kept and self.needs_mark(path):
                 await self.backend.delete([kept_path(path)])
             await self.backend.remove_folder(path)
         except FileNotFoundError:
-            return  # on an object store it went with its last file
+            return True  # on an object store it went with its last file
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or self.listings.is_top(path):
                 raise
         else:
-            return
+            return True
         if self.backend.has_folders:
             with contextlib.suppress(FileExistsError):
                 await self.backend.write(removed_path(path), [b""])
+        return False
 
     async def delete(
         self, path: str, *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
@@ -179,7 +181,7 @@ class Folders:
                 raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
             return await self._bury_file(path, damaged=damaged)
         except FileNotFoundError:
-            if recursive and await self._take_link(path):
+            if recursive and await self.take_link(path):
                 return None
             if not await self.listings.is_folder(path):
                 raise
@@ -222,21 +224,21 @@ class Folders:
 
     async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
-        _check_readable(path, scans.values(), "deleted", damaged=damaged)
+        check_readable(path, scans.values(), "deleted", damaged=damaged)
         for link in [link for scan in scans.values() for link in scan.links]:
-            await self._take_link(link)  # first, so that nothing is deleted through one
+            await self.take_link(link)  # first, so that nothing is deleted through one
         seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
         gone = await take_all(self.client.store, path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await self.client.segments.deletes.all(calls)
         if depth_max is None:
-            await self._remove_all(scans, path)
+            await self.remove_all(scans, path)
 
-    async def _take_link(self, path: str, target: str | None = None) -> bool:
+    async def take_link(self, path: str, target: str | None = None) -> bool:
         return self.backend.has_folders and await self.backend.take_link(path, target)
 
-    async def _remove_all(self, scans: Mapping[str, Scan], top: str) -> None:
+    async def remove_all(self, scans: Mapping[str, Scan], top: str) -> None:
         """Remove the emptied folders of a tree, the lowest first."""
         for folder in reversed(list(scans)):
             if not self.listings.is_top(folder):
@@ -275,103 +277,8 @@ class Folders:
         logger.warning("%s: deleted with its header unread; its chunks are left to collect(recursive=True)", path)
         await self.client.segments.adoption.remove(path)
 
-    # -- moving --------------------------------------------------------------------------------------------
 
-    async def move(self, source: str, target: str, *, into: bool | None = None) -> None:
-        """Give a segment, a plain file or a whole folder another name; no bytes are moved.
-
-        If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
-        Each segment moves by itself; what others delete or move away meanwhile is passed over. An interrupted move of a
-        folder may be repeated.
-
-        Parameters
-        ----------
-        into
-            Whether the target is a folder to move into, even if it does not exist; None to look.
-
-        Raises
-        ------
-        FileNotFoundError
-            There is nothing at `source`.
-        FencedError
-            An exclusive owner holds one of the segments.
-        ValueError
-            A folder would move into itself.
-        """
-        if names.is_reserved(source):
-            raise missing(source)
-        if into is None:
-            into = source != target and await self._is_folder_only(target)
-        if into:
-            target = self.backend.strip(f"{target}/{source.rpartition('/')[2]}")
-        if names.is_listing(target):
-            names.check_new_name(target)
-        try:
-            await rename(self.client, source, target)
-        except FileNotFoundError:
-            if source != target and await self._take_link(source, target):
-                return
-            if not await self.listings.is_folder(source):
-                raise
-        else:
-            await self.unmark(self.above(source))
-            return
-        if source != target:
-            try:
-                await self._move_tree(source, target)
-            finally:  # what the folders say went with them; a plain file that became a segment has asked before
-                self.client.segments.inherited.forget()
-
-    async def _is_folder_only(self, path: str) -> bool:
-        is_folder = await self.listings.is_folder(path)
-        return is_folder and (await self.listings.info(path, fresh=True))["type"] == "directory"
-
-    async def _move_tree(self, source: str, target: str) -> None:
-        if target.startswith(f"{source}/"):
-            raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
-        scans = await self.listings.tree(source, hidden=True, on_error=REPORT)
-        _check_readable(source, scans.values(), "moved")
-        links = [link for scan in scans.values() for link in scan.links]
-        for link in links:
-            if names.is_reserved(link):  # the header, the chunks or the lock of a segment
-                raise refusals.linked(link)
-        for folder in scans:
-            await self.make_all(target + folder[len(source) :], exist_ok=True)
-            if scans[folder].stays:
-                await self.keep(target + folder[len(source) :])
-        for link in links:
-            await self._take_link(link, target + link[len(source) :])
-        views = {path: view for scan in scans.values() for path, view in scan.views.items()}
-        targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
-        # a segment that has a folder's name goes first: it would be refused once that folder holds something
-        done = [await self._move_one(file, targets.pop(file)) for file in list(targets) if file in scans]
-        seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
-        moved = await take_all(self.client.store, target, seen, targets)
-        calls = [partial(self._move_one, *one) for one in targets.items() if one[0] not in moved]
-        done += await self.client.store.each(calls)
-        if done and not (moved or any(done)):
-            raise missing(source)  # all of it went away meanwhile
-        for folder in scans:
-            if names.listing_path(folder) in scans[folder].views:
-                await self.listings.rows.remove(folder)  # the moved headers have other tokens
-        await self._remove_all(scans, source)
-
-    async def _move_one(self, source: str, target: str) -> bool:
-        """Move a segment or plain file of a tree; returns whether it was still there."""
-        try:
-            await rename(self.client, source, target)
-        except FileNotFoundError:
-            if await self.listings.is_there(source):
-                raise
-            return False
-        return True
-
-
-def _has_rows(path: str, view: Snapshot) -> bool:
-    return names.is_listing(path) and is_ours(view.header)
-
-
-def _check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:
+def check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:
     """Refuse a tree in which something cannot be read, before anything is changed.
 
     Raises

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
+from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import patterns
@@ -103,18 +104,24 @@ async def rm(
     await core.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
 
-async def mv_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
-    """Give a segment or plain file another name, and replace a file of that name; no bytes are moved."""
-    await core.folders.move(core.strip(path1), core.strip(path2))
+async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **kwargs: Any) -> None:
+    """Give a segment or plain file another name, as `mv` does; no bytes are moved."""
+    await move(core.folders, core.strip(path1), core.strip(path2), overwrite=overwrite)
 
 
 async def mv(
-    core: Core, path1: Paths, path2: Paths, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+    core: Core,
+    path1: Paths,
+    path2: Paths,
+    recursive: bool = False,
+    maxdepth: int | None = None,
+    overwrite: bool = True,
+    **kwargs: Any,
 ) -> None:
     """Give segments, plain files and folders other names; no bytes are moved.
 
-    A segment keeps its offsets, seal, policy and attributes. What is at the target is replaced; a source goes into
-    a target folder that exists, under its own name. Each segment moves by itself, all or nothing.
+    A segment keeps its offsets, seal, policy and attributes. A source goes into a target folder that exists, under its
+    own name. Each segment moves by itself, all or nothing.
 
     Parameters
     ----------
@@ -122,11 +129,16 @@ async def mv(
         One, several, or patterns, as for `rm`.
     path2
         Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+    overwrite
+        Replace what has the new name, as fsspec does. Otherwise the commit that makes the new name refuses: of several
+        moves to one name at once, one takes place.
 
     Raises
     ------
     FileNotFoundError
         There is nothing at `path1`.
+    FileExistsError
+        Without `overwrite`: something has the new name.
     FencedError
         An exclusive owner holds one of the segments.
     NotImplementedError
@@ -137,7 +149,7 @@ async def mv(
     sources = await patterns.chosen(core, path1)
     if not is_one(path2):
         for source, target in zip(sources, as_list(path2), strict=True):
-            await core.folders.move(source, core.strip(target), into=False)
+            await move(core.folders, source, core.strip(target), into=False, overwrite=overwrite)
         return
     into: bool | None = None  # the move itself looks whether the target is a folder
     if not is_one(path1) or sources != patterns.listed(core, path1) or stringify_path(path2).endswith("/"):
@@ -145,7 +157,7 @@ async def mv(
     elif stringify_path(path1).endswith("/"):
         into = False  # as with cp: the folder's content
     for source in sources:
-        await core.folders.move(source, core.strip(stringify_path(path2)), into=into)
+        await move(core.folders, source, core.strip(stringify_path(path2)), into=into, overwrite=overwrite)
 
 
 async def collect(

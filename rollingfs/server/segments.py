@@ -295,9 +295,7 @@ async def rename(call: Call, to: Text, overwrite: bool = False) -> Any:
     """Give a segment another name; no bytes are moved. Without `overwrite`, 409 if something has the name."""
     source, target = call.place(), call.place(to)
     await call.look()
-    if not overwrite and await call.store.fs._exists(target):
-        raise FileExistsError(17, "something has this name; nothing was changed", target)
-    await call.store.fs._mv_file(source, target)
+    await call.store.move(source, target, overwrite=overwrite)
     return {"path": target}
 
 

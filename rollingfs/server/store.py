@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
+from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
@@ -197,6 +198,37 @@ class Store:
             if key is not None:  # the same append may have taken place meanwhile, and be the reason of the refusal
                 check_fresh((await self.look(place)).attrs, key)
             raise
+
+    async def move(self, place: str, target: str, *, overwrite: bool, into: bool | None = False) -> None:
+        """Give a segment, a plain file or a folder another name.
+
+        Parameters
+        ----------
+        into
+            Whether `target` is a folder to move into; None to look.
+
+        Raises
+        ------
+        FileExistsError
+            Without `overwrite`: something has the name.
+        IsADirectoryError
+            A folder with something in it has the name of a file.
+        """
+        await self.run(move(self.core.folders, place, target, into=into, overwrite=overwrite))
+
+    async def delete(self, place: str, *, recursive: bool) -> None:
+        """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.
+
+        Raises
+        ------
+        OSError
+            The folder is not empty (``errno.ENOTEMPTY``).
+        """
+        folders = self.core.folders
+        try:
+            await self.run(folders.delete(place, recursive=recursive))
+        except IsADirectoryError:
+            await self.run(folders.remove_empty(place))
 
     async def replace(self, place: str, body: AsyncIterable[bytes], *, create_only: bool) -> None:
         """Write a file whole in one commit.

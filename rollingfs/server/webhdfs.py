@@ -27,8 +27,6 @@ from rollingfs.server.tails import Watches
 PREFIX = "/webhdfs/v1"
 BLOCK_BYTES, CRC_BYTES = 128 * 1024 * 1024, 512
 PAGE = 1000
-SMALL_BYTES_MAX = 1024 * 1024
-"""A rename that must not replace anything copies a file up to this size: that is one commit."""
 JAVA = {
     400: "java.lang.IllegalArgumentException",
     **dict.fromkeys((401, 403), "org.apache.hadoop.security.AccessControlException"),
@@ -217,38 +215,29 @@ async def _concat(call: Hdfs) -> Response:
 async def _rename(call: Hdfs) -> Response:
     """Rename as HDFS does: without options it says whether it did, with options it raises."""
     path, options = call.query.get("destination", "").strip("/"), call.query.get("renameoptions")
-    source, found = await call.known(call.path), await call.known(path)
-    if options is None:
-        if found is not None and found["type"] == "directory":
-            path = f"{path}/{call.path.rpartition('/')[2]}".strip("/")
-            found = await call.known(path)
-        if source is None or found is not None or f"{path}/".startswith(f"{call.path}/"):
-            return answer({"boolean": False})
-    source, target = source or await call.info(), call.place(path)
-    if found is not None and "OVERWRITE" not in str(options).upper():
-        raise FileExistsError(17, "something has the new name; nothing was changed", target)
-    if source["type"] == "directory":
-        await call.fs._mv(call.at, target, recursive=True)
-    elif options is None or found is not None or source["size"] > SMALL_BYTES_MAX:
-        await call.fs._mv_file(call.at, target)
-    else:
-        await call.fs._pipe_file(target, await call.fs._cat_file(call.at), mode="create")
-        await call.fs._rm_file(call.at)
+    target, overwrites, into = call.place(path), "OVERWRITE" in str(options).upper(), None if options is None else False
+    if options is None and (f"{path}/".startswith(f"{call.path}/") or path == call.path.rpartition("/")[0]):
+        return answer({"boolean": False})  # into itself, or to where it is
+    if overwrites and (await call.info())["type"] == "directory":
+        with contextlib.suppress(FileNotFoundError):
+            await call.fs._rmdir(target)
+        overwrites = False
+    try:
+        await call.store.move(call.at, target, overwrite=overwrites, into=into)
+    except (FileNotFoundError, FileExistsError, IsADirectoryError):
+        if options is not None:
+            raise
+        return answer({"boolean": False})
     return answer({"boolean": True} if options is None else None)
 
 
 async def _delete(call: Hdfs) -> Response:
     if not call.path:
         raise ValueError("the root cannot be deleted")
-    info = await call.known(call.path)
-    if info is None:
+    try:
+        await call.store.delete(call.at, recursive=call.is_on("recursive"))
+    except FileNotFoundError:
         return answer({"boolean": False})
-    if info["type"] == "file":
-        await call.fs._rm_file(call.at)
-    elif call.is_on("recursive") or not await call.store.listed(call.at):
-        await call.fs._rm(call.at, recursive=True)
-    else:
-        raise OSError(39, "the folder is not empty; nothing was deleted", call.at)
     return answer({"boolean": True})
 
 

@@ -23,8 +23,9 @@ from rollingfs.commit.shadowing import shadow
 from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions, whole_files
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import MARKS_MAX, Header
+from rollingfs.format.header import MARKS_MAX, Header, Phase
 from rollingfs.format.placement import Item
+from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
@@ -264,13 +265,20 @@ class Concats:
 
     # -- rename --------------------------------------------------------------------------------------------
 
-    async def rename(self, path: str, target: str) -> None:
-        """Give a segment another name, replacing what has that name; start, length, state, policy and attributes stay.
+    async def rename(self, path: str, target: str, *, overwrite: bool = True) -> None:
+        """Give a segment another name; start, length, state, policy and attributes stay.
+
+        Parameters
+        ----------
+        overwrite
+            Replace what has the new name. Otherwise the commit of the target refuses.
 
         Raises
         ------
         FileNotFoundError
             Nothing is at `path`.
+        FileExistsError
+            Without `overwrite`: a segment or plain file has the new name.
         FencedError
             An exclusive owner holds one of the two.
         FolderOccupiedError
@@ -284,19 +292,29 @@ class Concats:
             loaded = await self.store.headers.load(path)
             if await take_all(self.store, target, {path: loaded}, {path: target}):
                 return
-
-        header = await self.moves.move(target, [path], self._renamed, sealed=False)
+        renamed = partial(self._renamed, overwrite=overwrite)
+        header = await self.moves.move(target, [path], renamed, sealed=False)
         await try_drops(self.commits, target, header)
 
-    async def _renamed(self, base: Loaded, attempt: Attempt, marked: Marked) -> Header:
+    def _check_taken(self, target: str, base: Loaded, *, overwrite: bool) -> None:
+        if not overwrite and base.live and not (base.header and base.header.phase is Phase.MERGING):
+            raise transitions.exists(target)
+        if base.live:  # a segment that is on its way elsewhere must get there first
+            check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
+
+    async def _plain(self, target: str, base: Loaded, *, overwrite: bool) -> Adopted | None:
+        """The plain file that a rename's target will hide."""
+        plain = None if base.live else await self.segments.contents.room(target, base)
+        if plain is not None and not overwrite:
+            raise transitions.exists(target)
+        return shadow(plain)
+
+    async def _renamed(self, base: Loaded, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
         (source,), now_ms = marked.sources, self.store.now_ms()
         path, target = source.path, source.target
-        if base.live:
-            check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
+        self._check_taken(target, base, overwrite=overwrite)
         (frozen,) = await self.moves.frozen(base, marked)
-        adopted = base.header.adopted if base.header else None
-        if not base.live:
-            adopted = shadow(await self.segments.contents.room(target, base)) or adopted
+        adopted = await self._plain(target, base, overwrite=overwrite) or (base.header.adopted if base.header else None)
         entries = placement.transplant(frozen.entries, frozen.start, path, target)
         found = merging.renamed(frozen, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
         hints = await self.store.pages.hints(target, base.header.entries) if base.header else []

@@ -191,6 +191,7 @@ def test_the_life_of_segments(stream, store):
 
 def test_several_segments_move_into_a_folder_under_their_names(stream, store):
     done("mv", f"{stream}/a", f"{stream}/b", f"{stream}/in/")
+    assert "already" in failed("mv", f"{stream}/in/b", f"{stream}/in/a")
     assert store.ls(f"{stream}/in", detail=False) == [f"{stream}/in/a", f"{stream}/in/b"]
     assert "different stores" in failed("mv", f"{stream}/in/a", "memory://x", code=2)
 

@@ -1,15 +1,19 @@
 """Folders that several callers make, move or empty at once."""
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
+from rollingfs.folders.moving import move
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Objects, Scripted, private_memory
 from tests.support.life import CHUNKS, World
 
 
@@ -34,11 +38,85 @@ def test_what_others_delete_or_move_away_hinders_no_move_of_its_folder_unless_th
             other.delete("/x/a/kept")
 
     world.backend.plan("is_folder", "/x/b", before=empty, skips=1)
-    move = Folders(world.client, Listings(world.client)).move("/x/a", "/x/b", into=False)
+    moved = move(Folders(world.client, Listings(world.client)), "/x/a", "/x/b", into=False)
     if is_all:
         with pytest.raises(FileNotFoundError, match="'/x/a'"):
-            drive(move)
+            drive(moved)
     else:
-        drive(move)
+        drive(moved)
         assert other.content("/x/b/kept") == b"kept"
     assert sorted(drive(Listings(other.client).find("/x"))) == ["/x/b/kept", "/x/moved"][is_all:]
+
+
+STORES: dict[str, Callable[[], Backend]] = {
+    "memory": private_memory,
+    "objects": Objects,
+    "disk": lambda: LocalBackend(sync=False),
+}
+
+
+def clients(store: str, tmp_path: Path) -> tuple[str, Scripted, RollingFileSystem, RollingFileSystem]:
+    """A folder, a backend, a client over it, and another client of the same store."""
+    inner = STORES[store]()
+    backend = Scripted(inner, has_folders=inner.has_folders)
+    fs, other = (RollingFileSystem(backend=one, skip_instance_cache=True) for one in (backend, inner))
+    return str(tmp_path / "x") if store == "disk" else "/bucket/x", backend, fs, other
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_rmdir_refuses_a_folder_in_which_a_file_has_come_since_it_looked(store: str, tmp_path: Path) -> None:
+    path, backend, fs, other = clients(store, tmp_path)
+    other.makedirs(path)
+    drive(Folders(other._client, Listings(other._client)).keep(path))
+    backend.plan("remove_folder", path, before=lambda: other.pipe_file(f"{path}/new", b"new"))
+    with pytest.raises(OSError, match="not empty") as refusal:
+        fs.rmdir(path)
+    assert refusal.value.errno == errno.ENOTEMPTY
+    assert other.find(path) == [f"{path}/new"]
+    other.rm(f"{path}/new")
+    assert other.ls(path) == []
+    fs.rmdir(path)
+    assert not other.exists(path)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_move_that_may_not_overwrite_is_refused_by_whatever_has_the_name(store: str, tmp_path: Path) -> None:
+    path, backend, fs, other = clients(store, tmp_path)
+    for name in ("a", "b", "folder/x", "other/y"):
+        other.pipe_file(f"{path}/{name}", name.encode())
+    drive(backend.write(f"{path}/plain", [b"plain"]))
+    before = {name: other.cat_file(name) for name in other.find(path)}
+    for source, target in (("a", "b"), ("a", "plain"), ("folder", "b"), ("folder", "plain")):
+        with pytest.raises(FileExistsError):
+            fs.mv(f"{path}/{source}", f"{path}/{target}", overwrite=False)
+    for source in ("a", "folder"):
+        with pytest.raises(FileExistsError):  # not into it: the name itself
+            fs.mv([f"{path}/{source}"], [f"{path}/other"], overwrite=False)
+    assert {name: other.cat_file(name) for name in other.find(path)} == before
+    assert not fs.info(f"{path}/a")["sealed"]
+    fs.mv_file(f"{path}/a", f"{path}/other", overwrite=False)
+    fs.mv(f"{path}/b", f"{path}/plain")
+    assert [other.cat_file(f"{path}/{name}") for name in ("other/a", "plain")] == [b"a", b"b"]
+
+
+def test_a_move_of_a_folder_ends_where_another_writer_makes_a_file_of_the_same_name(tmp_path: Path) -> None:
+    path, backend, fs, other = clients("memory", tmp_path)
+    other.pipe({f"{path}/a/{name}": name.encode() for name in "xyz"})
+    backend.plan("make_folder", f"{path}/b", after=lambda: other.pipe_file(f"{path}/b/y", b"new"))
+    with pytest.raises(OSError, match=r"another writer has made .*y in it.*the rest at .*a"):
+        fs.mv(f"{path}/a", f"{path}/b", overwrite=False)
+    found = {other.cat_file(name) for name in other.find(path)}
+    assert found == {b"x", b"y", b"z", b"new"}
+
+
+@pytest.mark.parametrize("store", ["memory", "objects"])
+def test_a_plain_file_that_comes_before_the_commit_refuses_a_move_that_may_not_overwrite(
+    store: str, tmp_path: Path
+) -> None:
+    path, backend, fs, other = clients(store, tmp_path)
+    other.pipe_file(f"{path}/a", b"a")
+    backend.plan("replace", f"{path}/a$header", before=lambda: drive(backend.inner.write(f"{path}/b", [b"plain"])))
+    with pytest.raises(FileExistsError):
+        fs.mv(f"{path}/a", f"{path}/b", overwrite=False)
+    assert [other.cat_file(f"{path}/{name}") for name in "ab"] == [b"a", b"plain"]
+    other.append(f"{path}/a", b"+")

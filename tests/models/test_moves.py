@@ -6,6 +6,8 @@ what became of its commit. Nobody else writes at the target without it.
 The source is merging or not. The target's header has the line `Merged`, `Aborted`, or neither; every commit gives it
 another token. A mover marks and commits; another client resolves its mark at any time; a third removes lines of the
 target whose source is not merging any more, and appends. A request lands at once, and each party may stop for ever.
+
+A move that must replace nothing looks at the header that its commit replaces; another may make a segment of the name.
 """
 
 from collections.abc import Iterator
@@ -40,6 +42,10 @@ class World:
     """Whether the target's folder shows the move."""
     planted: bool = False
     """Whether the resolver has written at the target."""
+    taken: bool = False
+    """Whether another has made a segment of the target's name."""
+    replaced: bool = False
+    """Whether the mover's commit replaced that segment."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Rule:
     """When a collection deletes it: not while a commit may land that was sent, by D and G; or at any age."""
     heeds: bool = True
     """Whether the mover gives up where the target says that the mark was undone, although the source has it still."""
+    refuses: Literal["never", "before the mark", "at the commit"] = "never"
+    """When a mover that must replace nothing looks for a segment at the target."""
 
     def holds(self, world: World) -> bool:
         is_same = world.base == world.before
@@ -68,6 +76,8 @@ def steps(world: World, rule: Rule) -> Iterator[World]:
     yield from mover(world, rule)
     yield from resolver(world, rule)
     yield from others(world)
+    if rule.refuses != "never" and not world.taken and world.line != "merged":  # by a create, which others may do
+        yield replace(changed(world, world.line), taken=True)
     if world.evidence and (rule.expires == "any time" or world.mover in ("over", "never", "committed", "undoing")):
         yield replace(world, evidence=False)
 
@@ -79,6 +89,8 @@ def changed(world: World, line: Line) -> World:
 
 def mover(world: World, rule: Rule) -> Iterator[World]:
     if world.mover == "begin":
+        if world.taken and rule.refuses == "before the mark":
+            return
         yield replace(world, mover="marking", before=world.token, evidence=rule.evidence == "before the mark")
     elif world.mover == "marking" and world.source == "free":
         yield replace(world, mover="marked", source="merging")
@@ -89,14 +101,15 @@ def mover(world: World, rule: Rule) -> Iterator[World]:
             yield replace(world, evidence=False)
         for base in {world.before, world.token}:  # the header that it knows, or the one that a look finds
             is_aborted = rule.heeds and base == world.token and world.line == "aborted"
-            yield replace(world, mover="undoing" if is_aborted else "looking", base=base)
+            is_taken = rule.refuses == "at the commit" and base == world.token and world.taken
+            yield replace(world, mover="undoing" if is_aborted or is_taken else "looking", base=base)
     elif world.mover == "looking":
         if rule.holds(world):
             yield replace(world, mover="ready")
         yield replace(world, mover="ready" if world.source == "merging" else "undoing")  # it reads the source
     elif world.mover == "ready":
         if world.base == world.token:
-            yield replace(changed(world, "merged"), mover="committed", was_merged=True)
+            yield replace(changed(world, "merged"), mover="committed", was_merged=True, replaced=world.taken)
         else:
             yield replace(world, mover="marked")  # lost: once more, on the header that is there now
     elif world.mover == "committed":
@@ -156,7 +169,7 @@ def problem(world: World) -> str:
     is_twice = world.was_merged and world.source == "free"
     is_lost = world.source == "gone" and not world.was_merged
     is_forged = world.planted and world.mover == "never"
-    return "twice, lost or forged" if is_twice or is_lost or is_forged else ""
+    return "twice, lost, forged or replaced" if is_twice or is_lost or is_forged or world.replaced else ""
 
 
 BETWEEN = Rule(evidence="before the mark")
@@ -167,11 +180,17 @@ SAFE = {
     "within a folder, where only the header known before the mark is trusted": (Rule(), None),
     "between folders": (BETWEEN, None),
     "between folders, a mark that no mover made": (BETWEEN, FORGED),
+    "a move that replaces nothing, by the header that its commit replaces": (Rule(refuses="at the commit"), None),
 }
 BROKEN = {
     "any header is trusted: a later one may have lost the line that undoes the mark": (Rule("any base"), 1, None),
     "the absence of a header is trusted: a tombstone that undid the mark may be collected": (Rule("absence"), 0, None),
     "a mover goes on over the line that undoes its mark": (Rule(heeds=False), 1, None),
+    "a move that replaces nothing looks before it begins, and not at the commit": (
+        Rule(refuses="before the mark"),
+        0,
+        None,
+    ),
     "without evidence, a mark that no mover made is written at its target": (Rule(), 1, FORGED),
 }
 

@@ -11,6 +11,7 @@ from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, ConflictError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
+from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
@@ -198,7 +199,7 @@ class TreeVerbs(Draw):
             return None
         folder, target = self.chance.sample(("/top/sub", MOVED), 2)
         return self._of_tree(
-            folder, lambda client: Folders(client, Listings(client)).move(folder, target, into=False), target=target
+            folder, lambda client: move(Folders(client, Listings(client)), folder, target, into=False), target=target
         )
 
     def copy_tree(self) -> Op:

@@ -34,6 +34,17 @@ def private_memory() -> MemoryBackend:
     return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
 
 
+class Objects(MemoryBackend):
+    """Files in memory without folders, as an object store has them; nobody else sees them."""
+
+    has_folders = False
+
+    def __init__(self) -> None:
+        super().__init__(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+
+    def _make_folders(self, path: str) -> None: ...
+
+
 def fail() -> None:
     """Fail as a broken connection: the caller does not know whether the request took effect."""
     raise OSError(errno.EIO, "the connection broke")

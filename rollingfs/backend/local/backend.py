@@ -319,8 +319,8 @@ class LocalBackend(Backend):
     async def delete(self, paths: Sequence[str]) -> None:
         refusals.delete_each(paths, nofollow.unlink)
 
-    async def make_folder(self, path: str) -> None:
-        disk.make_folders(path, self.sync)
+    async def make_folder(self, path: str) -> bool:
+        return disk.make_folders(path, self.sync)
 
     @gives_locks_back
     async def remove_folder(self, path: str) -> None:

@@ -227,8 +227,13 @@ def flush_entries_of(folder: str) -> None:
     _flushed.add(folder)
 
 
-def make_folders(path: str, sync: bool) -> None:
+def make_folders(path: str, sync: bool) -> bool:
     """Make a folder and its parents, where they are missing; with `sync`, all of them are durable at the end.
+
+    Returns
+    -------
+    bool
+        Whether this call has made the folder itself.
 
     Raises
     ------
@@ -237,6 +242,7 @@ def make_folders(path: str, sync: bool) -> None:
     NotADirectoryError
         A parent is a file.
     """
+    is_new = True
     try:
         try:
             os.mkdir(path)
@@ -251,13 +257,14 @@ def make_folders(path: str, sync: bool) -> None:
         try:
             mode = os.lstat(path).st_mode
         except FileNotFoundError:  # another process has just removed it
-            make_folders(path, sync)
-            return
+            return make_folders(path, sync)
+        is_new = False
         if not stat.S_ISDIR(mode) and not os.path.isdir(path):
             raise
     if sync:
         with contextlib.suppress(FileNotFoundError):  # another process has just removed it: `open_new` makes it again
             flush_entries_of(path)
+    return is_new
 
 
 def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:

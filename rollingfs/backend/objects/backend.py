@@ -320,11 +320,12 @@ class ObjectBackend(Backend):
         with errors_of("aborting the upload of", upload.path):
             await bucket.forget(key, upload.id)
 
-    async def make_folder(self, path: str) -> None:
+    async def make_folder(self, path: str) -> bool:
         """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
         name, key = self.split(path)
         if not key or self.makes_parents:
             await answer_of("making the bucket", name, self._see_to_bucket, name)
+        return False
 
     async def _see_to_bucket(self, name: str) -> None:
         try:

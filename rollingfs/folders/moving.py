@@ -1,0 +1,147 @@
+"""Gives segments, plain files and whole folders other names."""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+
+from rollingfs.backend import refusals
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.folders.copies import rename
+from rollingfs.folders.folders import Folders, check_readable
+from rollingfs.folders.listing import REPORT
+from rollingfs.folders.listing_rows import is_ours
+from rollingfs.format import names
+from rollingfs.format.transitions import exists, missing
+from rollingfs.read.contents import kept_path
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.whole import take_all
+
+
+async def move(folders: Folders, source: str, target: str, *, into: bool | None = None, overwrite: bool = True) -> None:
+    """Give a segment, a plain file or a whole folder another name; no bytes are moved.
+
+    If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
+    Each segment moves by itself; what others delete or move away meanwhile is passed over. An interrupted move of a
+    folder may be repeated.
+
+    Parameters
+    ----------
+    into
+        Whether the target is a folder to move into, even if it does not exist; None to look.
+    overwrite
+        Replace files that have the new names, and put a folder's content into a folder that has its new name.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing at `source`.
+    FileExistsError
+        Without `overwrite`: something has the new name.
+    FencedError
+        An exclusive owner holds one of the segments.
+    ValueError
+        A folder would move into itself.
+    """
+    if names.is_reserved(source):
+        raise missing(source)
+    if into is None:
+        into = source != target and await _is_folder_only(folders, target)
+    if into:
+        target = folders.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+    if names.is_listing(target):
+        names.check_new_name(target)
+    if not overwrite and source != target and await folders.listings.is_there(target):
+        raise exists(target)  # the commit decides; this spares the source a mark
+    try:
+        await rename(folders.client, source, target, overwrite=overwrite)
+    except FileNotFoundError:
+        if source != target and await folders.take_link(source, target):
+            return
+        if not await folders.listings.is_folder(source):
+            raise
+    else:
+        await folders.unmark(folders.above(source))
+        return
+    if source != target:
+        try:
+            await _move_tree(folders, source, target, overwrite)
+        finally:  # what the folders say went with them; a plain file that became a segment has asked before
+            folders.client.segments.inherited.forget()
+
+
+async def _is_folder_only(folders: Folders, path: str) -> bool:
+    is_folder = await folders.listings.is_folder(path)
+    return is_folder and (await folders.listings.info(path, fresh=True))["type"] == "directory"
+
+
+async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool) -> None:
+    if target.startswith(f"{source}/"):
+        raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
+    scans = await folders.listings.tree(source, hidden=True, on_error=REPORT)
+    check_readable(source, scans.values(), "moved")
+    links = [link for scan in scans.values() for link in scan.links]
+    for link in links:
+        if names.is_reserved(link):  # the header, the chunks or the lock of a segment
+            raise refusals.linked(link)
+    if not overwrite:
+        await _claim(folders, target)
+    for folder in scans:
+        await folders.make_all(target + folder[len(source) :], exist_ok=True)
+        if scans[folder].stays:
+            await folders.keep(target + folder[len(source) :])
+    for link in links:
+        await folders.take_link(link, target + link[len(source) :])
+    views = {path: view for scan in scans.values() for path, view in scan.views.items()}
+    targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
+    # a segment that has a folder's name goes first: it would be refused once that folder holds something
+    try:
+        done = [await _move_one(folders, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
+        seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
+        moved = await take_all(folders.client.store, target, seen, targets)
+        calls = [partial(_move_one, folders, *one, overwrite) for one in targets.items() if one[0] not in moved]
+        done += await folders.client.store.each(calls)
+    except FileExistsError as error:
+        text = f"another writer has made {error.filename} in it; what had moved by then is in it, the rest at {source}"
+        raise OSError(errno.ENOTEMPTY, text, target) from error
+    if done and not (moved or any(done)):
+        raise missing(source)  # all of it went away meanwhile
+    for folder in scans:
+        if names.listing_path(folder) in scans[folder].views:
+            await folders.listings.rows.remove(folder)  # the moved headers have other tokens
+    await folders.remove_all(scans, source)
+
+
+async def _claim(folders: Folders, target: str) -> None:
+    """Make the folder that a moved one will be; of several movers and makers of folders, one does.
+
+    Raises
+    ------
+    FileExistsError
+        Another was faster.
+    """
+    if not folders.needs_mark(target):
+        is_made = await folders.backend.make_folder(target) or await folders.listings.is_removed(target)
+    else:
+        await folders.client.store.abilities(target)
+        try:
+            is_made = bool(await folders.backend.create(kept_path(target), b""))
+        except FileExistsError:
+            is_made = False
+    if not is_made:
+        raise exists(target)
+
+
+async def _move_one(folders: Folders, source: str, target: str, overwrite: bool) -> bool:
+    """Move a segment or plain file of a tree; returns whether it was still there."""
+    try:
+        await rename(folders.client, source, target, overwrite=overwrite)
+    except FileNotFoundError:
+        if await folders.listings.is_there(source):
+            raise
+        return False
+    return True
+
+
+def _has_rows(path: str, view: Snapshot) -> bool:
+    return names.is_listing(path) and is_ours(view.header)
