@@ -56,6 +56,8 @@ class FileInfo:
     """What it leads to, if it is a symbolic link."""
     data: bytes | None = None
     """The whole content, if the listing has read it: that of a small header, on a disk."""
+    inode: int | None = None
+    """On a disk, the number of the file, which a rename and an append keep."""
 
 
 @value_class

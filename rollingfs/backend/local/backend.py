@@ -109,7 +109,8 @@ class LocalBackend(Backend):
 
     async def stat(self, path: str) -> FileInfo:
         with disk.opened(path) as (descriptor, status):
-            return FileInfo(path, status.st_size, date_of(path, status), extending.token_of(path, descriptor, status))
+            token = extending.token_of(path, descriptor, status)
+            return FileInfo(path, status.st_size, date_of(path, status), token, inode=status.st_ino or None)
 
     async def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)

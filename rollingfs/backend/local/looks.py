@@ -80,7 +80,8 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     whole = data if data is not None and len(data) == status.st_size else None
-    return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole)
+    inode = status.st_ino or None  # Windows tells it only of an open file
+    return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole, inode=inode)
 
 
 def list_folder(folder: str, begin: str) -> Listing:

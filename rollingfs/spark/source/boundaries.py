@@ -32,6 +32,7 @@ class Boundaries:
     def __init__(self, options: Options, fs: RollingFileSystem) -> None:
         self.options = options
         self.fs = fs
+        self._is_meant = places.meant(fs, options)
         asked = [one for one in (options.starting, options.ending) if one and not one.name]
         if asked and not options.form.grows:
             raise ValueError(
@@ -139,7 +140,3 @@ class Boundaries:
     def _is_same(self, view: Snapshot, point: Point) -> bool:
         known = point.incarnation
         return known is None or known in view.incarnations or segments.is_same(view, known)
-
-    def _is_meant(self, path: str) -> bool:
-        """Whether a path is one that the query reads."""
-        return any(places.meaning(core(self.fs).strip(place.path))(path) for place in self.options.places)

@@ -270,6 +270,12 @@ def _shown(scan: Scan) -> list[str]:
     return [folder for folder in scan.shown if folder not in scan.unreadable]
 
 
+def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:
+    """Tells whether a segment is one that a query names, as `meaning`."""
+    choices = [meaning(core(fs).strip(place.path)) for place in options.places]
+    return lambda path: any(is_meant(path) for is_meant in choices)
+
+
 def meaning(path: str) -> Callable[[str], bool]:
     """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match."""
     if patterns.is_pattern(path):

@@ -16,14 +16,13 @@ from rollingfs.fs.read_file import ReadFile
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source.partitions import Extent
+from rollingfs.spark.source.plain_files import PLAIN, PlainFile
 
 T = TypeVar("T")
 U = TypeVar("U")
 
 Look = Snapshot | CorruptHeaderError | None
 """What is at a path: a segment, why its header cannot be read, or nothing."""
-PLAIN = "plain "
-"""With this begins the identity of a plain file."""
 THREADS_MAX = 16
 """Maximum number of segments that are looked into at the same time."""
 KEPT_BYTES = 31 * 1024 * 1024
@@ -64,19 +63,45 @@ def identity(view: Snapshot) -> str:
     if view.header is not None:
         return view.header.lineage  # a rename keeps it, as it keeps the offsets
     assert view.plain is not None
-    # without a token or milliseconds: a listing and a look at the file may differ in both
-    return f"{PLAIN}{int(view.plain.modified)} {view.plain.size}"
+    return str(PlainFile.of(view.plain))
 
 
 def is_same(view: Snapshot, known: str) -> bool:
     """Whether offsets in the segment with a known identity are valid in this one.
 
-    They stay valid when a plain file is adopted: the header keeps the date of the file.
+    They stay valid when a plain file of a disk grows, and when a plain file is adopted: the header keeps its date.
     """
-    if view.header is not None and known.startswith(PLAIN):
-        origin_ms = view.header.origin_ms
-        return origin_ms is not None and known.split()[1] == str(origin_ms // 1000)
-    return identity(view) == known
+    if identity(view) == known or not known.startswith(PLAIN):
+        return identity(view) == known
+    if view.header is None:
+        return is_unchanged(view, known) or is_kept(view, known)
+    origin_ms = view.header.origin_ms
+    return origin_ms is not None and PlainFile.parse(known).modified_s == origin_ms // 1000
+
+
+def is_unchanged(view: Snapshot, known: str) -> bool:
+    """Whether the bytes before the known end cannot have changed: a plain file may be written anew in its place."""
+    if not known.startswith(PLAIN) or identity(view) == known:
+        return True
+    return view.plain is not None and PlainFile.parse(known).is_unchanged(PlainFile.of(view.plain))
+
+
+def is_kept(view: Snapshot, known: str) -> bool:
+    """Whether a plain file is one of a disk that is known, under any name, and has at most grown."""
+    return view.plain is not None and PlainFile.parse(known).is_kept(PlainFile.of(view.plain))
+
+
+def became(fs: RollingFileSystem, path: str, known: str) -> str | None:
+    """Return the identity of the segment that a plain file became before a rename; None if the store tells of none.
+
+    The rename leaves a tombstone under the old name, which names the plain file.
+    """
+    header = core(fs).run(core(fs).client.headers.load(path)).header
+    if header is None or header.adopted is None or not header.deleted:
+        return None
+    was, adopted = PlainFile.parse(known), header.adopted
+    is_it = was.key == adopted.token if was.inode is None else adopted.token.startswith(f"{was.inode}-")
+    return header.lineage if is_it else None
 
 
 def committed_ms(view: Snapshot, offset: int) -> float:

@@ -5,6 +5,7 @@ Spark compares offsets as JSON text, so an offset that has not moved must have t
     {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "check": [64, 2774183001], "sealed": true}, …}
 
 If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins.
+Of a plain file, the field ``head`` is a checksum of its first bytes.
 ``"$idle": true`` tells an offset from the one before it where nothing else does: Spark says that a batch is done only
 when the next begins. The values of paths are objects, so no path is taken for this name.
 """
@@ -32,6 +33,8 @@ class ReadMark:
     """Whether the segment is sealed and read to its end."""
     check: tuple[int, int] | None = None
     """How many of the bytes before the offset have which checksum: it tells a restored older copy that has grown."""
+    head: tuple[int, int] | None = None
+    """How many of the first bytes of a plain file have which checksum: it tells a file that was written anew."""
 
     def as_json(self) -> dict[str, Any]:
         """The mark as Spark keeps it."""
@@ -40,6 +43,8 @@ class ReadMark:
             found["from"] = self.begin
         if self.check is not None:
             found["check"] = list(self.check)
+        if self.head is not None:
+            found["head"] = list(self.head)
         return found | ({"sealed": True} if self.sealed else {})
 
     @classmethod
@@ -54,13 +59,17 @@ class ReadMark:
         known: Any = found
         if not isinstance(known, dict) or not isinstance(known.get("segment"), str):
             raise ValueError(f"{known!r} names no segment")
-        check = known.get("check", [0, 0])
-        numbers = [known.get("offset"), known.get("from", 0), *(check if isinstance(check, list) else ())]
-        is_right = len(numbers) == 4 and all(type(one) is int and one >= 0 for one in numbers)
+        sums = [known.get("check", [0, 0]), known.get("head", [0, 0])]
+        numbers = [
+            known.get("offset"),
+            known.get("from", 0),
+            *(n for one in sums if isinstance(one, list) for n in one),
+        ]
+        is_right = len(numbers) == 6 and all(type(one) is int and one >= 0 for one in numbers)
         if not is_right or not isinstance(known.get("sealed", False), bool):
             raise ValueError(f"{known} has an offset that is not a number of bytes, or a value of another type")
-        crc = (check[0], check[1]) if "check" in known else None
-        return cls(known["segment"], known["offset"], known.get("from"), known.get("sealed", False), crc)
+        check, head = (tuple(known[name]) if name in known else None for name in ("check", "head"))
+        return cls(known["segment"], known["offset"], known.get("from"), known.get("sealed", False), check, head)
 
 
 def is_idle(offset: Mapping[str, Any]) -> bool:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import segments
+from rollingfs.spark.source.plain_files import PLAIN, PlainFile
 from rollingfs.spark.source.stream.offsets import ReadMark
+
+Moves = dict[str, tuple[str, ReadMark]]
+"""By the new path of a segment: its old path, and its mark."""
 
 
 def has_moved(before: Mapping[str, ReadMark], after: Mapping[str, ReadMark]) -> bool:
@@ -25,28 +30,54 @@ def has_moved(before: Mapping[str, ReadMark], after: Mapping[str, ReadMark]) -> 
     return False
 
 
-def moved(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> dict[str, ReadMark]:
-    """The marks of segments that a rename has given other names, by these names."""
-    old = {
-        mark.identity: mark
-        for path, mark in before.items()
-        if path not in views or not segments.is_same(views[path], mark.identity)
-    }
-    found = {
-        path: old.get(segments.identity(view))
-        for path, view in views.items()
-        if path not in before or not segments.is_same(view, before[path].identity)
-    }
-    return {path: mark for path, mark in found.items() if mark is not None}
+def moves(
+    before: Mapping[str, ReadMark],
+    views: Mapping[str, Snapshot],
+    goes_on: Callable[[Snapshot, ReadMark], bool],
+    became: Callable[[str, str], str | None],
+) -> Moves:
+    """Return the segments that a rename has given other names.
+
+    A segment keeps its incarnation. A plain file keeps its inode, and its bytes, which `goes_on` compares; where a
+    store has no inodes, a plain file under another name is another file.
+
+    Parameters
+    ----------
+    became
+        Tells, by path and identity, the segment that a plain file became.
+    """
+    old = {path: mark for path, mark in before.items() if not _is_at(views.get(path), mark)}
+    new = {path: view for path, view in views.items() if path not in before or not _is_at(view, before[path])}
+    if not old or not new:
+        return {}
+    lineages = {mark.identity: path for path, mark in old.items() if not mark.identity.startswith(PLAIN)}
+    plain = {path: mark.identity for path, mark in old.items() if mark.identity.startswith(PLAIN)}
+    inodes = {PlainFile.parse(identity).inode: path for path, identity in plain.items()}
+    if any(view.header is not None for view in new.values()):
+        lineages |= {became(path, identity) or "": path for path, identity in plain.items() if path not in views}
+    found: Moves = {}
+    for path, view in new.items():
+        if view.plain is None:
+            was = lineages.get(segments.identity(view))
+        else:
+            was = inodes.get(PlainFile.of(view.plain).inode or "")
+            is_it = was is not None and segments.is_kept(view, old[was].identity) and goes_on(view, old[was])
+            was = was if is_it else None
+        if was is not None:
+            mark = old[was] if view.plain is not None else replace(old[was], identity=segments.identity(view))
+            found[path] = (was, mark)
+    return found
 
 
-def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> dict[str, ReadMark | None]:
+def _is_at(view: Snapshot | None, mark: ReadMark) -> bool:
+    return view is not None and segments.is_same(view, mark.identity)
+
+
+def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], moved: Moves) -> dict[str, ReadMark | None]:
     """The marks of the segments that are there, also of renamed ones; None for those that the query does not know."""
-    renamed = moved(before, views)
-    elsewhere = {mark.identity for mark in renamed.values()}
-    own = {path: before.get(path) for path in views}
-    stay = {path: None if mark is not None and mark.identity in elsewhere else mark for path, mark in own.items()}
-    return stay | renamed
+    gone = {was for was, _ in moved.values()}
+    stay = {path: before[path] if path in before and path not in gone else None for path in views}
+    return stay | {path: mark for path, (_, mark) in moved.items()}
 
 
 def lag(views: Mapping[str, Snapshot], marks: Mapping[str, ReadMark]) -> dict[str, Any]:

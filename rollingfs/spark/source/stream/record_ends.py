@@ -14,11 +14,14 @@ from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.plain_files import PLAIN
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import ReadMark
 
 CHECK_BYTES = 64
 """Bytes before the end of a batch whose checksum the offset keeps."""
+HEAD_BYTES = 256
+"""Bytes at the beginning of a plain file whose checksum the offset keeps."""
 
 
 @value_class
@@ -27,7 +30,8 @@ class End:
 
     offset: int
     check: tuple[int, int] | None = None
-    """The checksum for the mark; None if nothing is read."""
+    head: tuple[int, int] | None = None
+    """The checksums for the mark; None if nothing is read."""
 
 
 class RecordEnds:
@@ -38,6 +42,7 @@ class RecordEnds:
         self.rows = rows
         self._ends: dict[str, tuple[Any, End]] = {}
         self._begins: dict[str, tuple[Any, int]] = {}
+        self._sames: dict[str, tuple[Any, bool]] = {}
 
     # -- where a batch begins ------------------------------------------------------------------------------------
 
@@ -51,7 +56,7 @@ class RecordEnds:
         """
         if known is None:
             return view.start
-        key = (view.token, view.length, view.start, known)
+        key = (segments.identity(view), view.token, view.length, view.start, known)
         cached, found = self._begins.get(view.path, (None, 0))
         if cached != key:
             found = self._begin(view, known)
@@ -59,8 +64,10 @@ class RecordEnds:
         return found
 
     def _begin(self, view: Snapshot, known: ReadMark) -> int:
-        if not segments.is_same(view, known.identity):
+        if not self.is_same(view, known):
             what = f"the bytes of the old one behind offset {known.offset} were not read"
+            if view.plain is not None and known.identity.startswith(PLAIN):
+                what = f"its {view.length} bytes do not begin with the {known.offset} bytes that were read, and {what}"
             if not known.sealed:
                 self.options.lose(f"{view.path}: another segment has this name now; {what}")
             return view.start
@@ -82,15 +89,34 @@ class RecordEnds:
             return self._next(view, known.offset)
         return known.offset
 
+    def is_same(self, view: Snapshot, known: ReadMark) -> bool:
+        """Whether a segment is the one of a mark. Of a plain file that was written since, its bytes tell."""
+        if not known.identity.startswith(PLAIN) or segments.is_unchanged(view, known.identity):
+            return segments.is_same(view, known.identity)
+        if view.header is not None and (segments.is_same(view, known.identity) or not view.header.was_plain):
+            return segments.is_same(view, known.identity)
+        key = (segments.identity(view), known)
+        cached, found = self._sames.get(view.path, (None, False))
+        if cached != key:
+            found = view.length >= known.offset and self.goes_on(view, known)
+            self._sames[view.path] = (key, found)
+        return found
+
     def goes_on(self, view: Snapshot, known: ReadMark) -> bool:
         """Whether the bytes before an offset are those that were read, as far as can be told."""
+        if known.head is not None and not view.start and self._crc(view, 0, known.head[0]) != known.head[1]:
+            return False
         count, crc = known.check or (1, 0)
         if known.check is not None and known.offset < count:
             return False
         if known.offset - count < view.start or (known.check is None and not self.options.has_lines(view.path)):
             return True
-        before = self._read(view)(known.offset - count, known.offset)
-        return before == lines.FEED if known.check is None else zlib.crc32(before) == crc
+        if known.check is None:
+            return self._read(view)(known.offset - count, known.offset) == lines.FEED
+        return self._crc(view, known.offset - count, known.offset) == crc
+
+    def _crc(self, view: Snapshot, start: int, end: int) -> int | None:
+        return zlib.crc32(self._read(view)(start, end)) if end <= view.length else None
 
     def _next(self, view: Snapshot, offset: int) -> int:
         """The first record that begins at an offset or behind it."""
@@ -122,13 +148,24 @@ class RecordEnds:
             read = lines.Window(opened.read, view.length)
             try:
                 end = self._align(opened, read, begin, min(upto, limit), limit)
-                count = min(CHECK_BYTES, end - begin)
-                found = End(end, (count, zlib.crc32(read(end - count, end))) if count > 0 else None)
+                found = self._sums(view, read, end, min(CHECK_BYTES, end - begin))
             except CORRUPT as error:
                 self.rows.skip(extent_of(view, begin, limit), error)
                 found = End(begin)  # the stream waits until the bytes can be read
             self._ends[view.path] = (key, found)
         return found
+
+    def sums(self, view: Snapshot, end: int) -> End:
+        """An end that another has found; of a plain file, with its checksums."""
+        return End(end) if view.plain is None else self._sums(view, self._read(view), end, min(CHECK_BYTES, end))
+
+    def _sums(self, view: Snapshot, read: lines.Read, end: int, count: int) -> End:
+        """An end with its checksums, if there are bytes before it."""
+        if count <= 0:
+            return End(end)
+        size = min(HEAD_BYTES, end)
+        head = (size, zlib.crc32(self._read(view)(0, size))) if view.plain is not None else None
+        return End(end, (count, zlib.crc32(read(end - count, end))), head)
 
     def _align(self, opened: SegmentReader, read: lines.Read, begin: int, upto: int, limit: int) -> int:
         view = opened.view

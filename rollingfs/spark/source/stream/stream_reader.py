@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -80,6 +80,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return places.filesystem(self.options)
 
     @cached_property
+    def _is_meant(self) -> Callable[[str], bool]:
+        return places.meant(self._fs, self.options)
+
+    @cached_property
     def _subscription(self) -> Subscription | None:
         name = self.options.subscriber
         return None if name is None else Subscription(self.options, self._fs, name)
@@ -100,15 +104,15 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         views = self._found.views
         boundaries.check(position, "startingOffsets", views)
 
-        def start(view: Snapshot) -> int:
+        def start(view: Snapshot) -> End:
             if position.name == LATEST:
-                return self._records.end(view, view.start, view.length, view.length).offset
-            return boundaries.start(view, position, "startingOffsets")
+                return self._records.end(view, view.start, view.length, view.length)
+            return self._records.sums(view, boundaries.start(view, position, "startingOffsets"))
 
         starts = each(self._fs, start, views.values())
         marks = {
-            path: ReadMark(segments.identity(view), offset)
-            for (path, view), offset in zip(views.items(), starts, strict=True)
+            path: ReadMark(segments.identity(view), end.offset, check=end.check, head=end.head)
+            for (path, view), end in zip(views.items(), starts, strict=True)
             if not self._is_unborn(view)
         }
         self._at = marks
@@ -143,18 +147,23 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         before = offsets.parse(start)
         # a segment that was renamed is found by what it was, under its old name: its mark moves along
-        found = self._found = places.complete(self._fs, self.options, self._found, before)
-        self._check_gone(before, found)
-        marks = self._marks(before, found, limit)
+        found = self._found = places.complete(self._fs, self.options, self._found, filter(self._is_meant, before))
+        moved = self._moves(before, found.views)
+        self._check_gone(before, found, moved)
+        marks = self._marks(before, found, moved, limit)
         self._at = before
         if (subscription := self._subscription) is not None:
-            subscription.join(before, marks)
+            subscription.join(self._meant(before), self._meant(marks))
         if progress.has_moved(before, marks):
             if self._is_too_small():
                 return start
             self._at, self._planned = marks, offsets.format_offset(marks)
             return self._planned
-        if subscription is not None and not offsets.is_idle(start) and (self._ends or subscription.is_due(before)):
+        if (
+            subscription is not None
+            and not offsets.is_idle(start)
+            and (self._ends or subscription.is_due(self._meant(before)))
+        ):
             # Spark says that a batch is done when the next begins: without one, its end would not be published
             return offsets.format_offset(marks, is_idle=True)
         self._idle_at = start
@@ -170,31 +179,33 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _marks(
-        self, before: Mapping[str, ReadMark], found: places.FoundSegments, limit: ReadLimit
+        self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves, limit: ReadLimit
     ) -> dict[str, ReadMark]:
         """Where the next batch ends in each segment."""
         views = found.views
-        known = progress.known(before, views)
+        known = progress.known(before, views, moved)
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
         self._waiting_bytes = sum(view.length - begins[path] for path, view in views.items())
-        self._check_merged(before, views, begins)
+        self._check_merged(before, views, moved, begins)
         limits = {path: self._limit(path, view) for path, view in views.items()}
         backlog = [
             Backlog(view, begins[path], limits[path]) for path, view in views.items() if begins[path] < limits[path]
         ]
         ends = BatchLimit(self._fs, self._records).ends(backlog, limit)
-        # a corrupt segment may be repaired: the query keeps its place in it
-        marks = {path: replace(mark, begin=None) for path, mark in before.items() if path in found.corrupt}
+        # a corrupt segment may be repaired, and a path be named again: the query keeps its place there
+        elsewhere = before.keys() - self._meant(before) - {was for was, _ in moved.values()}
+        kept = found.corrupt.keys() | elsewhere
+        marks = {path: replace(mark, begin=None) for path, mark in before.items() if path in kept}
         for path, view in views.items():
             mark, begin = known[path], begins[path]
             if mark is None and self._is_unborn(view):
                 continue
             end = ends.get(path, End(begin))
-            is_next = mark is not None and mark.offset == begin and segments.is_same(view, mark.identity)
-            check = mark.check if mark is not None and is_next and end.offset == mark.offset else end.check
+            is_next = mark is not None and mark.offset == begin and self._records.is_same(view, mark)
+            of = mark if mark is not None and is_next and end.offset == mark.offset else end
             begin_told = None if is_next and before.get(path) == mark else begin
             is_done = view.sealed and end.offset == view.length
-            marks[path] = ReadMark(segments.identity(view), end.offset, begin_told, is_done, check)
+            marks[path] = ReadMark(segments.identity(view), end.offset, begin_told, is_done, of.check, of.head)
         return marks
 
     def _is_unborn(self, view: Snapshot) -> bool:
@@ -238,25 +249,36 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
-    def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments) -> None:
-        moved = {mark.identity for mark in progress.moved(before, found.views).values()}
-        for path, mark in before.items():
-            is_there = path in found.views or path in found.corrupt or mark.identity in moved
+    def _moves(self, before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> progress.Moves:
+        return progress.moves(before, views, self._records.goes_on, partial(segments.became, self._fs))
+
+    def _meant(self, marks: Mapping[str, ReadMark]) -> dict[str, ReadMark]:
+        """The marks of what the query names: it may have been started again with another path."""
+        return {path: mark for path, mark in marks.items() if self._is_meant(path)}
+
+    def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves) -> None:
+        old = {was for was, _ in moved.values()}
+        for path, mark in self._meant(before).items():
+            is_there = path in found.views or path in found.corrupt or path in old
             if not is_there and not mark.sealed:
                 what = f"the segment is gone, and it was not sealed when it was read up to {mark.offset}"
                 self.options.lose(f"{path}: {what}")
 
     def _check_merged(
-        self, before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], begins: Mapping[str, int]
+        self,
+        before: Mapping[str, ReadMark],
+        views: Mapping[str, Snapshot],
+        moved: progress.Moves,
+        begins: Mapping[str, int],
     ) -> None:
         """Tell of rows that will be read twice: a segment that was read became a part of another one."""
         for path, view in views.items():
             if view.header is None or begins[path] == view.length:
                 continue
-            moved = progress.moved(before, {path: view}).get(path)
+            was, _ = moved.get(path, (None, None))
             for source in (names.climb(names.parent(path), mark.source) for mark in view.header.merges):
                 mark = before.get(source)
-                if mark is not None and mark.offset and source not in views and mark != moved:
+                if mark is not None and mark.offset and source not in views and source != was:
                     what = f"and is a part of {path} now, from which its rows would be read again"
                     self.options.lose(f"{source}: it was read up to offset {mark.offset}, {what}")
 
@@ -276,47 +298,46 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_repeated, self._planned = end != self._planned, None
         wanted = offsets.extents(offsets.parse(start), self._at)
         cut: list[Range] = []
-        for extent, view in self._found_again(wanted):
+        for extent, view, mark in self._found_again(wanted):
             if isinstance(view, CorruptHeaderError):
                 self.rows.skip(extent, view)
                 continue
-            left = self._left(extent, view, self._at.get(extent.path) if is_repeated else None)
+            left = self._left(extent, view, mark, is_repeated=is_repeated)
             if view is not None and left is not None:
                 cut += self.rows.cut(SegmentReader(fs, view), left)
         return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
-    def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look]]:
+    def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look, ReadMark]]:
         """The extents of a batch with their segments, under the names that renames have given them since."""
-
-        def is_there(extent: Extent, look: segments.Look) -> bool:
-            return isinstance(look, CorruptHeaderError) or (
-                look is not None and segments.is_same(look, extent.identity)
-            )
-
-        pairs = list(zip(wanted, segments.look(self._fs, [extent.path for extent in wanted]), strict=True))
-        if all(is_there(*pair) for pair in pairs):
-            return pairs
-        now = {segments.identity(view): view for view in self._look(fresh=True).views.values()}
-        moved = [None if is_there(*pair) else now.get(pair[0].identity) for pair in pairs]
+        looks = segments.look(self._fs, [extent.path for extent in wanted])
+        found = [(extent, look, self._at[extent.path]) for extent, look in zip(wanted, looks, strict=True)]
+        gone = {extent.path: mark for extent, look, mark in found if not self._is_there(look, mark)}
+        moved = self._moves(gone, self._look(fresh=True).views) if gone else {}
+        now = {was: (self._found.views[path], mark) for path, (was, mark) in moved.items()}
         return [
-            pair if view is None else (replace(pair[0], path=view.path), view)
-            for pair, view in zip(pairs, moved, strict=True)
+            (replace(one[0], path=now[one[0].path][0].path), *now[one[0].path]) if one[0].path in now else one
+            for one in found
         ]
 
-    def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark | None) -> Extent | None:
+    def _is_there(self, look: segments.Look, mark: ReadMark) -> bool:
+        return isinstance(look, CorruptHeaderError) or (look is not None and self._records.is_same(look, mark))
+
+    def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark, *, is_repeated: bool) -> Extent | None:
         """The part of an extent that is still there; None if nothing is.
 
         Parameters
         ----------
         mark
-            Where a batch ends that was planned earlier, perhaps in another copy of the segment.
+            Where the batch ends.
+        is_repeated
+            Whether the batch was planned earlier, perhaps in another copy of the segment.
         """
-        if view is None or not segments.is_same(view, extent.identity):
+        if view is None or not self._records.is_same(view, mark):
             what = f"bytes {extent.start} to {extent.end} were not read"
-            self.options.lose(f"{extent.path}: the segment is gone, and {what}")
+            self.options.lose(f"{extent.path}: the segment is gone, or was written anew, and {what}")
             return None
         begin, end = extent.start, extent.end
-        if view.length < end or (mark is not None and not self._records.goes_on(view, mark)):
+        if view.length < end or (is_repeated and not self._records.goes_on(view, mark)):
             self.options.lose(
                 f"{extent.path}: bytes {begin} to {end} of a planned batch are not those that were there: an older "
                 "copy of the segment was restored, or the checkpoint was edited"
@@ -326,7 +347,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             what = f"bytes {begin} to {min(view.start, end)} were truncated away before they were read"
             self.options.lose(f"{extent.path}: {what}")
             begin = self._records.first_whole(view)
-        return Extent(extent.path, extent.identity, begin, end) if begin < end else None
+        return Extent(extent.path, segments.identity(view), begin, end) if begin < end else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of some ranges."""
@@ -336,7 +357,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Publish how far the query has read, if it is a subscriber; the checkpoint keeps the offset in any case."""
         if self._subscription is not None:
-            self._subscription.finished(offsets.parse(end))
+            self._subscription.finished(self._meant(offsets.parse(end)))
 
     def stop(self) -> None:
         """Do nothing: nothing is open between batches."""
