@@ -164,8 +164,8 @@ class RecordEnds:
         if count <= 0:
             return End(end)
         size = min(HEAD_BYTES, end)
-        head = (size, zlib.crc32(self._read(view)(0, size))) if view.plain is not None else None
-        return End(end, (count, zlib.crc32(read(end - count, end))), head)
+        check = (count, zlib.crc32(read(end - count, end)))
+        return End(end, check, (size, zlib.crc32(read(0, size))) if view.plain is not None else None)
 
     def _align(self, opened: SegmentReader, read: lines.Read, begin: int, upto: int, limit: int) -> int:
         view = opened.view
