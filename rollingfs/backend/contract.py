@@ -386,19 +386,19 @@ class Backend(abc.ABC):
         """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""
 
     async def keeps_versions(self, path: str) -> bool | None:
-        """Whether the store keeps former versions of the files at `path` that are replaced or deleted; None: unknown.
-
-        A client that may not ask gets None.
-        """
+        """Whether the store keeps former versions of replaced or deleted files; None: unknown, or not to be asked."""
         return None
 
     async def store_name(self, path: str) -> str | None:
         """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: this backend alone."""
         return None
 
+    async def close(self) -> None:  # noqa: B027 - most have no connections
+        """Close the connections, on their loop; a later verb opens new ones."""
+
     def after_fork(self) -> None:  # noqa: B027 - most have nothing to drop
         """Drop connections, loops and locks. Called in a child process before its first use of the backend."""
 
 
-VERBS = tuple(name for name, verb in vars(Backend).items() if inspect.iscoroutinefunction(verb))
-"""The verbs of the contract. A wrapper forwards by this list, so a new verb is written here and in the adapters."""
+VERBS = tuple(name for name, verb in vars(Backend).items() if inspect.iscoroutinefunction(verb) and name != "close")
+"""The verbs of files. A wrapper forwards by this list, so a new verb is written here and in the adapters."""

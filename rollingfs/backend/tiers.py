@@ -220,6 +220,12 @@ class TieredBackend(BackendWrapper):
             raise NotImplementedError(f"the tier {alias!r} lies on another store, so the server cannot copy {hot}")
         return store.path(hot)
 
+    async def close(self) -> None:
+        await self.inner.close()
+        for store in self._stores.values():
+            if store.backend is not self.inner:
+                await store.run(store.backend.close(), self.inner)
+
     def after_fork(self) -> None:
         super().after_fork()
         for store in self._stores.values():

@@ -76,9 +76,6 @@ class ObjectBackend(Backend):
     async def bucket_name(self, bucket: str) -> str:
         """Endpoint and bucket, alike in every process, without a secret."""
 
-    async def close(self) -> None:
-        """Close the connections; a later verb opens new ones. Only ``asynchronous=True`` needs it."""
-
     def split(self, path: str) -> tuple[str, str]:
         """The bucket and the key of a path."""
         name, _, key = path.partition("/")

@@ -12,6 +12,7 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.errors import errors_of
 from rollingfs.backend.objects.google.bucket import GoogleBucket
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.backend.objects.schemes import GOOGLE_PROTOCOLS
@@ -70,6 +71,10 @@ class GoogleBackend(ObjectBackend):
         if any(part in ("", ".", "..") for part in key.split("/")):
             return "a name with empty parts, '.' or '..' is not one that all tools can name"
         return "Google has no names with line ends" if {"\r", "\n"} & set(key) else ""
+
+    async def close(self) -> None:
+        with errors_of("closing the connections of", f"{self.scheme}://"):
+            await self.requests.close()
 
     def after_fork(self) -> None:
         self.requests.after_fork()

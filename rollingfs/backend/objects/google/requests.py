@@ -3,7 +3,8 @@
 gcsfs' own verbs are not used, because they repeat conditional writes, and because the newest releases first ask what
 kind of bucket it is, for as long as a minute. The requests are those of Google's JSON API, each sent once.
 
-Private names in use: `_set_session` of gcsfs, which opens the connections; there is no public way.
+Private names in use: `_set_session` of gcsfs, which opens the connections, and `_session`, which closes them; there is
+no public way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.bucket import read_up_to
 from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.home_loop import HomeLoop
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.forks import clone_of
 from rollingfs.runtime.values import value_class
@@ -54,10 +56,20 @@ class GoogleRequests:
 
     def __init__(self, fs: GCSFileSystem) -> None:
         self.fs = clone_of(fs)
+        self._home = HomeLoop()
 
     def after_fork(self) -> None:
         """Take a new clone, with its own connections and loop."""
         self.fs = clone_of(self.fs, forked=True)
+        self._home = HomeLoop()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._home.is_left():
+            self.fs = clone_of(self.fs)
+        elif self.fs._session is not None:
+            session, self.fs._session = self.fs._session, None
+            await session.close()
 
     async def send(
         self,
@@ -88,6 +100,8 @@ class GoogleRequests:
         ------
         Refusal, ConnectionError, TimeoutError
         """
+        if self._home.is_left():
+            self.fs = clone_of(self.fs)
         sent = dict(headers or {})
         if kind:
             sent["Content-Type"] = kind

@@ -42,7 +42,8 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
-from rollingfs.backend.objects.errors import LastingError, Refusal
+from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
+from rollingfs.backend.objects.home_loop import HomeLoop
 from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
@@ -116,19 +117,27 @@ class S3Backend(ObjectBackend):
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._places = Places(pool)
         self._told: set[str] = set()
+        self._home = HomeLoop()
 
     @property
     def loop(self) -> Any:
         return self.fs.loop
 
     def after_fork(self) -> None:
-        """Take a new clone, with its own connections and loop."""
-        self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked=True)
+        self._home = HomeLoop()
+        self._renew(forked=True)
+
+    def _renew(self, forked: bool = False) -> None:
+        """Take a new clone, with its own connections; in a child, with the child's loop."""
+        self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked)
         self._connections = weakref.WeakKeyDictionary()
         self.buckets.clear()
 
     async def close(self) -> None:
         self.buckets.clear()
+        with errors_of("closing the connections of", f"{self.scheme}://"):
+            if self._home.is_left():
+                self._renew()
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -175,6 +184,8 @@ class S3Backend(ObjectBackend):
 
     async def session(self, bucket: str | None = None) -> Any:
         """The botocore client for a bucket, connected and with the hooks of this module."""
+        if self._home.is_left():
+            self._renew()
         with errors_of_botocore():
             await self.fs.set_session()
             client = await self.fs.get_s3(bucket)

@@ -69,6 +69,8 @@ def from_botocore(error: Exception) -> Exception:
         error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
     ):
         return UntrustedStoreError(f"{text}; {TRUST_HINT}")
+    if isinstance(error, said.HTTPClientError) and isinstance(error.kwargs.get("error"), RuntimeError):
+        return LastingError(text)  # no fault of the store: the event loop is closed
     if isinstance(error, _TIMEOUTS):
         return TimeoutError(text)
     if isinstance(error, _CONNECTION_ERRORS):
