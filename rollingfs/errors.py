@@ -48,6 +48,18 @@ class SegmentTruncatedError(RollingError):
     """The requested bytes lie before the segment's start offset: a truncation dropped them."""
 
 
+class SegmentReplacedError(RollingError, FileNotFoundError):
+    """Another segment or file has the name of the one that was read; nothing of the other was read.
+
+    Attributes
+    ----------
+    start : str
+        Where the other begins, as a follower takes it.
+    """
+
+    start = ""
+
+
 class WholeFileError(RollingError, ValueError):
     """A source of `concat` is a file of a format that does not join, like Parquet or zip. Nothing was joined."""
 

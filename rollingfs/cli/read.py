@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.command import Commands, PathOf, PathsOf
+from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import Segment
+from rollingfs.read.spot import Spot
 
 commands = Commands("Read")
 
@@ -26,11 +27,11 @@ Lines = Annotated[int | None, typer.Option("-n", "--lines", min=0, help="How man
 Bytes = Annotated[int | None, typer.Option("-c", "--bytes", min=0, help="How many bytes, rather than lines.")]
 
 
-def _put(session: Session, name: str, offset: int, data: bytes) -> None:
+def _put(session: Session, name: str, offset: int, data: bytes, **more: str) -> None:
     """Write a piece of a segment: as it is, or as a line of JSON."""
     if session.json:
         text = base64.b64encode(data).decode("ascii")
-        output.write_json({"name": name, "offset": offset, "size": len(data), "base64": text})
+        output.write_json({"name": name, "offset": offset, "size": len(data), **more, "base64": text})
     else:
         output.write(data)
 
@@ -85,34 +86,38 @@ def tail(
     path: PathOf,
     lines: Lines = None,
     bytes_: Bytes = None,
-    offset: OffsetOf = None,
+    offset: str | None = None,
     follow: bool = False,
+    retry: bool = False,
 ) -> None:
     """Write the last lines, or bytes, to standard output.
 
-    With --json: as cat; so a reader knows the offset to go on from with --offset.
+    With --json: as cat, and `next` is what --offset takes to go on in this very segment.
 
     Parameters
     ----------
     follow : -f
         Go on as the segment grows, until its seal.
-    offset
+    retry : -F
+        As -f; and when another segment or file has the name, go on with that, from its start.
+    offset : OFFSET
         Begin at this segment offset.
     """
     _check_one(lines, bytes_, offset)
     place = session.place(path)
     segment = place.fs.segment(place.path)
+    start: int | str
     if offset is not None:
-        start = offset
+        start = str(value_of("--offset", offset, Spot.of))
     elif bytes_ is not None:
         start = max(segment.start, segment.length - bytes_)
     else:
         start = last_lines(segment, LINES_DEFAULT if lines is None else lines)
-    pieces = segment.tail(start, follow=follow)
+    pieces = segment.tail(start, follow=follow or retry, retry=retry)
     pieces.pause = output.wait
     for data in pieces:
         assert pieces.position is not None
-        _put(session, segment.path, pieces.position - len(data), data)
+        _put(session, segment.path, pieces.position - len(data), data, next=str(pieces.spot))
         output.flush()
 
 
@@ -149,6 +154,6 @@ def _end_of_line(data: bytes, count: int) -> int:
     return end
 
 
-def _check_one(*given: int | None) -> None:
+def _check_one(*given: object) -> None:
     if sum(one is not None for one in given) > 1:
         raise WrongUsage("--lines, --bytes and --offset each say where to begin: give only one of them")

@@ -147,9 +147,10 @@ class Segment(ByHandle):
 
     def tail(
         self,
-        offset: int | None = None,
+        offset: int | str | None = None,
         follow: bool = True,
         *,
+        retry: bool = False,
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
     ) -> Tail:
@@ -159,9 +160,11 @@ class Segment(ByHandle):
         ----------
         offset
             Where to begin, as a segment offset; by default at the first retained byte. Begin at `length` to see only
-            what is new.
+            what is new. The text of a `Tail.spot` goes on in this very segment, or raises.
         follow
             Wait for more until the segment is sealed; else end where it ends now.
+        retry
+            When another segment has the name, go on with that, from its start.
         poll_s_min, poll_s_max
             The shortest and the longest pause between two polls, in seconds.
         """
@@ -171,6 +174,7 @@ class Segment(ByHandle):
             offset,
             snapshot=self._snapshot,
             follow=follow,
+            retry=retry,
             poll_s_min=poll_s_min,
             poll_s_max=poll_s_max,
         )

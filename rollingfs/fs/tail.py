@@ -8,12 +8,14 @@ import io
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 
-from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.errors import BadOffsetError, SegmentReplacedError
 from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.revalidate import Current
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.read.spot import Spot, begin, check_extent
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
@@ -25,8 +27,8 @@ _PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
 
 logger = logging.getLogger("rollingfs")
 
-_Found = tuple[bytes | None, int | None, Snapshot | None]
-"""The next bytes, the position behind them, and the last look, while some of it is left to read."""
+_Found = tuple[bytes | None, Spot | None, Snapshot | None]
+"""The next bytes, the spot behind them, and the last look, while some of it is left to read."""
 
 
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
@@ -47,10 +49,14 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     Parameters
     ----------
     offset
-        Where to begin, as a segment offset; by default at the first retained byte.
+        Where to begin, as a segment offset or as the text of a `spot`; by default at the first retained byte.
     snapshot
         The segment or plain file whose incarnation is followed; by default that of the first look. A plain file may
-        be written anew, or be adopted; a segment that is written over it is another.
+        grow, or be adopted; what is written over it is another, known by its inode (on a disk) and by the bytes before
+        the position.
+    retry
+        When another segment or file has the name, go on with that, from its start; wait while none has it, and behind
+        a seal. What the one before got since the last poll is not read. A warning says up to where it was read.
     poll_s_min, poll_s_max
         The shortest and the longest pause between two polls, in seconds.
 
@@ -58,24 +64,27 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     ------
     BadOffsetError
         The offset is negative, or lay beyond the end at the first look.
+    SegmentReplacedError
+        Another segment or file has the name, and `retry` is not given.
     SegmentTruncatedError
         The next bytes have been truncated away; the message has the range that is there.
     FileNotFoundError
-        The segment is gone, or another has its name.
+        The segment is gone.
     """
 
     def __init__(
         self,
         core: Core,
         path: str,
-        offset: int | None = None,
+        offset: int | str | None = None,
         *,
         snapshot: Snapshot | None = None,
         follow: bool = True,
+        retry: bool = False,
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
     ) -> None:
-        if offset is not None and offset < 0:
+        if isinstance(offset, int) and offset < 0:
             raise BadOffsetError(f"{path}: cannot begin at offset {offset}; it must be at least 0")
         if not 0 < poll_s_min <= poll_s_max:
             raise ValueError(
@@ -83,16 +92,16 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
             )
         self.path = path
         self.pause: Callable[[float], None] = time.sleep
-        self.position = offset
-        """The segment offset of the next byte; None before the first look, if it was not given."""
+        self.spot: Spot | None = None if offset is None else Spot.of(offset)
+        """Where the next byte lies; its text lets another `Tail` go on there, in this very segment."""
         self._bridge = core.bridge
         self._client = core.client
         self._current = Current(core.client.lookup, path, snapshot, is_bound=True)
-        self._follow = follow
+        self._follow, self._retry = follow, retry
         self._poll_s_min, self._poll_s_max = poll_s_min, poll_s_max
         self._pause_s = 0.0
         """How long to pause before the next poll, after one that found nothing."""
-        self._has_looked = False
+        self._has_looked = self._has_begun = False
         self._checks = PieceChecks(RUNS_MAX)
         self._snapshot: Snapshot | None = None
         """What was found at the last look, while some of it is left to read."""
@@ -103,6 +112,11 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def __repr__(self) -> str:
         return f"<Tail of {self.path!r} at {'its start' if self.position is None else self.position}>"
+
+    @property
+    def position(self) -> int | None:
+        """The segment offset of the next byte; None before the first look, if it was not given."""
+        return None if self.spot is None else self.spot.offset
 
     def __iter__(self) -> Tail:
         return self
@@ -126,60 +140,80 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def _take(self, found: _Found) -> bytes | None:
         """Go on behind bytes that the caller gets: a call that was cancelled may go on in its thread, and took none."""
-        piece, self.position, self._snapshot = found
+        piece, self.spot, self._snapshot = found
         return piece
 
     async def _found(self) -> _Found:
         """The next bytes; none if there are none yet, or while the store fails; None at the end."""
         try:
-            piece, position, snapshot = await self._look()
+            piece, spot, snapshot = await self._look()
             self._is_away = False
+        except FileNotFoundError as error:
+            if not (self._retry and self._has_looked):
+                raise
+            piece, spot, snapshot = b"", self._start_again(error), None
         except OSError as error:
             if not (self._follow and self._client.backend.is_async and self._has_looked and error.errno in _PASSING):
                 raise
             if not self._is_away:
                 logger.warning("%s: the store fails, and is asked again until it answers: %s", self.path, error)
-            self._is_away, piece, position, snapshot = True, b"", self.position, self._snapshot
+            self._is_away, piece, spot, snapshot = True, b"", self.spot, self._snapshot
         if piece == b"":
             self._pause_s = min(self._poll_s_max, self._pause_s * POLL_GROWTH) if self._pause_s else self._poll_s_min
         else:
             self._pause_s = 0.0
-        return piece, position, snapshot
+        return piece, spot, snapshot
+
+    def _start_again(self, error: FileNotFoundError) -> Spot | None:
+        """Where to go on after the segment is gone: at the start of the next of its name, once it is there."""
+        self._current = Current(self._client.lookup, self.path, is_bound=True)
+        if not isinstance(error, SegmentReplacedError):
+            return self.spot
+        told = "%s: it was read up to offset %s; another has its name now, and is read from its start"
+        logger.warning(told, self.path, self.position)
+        self._checks, self._end, self._has_begun = PieceChecks(RUNS_MAX), None, False
+        return None
 
     async def _look(self) -> _Found:
-        if self._is_over():
-            return None, self.position, None
-        snapshot = self._snapshot or self._placed(await self._current.look())
-        position = self.position
-        assert position is not None
-        end = min(snapshot.length, position + PIECE_BYTES_MAX)
-        if position == end:
-            return None if self._is_over() else b"", position, None
+        if self._is_over(self.spot):
+            return None, self.spot, None
+        snapshot = self._snapshot or await self._current.look()
         try:
-            data = await self._client.fetcher.read(snapshot, position, end, checks=self._checks)
+            spot = self.spot if self._snapshot else await self._placed(snapshot)
+            assert spot is not None
+            end = min(snapshot.length, spot.offset + PIECE_BYTES_MAX)
+            if spot.offset == end:
+                return None if self._is_over(spot) else b"", spot, None
+            overlap = spot.overlap(snapshot)
+            data = await self._read(snapshot, spot.offset - overlap, end)
+        except SegmentReplacedError:
+            raise
         except FileNotFoundError:
             if snapshot.header is not None:
                 raise
-            return b"", position, None  # a plain file was written anew since the look: look again
-        return data, end, None if end == snapshot.length else snapshot
+            return b"", self.spot, None  # a plain file was written anew since the look: look again
+        spot.check_bytes(snapshot, data[:overlap])
+        found = data[overlap:] if overlap else data
+        return found, Spot.at(snapshot, end, data), None if end == snapshot.length else snapshot
 
-    def _is_over(self) -> bool:
-        return self._end is not None and self.position == self._end
+    async def _read(self, snapshot: Snapshot, start: int, end: int) -> bytes:
+        return await self._client.fetcher.read(snapshot, start, end, checks=self._checks)
 
-    def _placed(self, snapshot: Snapshot) -> Snapshot:
-        """A snapshot that has the position; sets where to begin and to stop, once that is known."""
+    def _is_over(self, spot: Spot | None) -> bool:
+        return self._end is not None and spot is not None and spot.offset == self._end
+
+    async def _placed(self, snapshot: Snapshot) -> Spot:
+        """The spot of the next byte, in a snapshot that has it; sets where to stop, once that is known."""
+        spot = self.spot or Spot(snapshot.start)
         self._has_looked = True
-        if self.position is None:
-            self.position = snapshot.start
-        if self.position < snapshot.start:
-            raise SegmentTruncatedError(
-                f"{snapshot.path}: offset {self.position} was truncated away; {snapshot.extent}"
-            )
-        if self.position > snapshot.length:
-            raise BadOffsetError(f"{snapshot.path}: offset {self.position} lies beyond the end; {snapshot.extent}")
-        if self._end is None and (not self._follow or snapshot.sealed):
+        if not self._has_begun:
+            spot = await begin(snapshot, spot, partial(self._read, snapshot))
+            self._has_begun = True
+        spot.check(snapshot)
+        check_extent(snapshot, spot.offset)
+        if self._end is None and (not self._follow or (snapshot.sealed and not self._retry)):
             self._end = snapshot.length
-        return snapshot
+        return spot
 
 
 class FollowFile(io.RawIOBase):

@@ -14,6 +14,7 @@ from rollingfs.format.header import Header
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher, Request
 from rollingfs.read.snapshot import Lookup, Snapshot
+from rollingfs.read.spot import replaced
 
 OUTDATED = (FileNotFoundError, SegmentTruncatedError)
 """The errors of a read whose snapshot is out of date."""
@@ -128,8 +129,10 @@ class Current:
             is_same = found is not None and found.header is not None and found.header.segment == old.header.segment
         else:
             is_same = found is not None and (found.header is None or found.header.was_plain)
-        if found is None or not is_same:
+        if found is None:
             raise FileNotFoundError(errno.ENOENT, GONE, self.path)
+        if not is_same:
+            raise replaced(found)
         self.snapshot = found
         return found
 

@@ -12,6 +12,7 @@ source.onopen = () => say("live");
 source.onerror = () => say("connecting again");
 source.onmessage = event => add(event.data);
 source.addEventListener("base64", event => add("(base64) " + event.data));
+source.addEventListener("replaced", () => add("(another segment or file has this name now; it begins here)"));
 source.addEventListener("end", () => { say("sealed"); source.close(); });
 source.addEventListener("problem", event => { say(JSON.parse(event.data).detail); source.close(); });
 log.scrollTop = log.scrollHeight;

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from rollingfs.errors import visible
+from rollingfs.read.spot import Spot
 from rollingfs.server.operations import OPERATIONS
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.store import Store
@@ -68,4 +69,5 @@ async def _segment(store: Store, place: str) -> dict[str, Any]:
     whole = len(data) if view.sealed else data.rfind(b"\n") + 1
     text = data[skipped:whole].decode(errors="replace").removesuffix("\n")
     facts = segment_html(view, time()).replace(escape(place), escape(store.name(place)))
-    return {"view": view, "map": facts, "lines": text.split("\n") if whole > skipped else [], "offset": first + whole}
+    spot = Spot.at(view, first + whole, data[:whole])
+    return {"view": view, "map": facts, "lines": text.split("\n") if whole > skipped else [], "spot": spot}

@@ -21,7 +21,8 @@ UNCHANGED, UNKNOWN = "nothing was changed", "it is not known whether anything wa
 
 STATUSES: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
     (504, (errors.AppendOutcomeUnknown,)),
-    (409, (errors.SegmentSealedError, errors.SegmentNotSealedError, FileExistsError, IsADirectoryError)),
+    (409, (errors.SegmentSealedError, errors.SegmentNotSealedError, errors.SegmentReplacedError)),
+    (409, (FileExistsError, IsADirectoryError)),
     (410, (errors.SegmentTruncatedError, errors.StagedExpiredError)),
     (412, (errors.AttributeMismatchError, errors.BadOffsetError)),
     (422, (errors.WholeFileError, errors.UnknownTierError)),
@@ -86,7 +87,8 @@ def headers_of(error: Exception) -> Mapping[str, str]:
     """The headers of the answer for an error."""
     given = error.headers if isinstance(error, HTTPException) else None
     again = {"Retry-After": str(RETRY_S)} if status_of(error) in (429, 503) else {}
-    return {**again, **(given or {})}
+    other = {"Segment-Replaced": error.start} if isinstance(error, errors.SegmentReplacedError) else {}
+    return {**again, **other, **(given or {})}
 
 
 def problem(error: Exception, root: str = "", *, changes: bool = False) -> JSONResponse:

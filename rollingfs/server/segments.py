@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.read.spot import Spot
 from rollingfs.server.keys import AlreadyAppended
 from rollingfs.server.kinds import OFFLOAD, Amount, Count, Maybe, Offset, Paths, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
@@ -134,38 +135,45 @@ async def streamed(
 @operation("GET", "/v1/segments/{path}:tail", answers={200: f"{OCTETS} {EVENTS}", 204: ""})
 async def tail(
     call: Call,
-    offset: Offset | None = None,
+    offset: Text | None = None,
     wait: Wait = WAIT_S,
     max_kib: Count = 1024,
-    last_event_id: Offset | None = None,
+    retry: bool = False,
+    last_event_id: Text | None = None,
     accept: str = "",
 ) -> Any:
     """Follow whole records (lines) as they come: one answer when there are some, or server-sent events until the seal.
 
-    The header Next-Offset says where to go on. 204 says that none came in time.
+    The header Next-Offset says where to go on, in this very segment: an offset of another one of its name gives 409,
+    with the start of the other in Segment-Replaced. 204 says that none came in time.
 
     Parameters
     ----------
     offset
-        Where to begin; by default at the end as it is now.
+        Where to begin: an offset, or what Next-Offset or the id of an event said; by default at the end as it is now.
     wait
         Seconds to wait for the first record, without server-sent events.
     max_kib
         Maximum size of an answer in KiB, unless one record has more.
+    retry
+        When another segment has the name, go on with that, from its start.
     last_event_id
         As browsers send it when they connect again: where to begin.
     accept
         text/event-stream for server-sent events.
     """
     view = await call.look()
-    following = Following(call.watches, view, offset if last_event_id is None else last_event_id, 1024 * max_kib)
+    given = offset if last_event_id is None else last_event_id
+    following = Following(call.watches, view, 1024 * max_kib, retry=retry)
+    await following.begin(None if given is None else Spot.of(given))
     if EVENTS in accept:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(following), 200, headers, EVENTS)
-    data, is_end = await poll(following, wait, call.request)
-    state = {"Segment-Offset": str(following.offset - len(data)), "Next-Offset": str(following.offset)}
-    state["Segment-State"] = "sealed" if is_end else "open"
-    return Response(data, 200 if data else 204, state, OCTETS if data else None)
+    found = await poll(following, wait, call.request)
+    state = {"Segment-Offset": str(found.begin.offset), "Next-Offset": str(found.end)}
+    state |= {"Segment-State": "sealed" if found.is_end else "open"}
+    state |= {"Segment-Replaced": str(found.begin)} if found.is_replaced else {}
+    return Response(found.data, 200 if found.data else 204, state, OCTETS if found.data else None)
 
 
 # -- what there is ---------------------------------------------------------------------------------------------

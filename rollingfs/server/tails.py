@@ -13,8 +13,10 @@ from typing import NoReturn
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.errors import SegmentReplacedError
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
+from rollingfs.runtime.values import value_class
 from rollingfs.server.problems import problem_fields
 from rollingfs.server.store import Store, etag
 
@@ -63,73 +65,142 @@ class Watches:
             self.nudge(place)
 
 
+@value_class
+class Records:
+    """Whole records that came together."""
+
+    view: Snapshot
+    begin: Spot
+    before: bytes
+    """Of a plain file, the bytes before them."""
+    data: bytes
+    is_end: bool
+    """Whether the sealed segment has no more."""
+    is_replaced: bool
+    """Whether they are of another segment than those before."""
+
+    def behind(self, count: int) -> Spot:
+        """The spot behind so many of the bytes."""
+        first = max(0, count - BEFORE_BYTES_MAX)
+        before = self.data[first:count] if first else self.before + self.data[:count]
+        return Spot.at(self.view, self.begin.offset + count, before)
+
+    @property
+    def end(self) -> Spot:
+        """The spot behind them, where to go on."""
+        return self.behind(len(self.data)) if self.data else self.begin
+
+
 class Following:
-    """Reads the records of one segment from an offset on.
+    """Reads the records of one segment from a spot on.
 
     Parameters
     ----------
-    offset
-        Where to begin; by default at the end as it is now.
+    view
+        The segment as it is now.
+    retry
+        When another segment has the name, go on with that, from its start; wait while none has it.
     """
 
-    def __init__(self, watches: Watches, view: Snapshot, offset: int | None, bytes_max: int) -> None:
-        self.offset = view.length if offset is None else offset
-        self.watches, self._view, self._bytes_max, self._pause_s = watches, view, bytes_max, POLL_S_MIN
-        self._segment = view.header.segment if view.header else None
+    def __init__(self, watches: Watches, view: Snapshot, bytes_max: int, *, retry: bool = False) -> None:
+        self.watches, self._view, self._bytes_max, self._retry = watches, view, bytes_max, retry
+        self._pause_s = POLL_S_MIN
+        self._is_replaced = False
+        self._spot = Spot(view.length)
 
-    async def records(self, wait_s: float) -> tuple[bytes, bool]:
-        """The next whole records, empty if none came in time, and whether the sealed segment has no more.
+    async def begin(self, spot: Spot | None) -> Following:
+        """Begin at a spot; without one, at the end as it is now.
+
+        Raises
+        ------
+        SegmentReplacedError
+            It belongs to another segment, and `retry` is not given.
+        SegmentTruncatedError, BadOffsetError
+            The offset is not among the bytes that the segment holds.
+        """
+        try:
+            self._spot = await begin(self._view, spot or self._spot, self._pieces)
+        except SegmentReplacedError:
+            if not self._retry:
+                raise
+            await self._start_again()
+        return self
+
+    async def _start_again(self) -> None:
+        """Go on at the start of the segment that has the name now."""
+        self._spot = await begin(self._view, Spot(self._view.start), self._pieces)
+        self._is_replaced = True
+
+    async def records(self, wait_s: float) -> Records:
+        """The next whole records, empty if none came in time.
 
         Raises
         ------
         SegmentTruncatedError, BadOffsetError
             The offset is not among the bytes that the segment holds.
-        FileNotFoundError
-            The segment is gone, or another has its name.
+        SegmentReplacedError, FileNotFoundError
+            Another has its name, or the segment is gone, and `retry` is not given.
         """
         clock = asyncio.get_running_loop().time
         until_s = clock() + wait_s
         while True:
             view = self._view
-            self._check(view)
-            data = await self._whole(view)
-            is_end = view.sealed and self.offset + len(data) == view.length
-            if data or is_end or clock() >= until_s or self.watches.is_stopping:
-                self.offset += len(data)
+            try:
+                before, data = await self._next(view)
+            except SegmentReplacedError:
+                if not self._retry:
+                    raise
+                await self._start_again()
+                continue
+            except FileNotFoundError:
+                if view.header is not None:
+                    raise
+                before, data = b"", b""  # a plain file was written anew since the look: look again
+            is_end = view.sealed and self._spot.offset + len(data) == view.length and not self._retry
+            if data or is_end or self._is_replaced or clock() >= until_s or self.watches.is_stopping:
+                found = Records(view, self._spot, before, data, is_end, self._is_replaced)
+                self._spot, self._is_replaced = found.end, False
                 self._pause_s = POLL_S_MIN if data else self._pause_s
-                return data, is_end
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(until_s):
-                    while etag(self._view) == etag(view) and not self.watches.is_stopping:
+                return found
+            await self._wait(view, until_s)
+
+    async def _wait(self, view: Snapshot, until_s: float) -> None:
+        """Look until the segment has changed, at most until a time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                while etag(self._view) == etag(view) and not self.watches.is_stopping:
+                    try:
                         self._view = await self.watches.look(view.path, self._pause_s)
-                        self._pause_s = min(POLL_S_MAX, self._pause_s * POLL_GROWTH)
+                    except FileNotFoundError:
+                        if not self._retry:
+                            raise
+                    self._pause_s = min(POLL_S_MAX, self._pause_s * POLL_GROWTH)
 
-    def _check(self, view: Snapshot) -> None:
-        if self._segment is not None and (view.header is None or view.header.segment != self._segment):
-            raise FileNotFoundError(2, "the segment is gone; another has its name", view.path)
-        if self.offset < view.start:
-            raise SegmentTruncatedError(f"{view.path}: offset {self.offset} was truncated away; {view.extent}")
-        if self.offset > view.length:
-            raise BadOffsetError(f"{view.path}: offset {self.offset} lies beyond the end; {view.extent}")
+    async def _pieces(self, start: int, end: int) -> bytes:
+        return b"".join([piece async for piece in self.watches.store.pieces(self._view, start, end)])
 
-    async def _whole(self, view: Snapshot) -> bytes:
-        """The bytes from the offset up to the end of the last record that fits, or of one large record."""
-        size = self._bytes_max
+    async def _next(self, view: Snapshot) -> tuple[bytes, bytes]:
+        """Bytes before the spot, and those up to the end of the last record that fits, or of one large record."""
+        self._spot.check(view)
+        check_extent(view, self._spot.offset)
+        size, overlap = self._bytes_max, self._spot.overlap(view)
         while True:
-            end = min(view.length, self.offset + size)
-            data = b"".join([piece async for piece in self.watches.store.pieces(view, self.offset, end)])
+            end = min(view.length, self._spot.offset + size)
+            found = await self._pieces(self._spot.offset - overlap, end)
+            before, data = found[:overlap], found[overlap:]
+            self._spot.check_bytes(view, before)
             if view.sealed and end == view.length:
-                return data
+                return before, data
             cut = data.rfind(b"\n") + 1
             if cut or end == view.length:
-                return data[:cut]
+                return before, data[:cut]
             if size >= RECORD_BYTES_MAX:
-                text = f"the record at offset {self.offset} has more than {RECORD_BYTES_MAX} bytes"
+                text = f"the record at offset {self._spot.offset} has more than {RECORD_BYTES_MAX} bytes"
                 raise HTTPException(422, text)
             size = min(RECORD_BYTES_MAX, size * 4)
 
 
-async def poll(following: Following, wait_s: float, request: Request) -> tuple[bytes, bool]:
+async def poll(following: Following, wait_s: float, request: Request) -> Records:
     """The next whole records, for a client that waits for one answer.
 
     Raises
@@ -154,35 +225,41 @@ async def _gone(request: Request) -> NoReturn:
 
 
 async def events(following: Following) -> AsyncIterator[bytes]:
-    """Records as server-sent events, until the segment is sealed; the id of an event is the offset behind it.
+    """Records as server-sent events, until the segment is sealed; the id of an event is the spot behind it.
 
-    A record that is not UTF-8 text, or has a carriage return within, comes as an event ``base64``.
+    A record that is not UTF-8 text, or has a carriage return within, comes as an event ``base64``. When another segment
+    has the name, an event ``replaced`` says where that begins: the last event, without an id, unless `retry` was given.
     """
     yield b"retry: 1000\n\n"
     while not following.watches.is_stopping:
         try:
-            data, is_end = await following.records(HEARTBEAT_S)
+            found = await following.records(HEARTBEAT_S)
+        except SegmentReplacedError as error:
+            yield _event("replaced", json.dumps({"next": error.start}))
+            return
         except Exception as error:  # noqa: BLE001 - the last event says it
             yield _event("problem", json.dumps(problem_fields(error, following.watches.store.root)))
             return
-        if not data and not is_end:
+        if found.is_replaced:
+            yield _event("replaced", json.dumps({"next": str(found.begin)}), found.begin)
+        elif not found.data and not found.is_end:
             yield b": still there\n\n"
-        offset = following.offset - len(data)
-        for record in filter(None, re.split(rb"(?<=\n)", data)):
-            offset += len(record)
-            yield _record(record.removesuffix(b"\n"), offset)
-        if is_end:
-            yield _event("end", json.dumps({"length": offset}), offset)
+        count = 0
+        for record in filter(None, re.split(rb"(?<=\n)", found.data)):
+            count += len(record)
+            yield _record(record.removesuffix(b"\n"), found.behind(count))
+        if found.is_end:
+            yield _event("end", json.dumps({"length": found.end.offset}), found.end)
             return
 
 
-def _record(record: bytes, offset: int) -> bytes:
+def _record(record: bytes, spot: Spot) -> bytes:
     text = record.decode(errors="replace")
     if "\r" in text or text.encode() != record:
-        return _event("base64", base64.b64encode(record).decode(), offset)
-    return _event(None, text, offset)
+        return _event("base64", base64.b64encode(record).decode(), spot)
+    return _event(None, text, spot)
 
 
-def _event(kind: str | None, data: str, number: int | None = None) -> bytes:
-    fields = {"event": kind, "id": number, "data": data}
+def _event(kind: str | None, data: str, spot: Spot | None = None) -> bytes:
+    fields = {"event": kind, "id": spot, "data": data}
     return "".join([*(f"{name}: {value}\n" for name, value in fields.items() if value is not None), "\n"]).encode()

@@ -171,3 +171,24 @@ def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
 def _chunks(plain, bucket):
     plain.invalidate_cache()
     return [path for path in plain.find(bucket) if "$chunks/0" in path]
+
+
+def test_following_with_retry_goes_on_in_the_file_that_has_the_name_next(log, monkeypatch, caplog):
+    done("append", log, stdin=b"old\n")
+    (piece,) = done("tail", log, "--json").lines
+
+    def rotate():
+        done("mv", log, f"{log}.1")
+        done("append", log, stdin=b"new 1\nnew 2\n")
+
+    def go_away():
+        raise output.ReaderGone
+
+    naps = iter([rotate, bool, go_away, bool, go_away])
+    monkeypatch.setattr(output, "wait", lambda seconds: next(naps)())
+    assert done("tail", "-F", log).out == b"old\nnew 1\nnew 2\n"
+    assert "another has its name" in caplog.text
+    assert done("tail", "-F", log, "--offset", piece["next"]).out == b"new 1\nnew 2\n"
+    assert "another has its name" in failed("tail", log, "--offset", piece["next"])
+    assert done("tail", f"{log}.1", "--offset", piece["next"]).out == b""
+    assert Run("tail", log, "--offset", "4-x").code == 2

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rollingfs import BadOffsetError, RollingPolicy, SegmentTruncatedError
+from rollingfs import BadOffsetError, RollingFileSystem, RollingPolicy, SegmentReplacedError, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.fs.tail import Tail, open_follow
 from tests.support.backends import Counting, Scripted, private_memory
@@ -143,3 +144,106 @@ def test_bytes_that_a_cancelled_wait_was_about_to_get_come_with_the_next(other):
         return await anext(pieces)
 
     assert asyncio.run(follow()) == b"0123456789" * 10
+
+
+# -- another segment or file has the name --------------------------------------------------------------------------
+
+LINES = b"".join(b"old record %d\n" % number for number in range(40))
+NEXT = b"".join(b"new record %d of the next file\n" % number for number in range(40))
+
+
+def napping(follower, *todo):
+    """A follower that does one thing in each pause."""
+    left = list(todo)
+    follower.pause = lambda seconds: left.pop(0)()
+    return follower
+
+
+def rotated(fs, path):
+    fs.mv(path, f"{path}.1")
+    fs.pipe_file(path, NEXT)
+
+
+def written(path, how, data=NEXT):
+    with open(path, how) as file:
+        file.write(data)
+
+
+def moved(fs, path):
+    os.replace(path, f"{path}.1")
+    written(path, "wb")
+
+
+ROTATIONS = {
+    "overwritten": lambda fs, path: fs.pipe_file(path, NEXT),
+    "renamed": rotated,
+    "plain, renamed": moved,
+    "plain, written anew in place": lambda fs, path: written(path, "wb"),
+    "plain, shorter": lambda fs, path: written(path, "wb", NEXT[:90]),
+    "plain, then a segment": lambda fs, path: (os.remove(path), fs.pipe_file(path, NEXT)),
+    "plain, adopted when it was another": lambda fs, path: (moved(fs, path), fs.append(path, b"more\n")),
+}
+"""What happens to a log of `LINES` that was read to its end; a plain file is one of another program."""
+
+
+@pytest.fixture(params=ROTATIONS)
+def log(request, tmp_path):
+    """A filesystem, a log, and what happens to it."""
+    fs, path = RollingFileSystem("file"), str(tmp_path / "log")
+    if request.param.startswith("plain"):
+        written(path, "wb", LINES)
+    else:
+        fs.pipe_file(path, LINES)
+    return SimpleNamespace(fs=fs, path=path, rotate=partial(ROTATIONS[request.param], fs, path))
+
+
+def test_a_follower_never_goes_on_at_an_old_offset_in_another_file(log):
+    follower = napping(log.fs.segment(log.path).tail(), log.rotate)
+    assert next(follower) == LINES
+    spot = str(follower.spot)
+    with pytest.raises(SegmentReplacedError, match="another has its name"):
+        next(follower)
+    with pytest.raises(SegmentReplacedError) as told:
+        next(log.fs.segment(log.path).tail(spot))
+    assert next(log.fs.segment(log.path).tail(told.value.start))[:10] == b"new record"
+
+
+def test_an_open_file_that_follows_ends_in_an_error_when_another_has_the_name(log):
+    with log.fs.open(log.path, follow=True) as file:
+        napping(file.raw._tail, log.rotate)
+        assert file.read(len(LINES)) == LINES
+        with pytest.raises(SegmentReplacedError):
+            file.read(1)
+
+
+def test_a_follower_that_retries_reads_the_other_from_its_start(log, caplog):
+    fs, path = log.fs, log.path
+    third = [partial(fs.seal, path), partial(fs.rm, path), lambda: None, partial(fs.pipe_file, path, b"the third\n")]
+    follower = napping(fs.segment(path).tail(retry=True), log.rotate, lambda: None, *third, lambda: None)
+    assert next(follower) == LINES
+    assert next(follower).startswith(b"new record 0")
+    assert f"read up to offset {len(LINES)}" in caplog.text
+    while (piece := next(follower)) != b"the third\n":
+        assert piece == b"more\n"
+
+
+def test_a_plain_file_that_grows_or_is_adopted_is_the_same(tmp_path):
+    fs, path = RollingFileSystem("file"), str(tmp_path / "log")
+    written(path, "wb", LINES)
+    adopted = partial(fs.append, path, b"adopted\n")
+    follower = napping(fs.segment(path).tail(), partial(written, path, "ab"), adopted, partial(fs.seal, path))
+    assert next(follower) == LINES
+    spots = [str(follower.spot)]
+    assert (next(follower), str(follower.spot)[-9:] != spots[0][-9:]) == (NEXT, True)
+    spots.append(str(follower.spot))
+    assert list(follower) == [b"adopted\n"]
+    assert [b"".join(fs.segment(path).tail(spot)) for spot in spots] == [NEXT + b"adopted\n", b"adopted\n"]
+    renamed = str(follower.spot)
+    fs.mv(path, f"{path}.1")
+    assert list(fs.segment(f"{path}.1").tail(renamed)) == []
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1-", "1-3fa9", "1-3FA9c1b2", "1.5", "1-2.3", "1 "])
+def test_a_text_that_is_no_spot_is_refused(world, text):
+    with pytest.raises(ValueError, match="neither an offset"):
+        tail(world, text)

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs import RollingFileSystem
+from rollingfs import RollingFileSystem, SegmentReplacedError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import held
 from rollingfs.backend.objects.obstores import requests
@@ -160,11 +160,16 @@ def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_a
 def test_what_follows_a_file_goes_on_where_another_has_taken_its_place(place):
     """A log that is written anew with more in it, as on an object store, between a look and the read."""
     tail = place.fs.segment(place.path).tail(poll_s_min=0.001)
-    place.between(600, lambda: place.put(OLD + b"more"))
-    found = b""
-    while len(found) < SIZE + 4:
+    found = next(tail)
+    place.between(SIZE - 100, lambda: place.put(OLD + b"more and more"))
+    place.put(OLD + b"more")
+    while len(found) < SIZE + 13:
+        if place.kind == "local":  # another file, by its inode
+            with pytest.raises(SegmentReplacedError):
+                next(tail)
+            return
         found += next(tail)
-    assert found == OLD + b"more"
+    assert found == OLD + b"more and more"
 
 
 # -- on a disk -------------------------------------------------------------------------------------------------
