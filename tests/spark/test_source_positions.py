@@ -178,6 +178,38 @@ def test_a_head_that_was_truncated_past_the_cut_is_data_loss_and_a_cut_behind_th
         read(tmp_path / "f", endingOffsets=str(StreamCut({"/g/a": 1}, 0, 1)))
 
 
+@pytest.mark.parametrize("change", ["truncated past both", "truncated between", "came later", "deleted", "nothing"])
+def test_a_read_from_cut_to_cut_that_retention_has_passed_is_data_loss(fs, tmp_path, change):
+    """Where both cuts name one offset of a segment, nothing of it is lacking, be it gone or not."""
+    stream = fs.stream(f"{tmp_path}/f")
+    for name in "ab":
+        fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
+    fs.overwrite(f"{tmp_path}/f/same", b"same\n")
+    first = str(stream.cut())
+    for name in "ab":
+        fs.append(f"{tmp_path}/f/{name}", b"two\nthree\n")
+    fs.overwrite(f"{tmp_path}/f/c", b"four\nfive\n")
+    positions = {"startingOffsets": first, "endingOffsets": str(stream.cut())}
+    fs.append(f"{tmp_path}/f/a", b"six\n")
+    fs.rm(f"{tmp_path}/f/same")
+    rows = ["two", "three", "two", "three", "four", "five"]
+    assert read(tmp_path / "f", **positions) == rows
+    if change == "truncated past both":
+        fs.truncate(f"{tmp_path}/f/a", 14)
+    elif change == "truncated between":
+        fs.truncate(f"{tmp_path}/f/a", 8)
+    elif change == "came later":
+        fs.truncate(f"{tmp_path}/f/c", 5)
+    elif change == "deleted":
+        fs.rm(f"{tmp_path}/f/a")
+    left = {"truncated past both": rows[2:], "truncated between": rows[1:], "came later": rows[:4] + rows[5:]}
+    left |= {"deleted": rows[2:], "nothing": rows}
+    if change != "nothing":
+        with pytest.raises(DataLossError, match=r"/f/[ac]: .*(truncated away|is gone)"):
+            read(tmp_path / "f", **positions)
+    assert read(tmp_path / "f", **positions, failOnDataLoss="false") == left[change]
+
+
 def test_a_cut_serves_a_read_of_one_segment_or_a_pattern_and_names_nothing_that_came_later(fs, tmp_path):
     for name in ("a1", "a2", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())

@@ -64,11 +64,17 @@ class Boundaries:
         return [extent for extent in found if extent is not None]
 
     def _extent(self, view: Snapshot, starting: Position, ending: Position) -> Extent | None:
-        end = self._end(view, ending)
-        if end is None or end <= view.start:
+        end = None if self._is_empty(view.path) else self._end(view, ending)
+        if end is None:
             return None
-        start = self.start(view, starting, "startingOffsets")
+        start = self.start(view, starting, "startingOffsets")  # also of an end that was truncated away: it says so
         return extent_of(view, start, end) if start < end else None
+
+    def _is_empty(self, path: str) -> bool:
+        """Whether two cuts name the same offset of a segment: whatever became of it, the read lacks none of it."""
+        starting, ending = self.options.starting, self.options.ending
+        first, last = starting.points.get(path), ending.points.get(path) if ending is not None else None
+        return first is not None and first == last
 
     def check(self, position: Position, option: str, views: Mapping[str, Snapshot]) -> None:
         """Refuse a cut of other segments, and tell of segments that it names and that are gone.
@@ -85,7 +91,7 @@ class Boundaries:
             one = next(iter(position.points))
             raise ValueError(f"option {option} is a cut of other segments ({one}, …) than this query reads")
         for path in meant:
-            if path not in views:
+            if path not in views and not self._is_empty(path):
                 what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
                 self.options.lose(f"{path}: {what}")
 
@@ -94,6 +100,9 @@ class Boundaries:
         if position.name:
             return view.start if position.name == EARLIEST else self._behind(view, view.length)
         offset = self._offset(view, position, option)
+        if offset is None and view.start and view.path not in position.points:
+            what = f"the segment came after the cut of option {option}, and its bytes before {view.start}"
+            self.options.lose(f"{view.path}: {what} were truncated away")
         return view.start if offset is None else self._behind(view, offset)
 
     def _end(self, view: Snapshot, position: Position) -> int | None:
