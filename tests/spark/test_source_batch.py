@@ -3,7 +3,6 @@
 import io
 import json
 import random
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.spark import to_json
@@ -93,11 +91,10 @@ def test_spark_itself_shows_the_same_names_of_a_folder_and_of_patterns(disk):
     for name in NAMES:
         disk.plain(f"names/{name}", f"{name}\n".encode())
     reader = disk.spark.read.option("recursiveFileLookup", "true")
-    frames = [reader.text(f"file://{disk.path}/names{one}").selectExpr(f"r'{one}'", "value") for one in PATTERNS]
-    found: dict[str, set[str]] = {}
-    for pattern, name in reduce(DataFrame.union, frames).collect():
-        found.setdefault(pattern, set()).add(name)
-    assert found == {pattern: names for pattern, names in PATTERNS.items() if names}
+    for pattern, names in PATTERNS.items():
+        listed = reader.text(f"file://{disk.path}/names{pattern}").inputFiles()
+        found = {one.partition("/names/")[2] for one in listed}
+        assert found - {"_metadata"} == names, pattern  # of this file Spark reads no row
     assert sorted(values(load(disk, "names/*", partitionColumns="false"))) == sorted(PATTERNS["/*"])
     with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
         reader.text(f"file://{disk.path}/names/no*")
@@ -133,6 +130,35 @@ def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
     found = load(place, "p", format="parquet", partitionBytes=2000)
     assert rows(found) == rows(place.spark.read.parquet(plain_twin(tmp_path, data)))
     assert [row["s"] for row in rows(load(place, "p", "s string", format="parquet"))] == table["s"].to_pylist()
+
+
+@pytest.mark.parametrize("is_sensitive", ["false", "true"])
+def test_names_of_columns_match_by_the_setting_of_the_session_as_in_spark_itself(disk, is_sensitive):
+    table = pa.table({"UserId": [1, 2], "Ns": [{"Ab": 1}, None], "L": [[{"Qq": 1}], []], "Same": [3, 4]})
+    disk.plain("p/Day=2026-11-28/file", parquet_file(table))
+    disk.plain("a/Day=2026-11-28/file", arrow_stream(*table.to_batches()))
+    disk.plain("two", parquet_file(pa.table({"UserId": [1], "userid": [2]})))
+    schema = "userid long, ns struct<aB: long>, l array<struct<qq: long>>, Same long, nope string, DAY date"
+    disk.spark.conf.set("spark.sql.caseSensitive", is_sensitive)
+    try:
+        own = (
+            disk.spark.read.schema(schema)
+            .parquet(f"file://{disk.path}/p")
+            .drop("Day" if is_sensitive == "true" else "")
+        )
+        for name, form in (("p", "parquet"), ("a", "arrow")):
+            assert rows(load(disk, name, schema, format=form)) == rows(own), form
+            assert load(disk, name, "nope string", format=form).count() == 2
+        found = load(disk, "two", "userid long", format="parquet")
+        if is_sensitive == "true":
+            assert values(found) == [2]
+        else:
+            with pytest.raises(
+                Exception, match="two: column 'userid' is ambiguous: the data has the columns UserId, userid"
+            ):
+                found.collect()
+    finally:
+        disk.spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_binary_gives_each_segment_as_one_row_like_binary_files(disk):

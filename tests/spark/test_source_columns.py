@@ -10,10 +10,35 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructFi
 
 from rollingfs.parquet import append
 from rollingfs.spark.source import rows
-from tests.support.spark import parquet_file
-from tests.support.spark_source import read
+from tests.support.spark import arrow_stream, parquet_file
+from tests.support.spark_source import batch_reader, read, rows_of
 
 NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", ArrayType(LongType(), False), False)])
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_names_match_without_case_and_a_name_that_matches_two_is_refused(tmp_path, form):
+    """`test_source_batch` compares with Spark, by the setting of its session."""
+    maps = pa.array([[("k", {"Ef": 5})], None], pa.map_(pa.string(), pa.struct([("Ef", pa.int64())])))
+    table = pa.table({"UserId": [1, 2], "S": [{"Ab": [{"Cd": 1}]}, None], "M": maps, "m2": [7, 8]})
+    two = pa.table({"UserId": [1], "userid": [2]})
+    for name, one in (("p", table), ("two", two)):
+        data = parquet_file(one) if form == "parquet" else arrow_stream(*one.to_batches())
+        (tmp_path / name).write_bytes(data)
+    inner = StructType().add("aB", ArrayType(StructType().add("cD", LongType())))
+    mapped = MapType(StringType(), StructType().add("eF", LongType()))
+    schema = StructType().add("s", inner).add("USERID", LongType()).add("m", mapped).add("no", LongType())
+    assert rows_of(batch_reader(tmp_path / "p", schema, format=form)) == [
+        {"s": {"aB": [{"cD": 1}]}, "USERID": 1, "m": [("k", {"eF": 5})], "no": None},
+        {"s": None, "USERID": 2, "m": None, "no": None},
+    ]
+    lacking = StructType().add("no", LongType())
+    assert rows_of(batch_reader(tmp_path / "p", lacking, format=form)) == [{"no": None}] * 2
+    with pytest.raises(ValueError, match=r"/two: column 'USERID' is ambiguous: .* UserId, userid; spark.sql.caseSens"):
+        rows_of(batch_reader(tmp_path / "two", StructType().add("USERID", LongType()), format=form))
 
 
 # -- nulls -------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
@@ -35,6 +36,12 @@ PLANNED_ONCE = (
     "rolling OPTIONS (path 'URL')"
 )
 """What a user must know whose query reads by an old plan."""
+
+
+def ignores_case() -> bool:
+    """Whether the session takes names of columns for equal that differ in case; Spark tells tasks alone."""
+    context = TaskContext.get()
+    return context is None or context.getLocalProperty("spark.sql.caseSensitive") != "true"
 
 
 class RollingReader(DataSourceReader):
@@ -102,8 +109,8 @@ class RowReader:
         """
         if self.options.has_folder_columns:
             for path in paths:
-                there = folder_columns.values_of(path, bases)
-                self.form.check_read(pa.schema([one for one in self.data_schema if one.name not in there]))
+                there = {name.lower() for name in folder_columns.values_of(path, bases)}
+                self.form.check_read(pa.schema([one for one in self.data_schema if one.name.lower() not in there]))
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
@@ -151,10 +158,14 @@ class RowReader:
         """Rows with the columns of the folders in which their segments lie."""
         options = replace(self.options, has_folder_columns=False)
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
-            own = type(self.schema)([field for field in self.schema if field.name not in values])
+            named = {one.name: rows.spelled(one.name, values, ignores_case=ignores_case()) for one in self.schema}
+            own = type(self.schema)([field for field in self.schema if named[field.name] is None])
             inner = RowReader(options, own, is_batch=self.is_batch)
-            of_folders = [field for field in self.schema if field.name in values]
-            there = {one.name: rows.constant(values[one.name], one, group[0].extent.path) for one in of_folders}
+            there = {
+                one.name: rows.constant(values[name], one, group[0].extent.path)
+                for one in self.schema
+                if (name := named[one.name]) is not None
+            }
             for batch in inner._rows(fs, group, rows.arrow_schema(own)):
                 more = {name: pa.repeat(value, batch.num_rows) for name, value in there.items()}
                 yield rows.checked(rows.arranged(batch, more, schema)) if there else batch
@@ -163,12 +174,16 @@ class RowReader:
         """The rows of ranges, without the columns of folders."""
         times: metadata.CommitTimes | None = None
         located: Range | None = None
+        is_lax = ignores_case()
         for opened, one, piece in self._pieces(fs, ranges):
             if self.options.has_metadata and one is not located:
                 asked = metadata.commit_times(core(fs).client, opened.view, one.start, one.extent.end)
                 times, located = core(fs).run(asked), one
             for batch, starts in self.form.rows(piece, one, self.data_schema):
-                found = rows.conform(batch, self.data_schema)
+                try:
+                    found = rows.conform(batch, self.data_schema, ignores_case=is_lax)
+                except pa.ArrowInvalid as error:
+                    raise pa.ArrowInvalid(f"{one.extent.path}: {error}") from error
                 if times is None or starts is None:
                     yield found
                 else:

@@ -49,10 +49,11 @@ def _found(options: Options) -> places.FoundSegments:
 
 
 def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
-    """A Spark schema with the columns of folders: at its end, or instead of a column of the same name."""
-    added = rows.spark_schema(pa.schema(list(columns.items())))
-    fields = [added[one.name] if one.name in columns else one for one in schema]
-    return type(schema)(fields + [one for one in added if one.name not in schema.names])
+    """A Spark schema with the columns of folders: at its end, or instead of a column of the same name in any case."""
+    added = {one.name.lower(): one for one in rows.spark_schema(pa.schema(list(columns.items())))}
+    fields = [added.get(one.name.lower(), one) for one in schema]
+    there = {one.name.lower() for one in schema}
+    return type(schema)(fields + [one for name, one in added.items() if name not in there])
 
 
 def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:

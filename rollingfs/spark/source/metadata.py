@@ -27,11 +27,10 @@ def data_schema(schema: pa.Schema) -> pa.Schema:
         A column has the name of one of ours, and another type.
     """
     for field in schema:
-        if field.name in _TYPES and field.type != _TYPES[field.name]:
-            raise ValueError(
-                f"column {field.name} is {field.type}, but with includeMetadata it is {_TYPES[field.name]}"
-            )
-    return pa.schema([field for field in schema if field.name not in _TYPES], schema.metadata)
+        kind = _TYPES.get(field.name.lower(), field.type)
+        if field.type != kind:
+            raise ValueError(f"column {field.name} is {field.type}, but with includeMetadata it is {kind}")
+    return pa.schema([field for field in schema if field.name.lower() not in _TYPES], schema.metadata)
 
 
 def added_to(schema: Any) -> Any:
@@ -42,7 +41,7 @@ def added_to(schema: Any) -> Any:
     ValueError
         The data has a column of such a name.
     """
-    if taken := sorted(set(schema.names) & _TYPES.keys()):
+    if taken := sorted(name for name in schema.names if name.lower() in _TYPES):
         raise ValueError(f"the data has a column {taken[0]}, which includeMetadata adds: read without includeMetadata")
     return type(schema)([*schema, *rows.spark_schema(pa.schema(_TYPES))])
 
@@ -92,4 +91,5 @@ def with_columns(
         SEGMENT: lambda: pa.repeat(pa.scalar(path), batch.num_rows),
         COMMIT_TIME: lambda: times.of(offsets),
     }
-    return rows.arranged(batch, {name: make() for name, make in made.items() if name in schema.names}, schema)
+    ours = {name: made[name.lower()]() for name in schema.names if name.lower() in made}
+    return rows.arranged(batch, ours, schema)

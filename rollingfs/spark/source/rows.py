@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -43,19 +43,46 @@ def spark_schema(schema: pa.Schema) -> Any:
     return from_arrow_schema(schema, prefer_timestamp_ntz=True).toNullable()
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conform(batch: pa.RecordBatch, schema: pa.Schema, *, ignores_case: bool = False) -> pa.RecordBatch:
     """The columns of a schema, by name; a column that the batch lacks is null.
+
+    Parameters
+    ----------
+    ignores_case
+        Whether names also match that differ in case, as Spark matches those of Parquet.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        A value does not fit the type of its column; the message names the column.
+        A value does not fit the type of its column, or several columns match; the message names the column.
     """
     if batch.schema.equals(schema):
         return checked(batch.replace_schema_metadata(schema.metadata))
     if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-    return checked(pa.record_batch([_column(batch, field) for field in schema], schema=schema))
+        return without_columns(batch.num_rows)
+    columns = [_column(batch, field, ignores_case=ignores_case) for field in schema]
+    return checked(pa.record_batch(columns, schema=schema))
+
+
+def without_columns(count: int) -> pa.RecordBatch:
+    """Rows that have no columns."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+def spelled(name: str, names: Iterable[str], *, ignores_case: bool) -> str | None:
+    """The one of some names that a column's name matches; None if it matches none.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        It matches several.
+    """
+    wanted = name.lower()
+    found = [one for one in names if one == name or (ignores_case and one.lower() == wanted)]
+    if len(found) > 1:
+        hint = "; spark.sql.caseSensitive=true tells names apart by case" if len(set(found)) > 1 else ""
+        raise pa.ArrowInvalid(f"column {name!r} is ambiguous: the data has the columns {', '.join(found)}{hint}")
+    return found[0] if found else None
 
 
 def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
@@ -102,11 +129,13 @@ def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    index = batch.schema.get_field_index(field.name)
-    if index < 0:
+def _column(batch: pa.RecordBatch, field: pa.Field, *, ignores_case: bool) -> pa.Array:
+    found = spelled(field.name, batch.schema.names, ignores_case=ignores_case)
+    if found is None:
         return pa.nulls(batch.num_rows, field.type)
-    column = batch.column(index)
+    column = batch.column(found)
+    if ignores_case and (kind := _respelled(column.type, field.type)) != column.type:
+        column = pa.array(_As(column, kind))
     is_safe = not pt.is_timestamp(field.type)  # times lose their nanoseconds, as in Spark
     try:
         if not any(_forbids(one) for one in _inner(field.type)):
@@ -126,6 +155,26 @@ class _As:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return self.kind.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
+
+
+def _respelled(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """A type with its fields named as in another type, however deep, where they differ in case."""
+    if pt.is_struct(kind) and pt.is_struct(wanted):
+        own = {spelled(field.name, [one.name for one in kind], ignores_case=True): field for field in wanted}
+        fields = [
+            field.with_name(own[field.name].name).with_type(_respelled(field.type, own[field.name].type))
+            if field.name in own
+            else field
+            for field in kind
+        ]
+        return pa.struct(fields)
+    if pt.is_map(kind) and pt.is_map(wanted):
+        key, item = kind.key_field, kind.item_field
+        key = key.with_type(_respelled(key.type, wanted.key_type))
+        return pa.map_(key, item.with_type(_respelled(item.type, wanted.item_type)), keys_sorted=kind.keys_sorted)
+    if pt.is_list(kind) and pt.is_list(wanted):
+        return pa.list_(kind.value_field.with_type(_respelled(kind.value_type, wanted.value_type)))
+    return kind
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollingfs.parquet.encoding import Encoder
-from rollingfs.spark.source import partitions
+from rollingfs.spark.source import partitions, rows
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
@@ -45,8 +45,13 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
         begins = [base + _begin(found.metadata.row_group(nth)) for nth in range(found.metadata.num_row_groups)]
         groups = [nth for nth, begin in enumerate(begins) if one.start <= begin < one.end]
         if groups:
-            wanted = [name for name in columns if name in found.schema_arrow.names]
-            yield from found.iter_batches(ROWS_MAX, groups, wanted, use_threads=False)
+            # what differs in case only is read, too: `rows.conform` knows whether Spark tells it apart
+            lower = {name.lower() for name in columns}
+            wanted = [name for name in found.schema_arrow.names if name.lower() in lower]
+            if wanted:
+                yield from found.iter_batches(ROWS_MAX, groups, wanted, use_threads=False)
+            else:  # Arrow gives no rows where it reads no column
+                yield from (rows.without_columns(found.metadata.row_group(nth).num_rows) for nth in groups)
 
 
 def _begin(group: Any) -> int:
