@@ -15,17 +15,16 @@ from typing import Any
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
-from rollingfs.backend.race import BrokenPromise, Write, let_rest, race
+from rollingfs.backend.race import BrokenPromise, Write, let_rest, race, race_in_rounds, race_to_create
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
 from rollingfs.runtime.values import value_class
 
-PROBE_VERSION = 2
-"""A verdict of another version is not believed. Version 2 races."""
+PROBE_VERSION = 3
+"""A verdict of another version is not believed. Version 2 races, version 3 in rounds."""
 PAIRS = 16
-"""Races of two beside each race of 16. A fast store looks and acts within a fraction of a millisecond, in which only
-two requests that are sent together meet: one race of 16 caught such a store in 5 to 40 %, 16 pairs in 60 of 60."""
+"""Races of two, which create a file, beside each race of 16."""
 PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
@@ -41,6 +40,8 @@ class Abilities:
 
     delete_if: bool
     """Whether a conditional delete with a wrong token leaves the file alone."""
+    reads_whole: bool = True
+    """Whether no read beside a replace returned a mixture of two files."""
 
 
 async def probe_patiently(backend: Backend, folder: str, runtime: Runtime, races: int = 1) -> Abilities:
@@ -76,14 +77,14 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     folder : str
         A ``$chunks`` folder, so that no listing shows the files. The folder stays.
     races : int
-        The number of races, each of 16 creates and 16 replaces, and of 16 pairs beside it. There is none where
-        `Backend.must_race` is false.
+        The number of races: each of 48 rounds of three that replace one file, of 16 creates and 16 replaces, and of 16
+        pairs that create. There is none where `Backend.must_race` is false.
 
     Raises
     ------
     UnsafeBackendError
-        The backend does not claim atomic writes; it overwrote a file that it had to leave alone; or several writers won
-        a race.
+        The backend does not claim atomic writes; it overwrote a file that it had to leave alone; several writers won
+        a race; or a read gave an older file with the token of a newer one.
     OSError
         The store failed, or too few of its answers arrived, before it could be judged.
     """
@@ -91,14 +92,16 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         raise refusals.not_atomic(names.segment_of_folder(folder))
     races *= backend.must_race
     paths = [
-        names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (1 + PAIRS))
+        names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (2 + PAIRS))
     ]
     try:
         # the first is the one whose error says most
-        trials: list[Trial] = [partial(_try, backend, paths[0])]
-        trials += [partial(race, backend, path) for path in paths[1 : 1 + races]]
-        pairs: list[Trial] = [partial(race, backend, path, 2) for path in paths[1 + races :]]
-        delete_if = await _side_by_side(backend, trials, pairs)
+        delete_if = await _try(backend, paths[0])  # its errors say most
+        # before the races: over few connections, requests of racers for one file meet more often
+        reads_whole = [await race_in_rounds(backend, path) for path in paths[1 : 1 + races]]
+        races_of_many = [partial(race, backend, path) for path in paths[1 + races : 1 + 2 * races]]
+        pairs = [partial(race_to_create, backend, path, 2) for path in paths[1 + 2 * races :]]
+        await _side_by_side(backend, races_of_many, pairs)
     except BrokenPromise as broken:
         await _clean_if_possible(backend, paths)
         raise await _unsafe(backend, paths[0], broken) from broken
@@ -106,29 +109,28 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         await _clean_if_possible(backend, paths)
         raise
     await clean(backend, paths)
-    return Abilities(delete_if=bool(delete_if))
+    return Abilities(delete_if, all(reads_whole))
 
 
-async def _side_by_side(backend: Backend, trials: Sequence[Trial], pairs: Sequence[Trial]) -> object:
-    """Do all to their end, so that nothing is written after the cleaning; returns the result of the first trial.
+async def _side_by_side(backend: Backend, races: Sequence[Trial], pairs: Sequence[Trial]) -> None:
+    """Run all races to their end, so that nothing is written after the cleaning.
 
     A pair that shows nothing, because the store is busy, is not a failure while half of the pairs show something.
     """
     if backend.is_async:
-        results = await asyncio.gather(*(trial() for trial in (*trials, *pairs)), return_exceptions=True)
+        results = await asyncio.gather(*(trial() for trial in (*races, *pairs)), return_exceptions=True)
     else:
-        results = [await _result(trial) for trial in (*trials, *pairs)]
+        results = [await _result(trial) for trial in (*races, *pairs)]
     errors = [result for result in results if isinstance(result, BaseException)]
     broken = [error for error in errors if isinstance(error, BrokenPromise)]
     if broken:
         raise min(broken, key=lambda error: error.verb)  # "create" comes first
-    failed = [result for result in results[: len(trials)] if isinstance(result, BaseException)]
+    failed = [result for result in results[: len(races)] if isinstance(result, BaseException)]
     if failed or 2 * len(errors) > len(pairs):
         raise (failed or errors)[0]
     for error in errors:
         if not isinstance(error, OSError):
             raise error
-    return results[0]
 
 
 async def _result(trial: Trial) -> object:

@@ -22,14 +22,14 @@ def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: flo
     Parameters
     ----------
     share
-        The share of files where it does: as of the races of a fast store, in which two requests meet by chance.
+        The share of races where it does: as of the races of a fast store, in which two requests meet by chance.
     """
     backend = Scripted(private_memory(), suspends=suspends, must_race=True)
     inner = backend.inner
-    fate: dict[str, bool] = {}
+    fate: dict[tuple[str, ...], bool] = {}
 
     async def look_first(path: str, data: Any, *token: str) -> str:
-        if not fate.setdefault(path, random.random() < share):
+        if not fate.setdefault((path, *token), random.random() < share):
             return await getattr(inner, verb)(path, data, *token)
         if token:
             refusals.check_token(path, (await inner.stat(path)).token, *token)
