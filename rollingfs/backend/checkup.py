@@ -20,6 +20,8 @@ from rollingfs.runtime.values import value_class
 
 RACES = 3
 """More than the probe's one: the user has asked for the check, so it may take longer."""
+RACE_S_MAX = 30.0
+"""The time that one race may take, on a store that is slow."""
 CHECKUP_S_MAX = 120.0
 LATENCY_ROUNDS = 5
 LATENCY_BYTES = 4096
@@ -72,36 +74,44 @@ class _Bench:
                 await self.backend.remove_folder(self.folder)
 
 
-async def examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:
-    """Examine the store of a folder, in at most 2 minutes. Nothing that is in the folder is touched.
+async def examine(
+    backend: Backend, runtime: Runtime, folder: str, races: int = RACES, races_s_min: float = 0.0
+) -> Checkup:
+    """Examine the store of a folder. Nothing that is in the folder is touched.
 
     Parameters
     ----------
     folder
         A folder or bucket that is there. The files of the examination lie in a hidden folder within it, and go.
+    races
+        The number of races, as of `rollingfs.backend.probe.probe`.
+    races_s_min
+        Race again until this time has passed, in seconds.
 
     Raises
     ------
     FileNotFoundError
         There is no such folder or bucket.
     OSError
-        The store failed before the probe had a verdict. (What fails later is an unknown.)
+        The store failed before the probe had a verdict, or gave no answer within 2 minutes and 30 s a race. (What
+        fails later is an unknown.)
     """
+    limit_s = CHECKUP_S_MAX + RACE_S_MAX * races + races_s_min
     try:
-        return await runtime.limit(_examine(backend, runtime, folder), CHECKUP_S_MAX)
+        return await runtime.limit(_examine(backend, runtime, folder, races, races_s_min), limit_s)
     except TimeoutError as error:
-        text = f"the store did not answer all questions within {CHECKUP_S_MAX:.0f} s; it is not known what it can do"
+        text = f"the store did not answer all questions within {limit_s:.0f} s; it is not known what it can do"
         raise OSError(errno.ETIMEDOUT, text, folder) from error
 
 
-async def _examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:
+async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, races_s_min: float) -> Checkup:
     if backend.has_folders and not await backend.is_folder(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: make it, or name another", folder)
     bench = _Bench(backend, names.chunks_folder(f"{folder.rstrip('/')}/doctor-{uuid.uuid4().hex[:8]}"))
     store = await backend.store_name(bench.folder) or backend.unstrip(folder)
     try:
-        refusal, able, findings = await _probed(backend, runtime, bench.folder)
-        findings.append(_delete_if(able))
+        refusal, able, findings = await _probed(backend, runtime, bench.folder, races, races_s_min)
+        findings += [_delete_if(able), _reads(able)]
         checks = {
             "copy on the server": (_copies, backend.can_copy),
             "join on the server": (_joins, backend.can_join),
@@ -123,17 +133,24 @@ async def _examine(backend: Backend, runtime: Runtime, folder: str) -> Checkup:
 # -- conditions ----------------------------------------------------------------------------------------------
 
 
-async def _probed(backend: Backend, runtime: Runtime, folder: str) -> tuple[str, Abilities | None, list[Finding]]:
+async def _probed(
+    backend: Backend, runtime: Runtime, folder: str, races: int, races_s_min: float
+) -> tuple[str, Abilities | None, list[Finding]]:
     right = {
         CREATE: "of several writers that make a segment, one wins",
         REPLACE: "concurrent appends never overwrite each other",
     }
+    began_s, able = time.monotonic(), Abilities(delete_if=True)
     try:
-        able = await probe_patiently(backend, folder, runtime, RACES)
+        while True:
+            found = await probe_patiently(backend, folder, runtime, races)
+            able = Abilities(able.delete_if and found.delete_if, able.reads_whole and found.reads_whole)
+            if not backend.must_race or time.monotonic() - began_s >= races_s_min:
+                break
     except UnsafeBackendError as error:
         cause = error.__cause__
         verb = cause.verb if isinstance(cause, BrokenPromise) else ""
-        answers = {CREATE: YES if verb == "replace" else NO, REPLACE: UNKNOWN if verb == "create" else NO}
+        answers = {CREATE: NO if verb in ("create", "") else YES, REPLACE: UNKNOWN if verb == "create" else NO}
         wrong = "rollingfs refuses to write here, because writers could lose each other's data"
         means = {YES: right[CREATE], NO: f"{wrong}: {cause}" if cause else wrong, UNKNOWN: "create is refused already"}
         return str(error), None, [Finding(what, answer, means[answer]) for what, answer in answers.items()]
@@ -147,6 +164,15 @@ def _delete_if(able: Abilities | None) -> Finding:
     if able.delete_if:
         return Finding(what, YES, "collect deletes tombstones, and plain files that a segment hides")
     return Finding(what, NO, "collect leaves tombstones (small files), and plain files that a segment hides")
+
+
+def _reads(able: Abilities | None) -> Finding:
+    what = "whole reads beside a replace"
+    if able is None:
+        return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
+    if able.reads_whole:
+        return Finding(what, YES, "a reader sees a header before or after a commit")
+    return Finding(what, NO, "a reader may see a mixture of two headers, and reads again")
 
 
 # -- what else ------------------------------------------------------------------------------------------------

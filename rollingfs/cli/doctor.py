@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.backend.checkup import NO, YES, Checkup, examine
+from rollingfs.backend.checkup import NO, RACES, YES, Checkup, examine
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
@@ -20,7 +21,7 @@ STYLES = {YES: "green", NO: "red"}
 
 
 @commands("doctor")
-def doctor(session: Session, url: str) -> None:
+def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0) -> None:
     """Find out what a store can do, and whether segments are safe there; ends with exit code 3 if they are not.
 
     It writes some files of its own, 17 MiB in all, into a hidden folder at the URL, and deletes them.
@@ -31,7 +32,13 @@ def doctor(session: Session, url: str) -> None:
     ----------
     url : URL
         A bucket or a folder.
+    races : N
+        The number of races of each kind. More races find a store whose mistakes are rarer.
+    seconds : SECONDS
+        Race again until this time has passed.
     """
+    if races < 1 or not 0 <= seconds < math.inf:
+        raise WrongUsage("--races is at least 1, and --seconds is not negative")
     place = session.place(url)
     path, core = place.name, place.core
     backend = core.backend
@@ -39,7 +46,7 @@ def doctor(session: Session, url: str) -> None:
         raise WrongUsage(f"{url}: name a bucket")
     session.interrupted = "interrupted; small files of the examination may have stayed, which collect -r deletes"
     with session.progress(f"examining {url}"):
-        found = core.run(examine(backend, core.client.runtime, path))
+        found = core.run(examine(backend, core.client.runtime, path, races, seconds))
     if not found.is_safe:
         session.code = errors.DAMAGED
     if session.json:

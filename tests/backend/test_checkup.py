@@ -73,6 +73,14 @@ def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("races", "seconds", "probes"), [(1, 0.0, 1), (5, 0.0, 5), (1, 0.2, 2)])
+def test_races_are_repeated_as_asked(races: int, seconds: float, probes: int) -> None:
+    backend = Counting(private_memory(), suspends=True, must_race=True)
+    found = run(backend, examine(backend, Client(backend).runtime, "", races, seconds))
+    assert found.is_safe
+    assert backend.count("replace") >= 160 * probes
+
+
 def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -> None:
     fs = private_memory().fs
     found = examined(GenericBackend(fs))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.backend.checkup import RACES, Checkup
 from tests.support.careless import CarelessHandler
 from tests.support.cli import Run, done, failed, options_of
 from tests.support.examples import slowly
@@ -17,7 +18,7 @@ from tests.support.servers import new_bucket
 ROWS = {
     *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
     *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
-    *("read of 4 KiB", "write of 4 KiB"),
+    *("whole reads beside a replace", "read of 4 KiB", "write of 4 KiB"),
 }
 
 
@@ -36,6 +37,20 @@ def test_json_has_all_that_the_table_has(tmp_path: Path) -> None:
     assert (found["store"], found["is_safe"], found["refusal"]) == (f"file://{tmp_path}", True, "")
     assert {row["what"] for row in found["findings"]} == ROWS
     assert all(row["answer"] and row["means"] for row in found["findings"])
+
+
+def test_more_races_are_run_by_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    async def note(*arguments: Any) -> Checkup:
+        asked.append(arguments[3:])
+        return Checkup("store", True, ())
+
+    monkeypatch.setattr("rollingfs.cli.doctor.examine", note)
+    done("doctor", tmp_path)
+    done("doctor", tmp_path, "--races", 20, "--seconds", 1.5)
+    assert asked == [(RACES, 0.0), (20, 1.5)]
+    assert "--races is at least 1" in failed("doctor", tmp_path, "--races", 0, code=2)
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
@@ -59,7 +74,7 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
         assert (found["store"], found["is_safe"]) == (f"{proxy.url}/{bucket}", False)
     else:
         assert shown.text.startswith(f"{proxy.url}/{bucket}: NOT SAFE to write to\n")
-    assert re.search("of (16|2) concurrent writers win", found["refusal"] if words else shown.err)
+    assert re.search("of (16|3|2) concurrent writers win", found["refusal"] if words else shown.err)
 
 
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:

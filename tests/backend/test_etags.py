@@ -1,0 +1,108 @@
+"""A body that does not belong to its ETag is asked for again: no commit is made of an older body with a newer token."""
+
+import asyncio
+import hashlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rollingfs.backend.contract import Over
+from rollingfs.backend.objects.bucket import Answer
+from tests.support.servers import require_module
+
+require_module("s3fs")
+require_module("obstore")
+
+from rollingfs.backend.objects.s3 import etags
+from rollingfs.backend.objects.s3.bucket import S3Bucket
+
+HEADER = "log$header"
+
+
+def md5(body: bytes) -> str:
+    return f'"{hashlib.md5(body).hexdigest()}"'
+
+
+def right(body: bytes) -> Answer:
+    return Answer(body, md5(body), 0.0)
+
+
+def of_kms(body: bytes) -> Answer:
+    return Answer(body, md5(b"encrypted " + body), 0.0)
+
+
+STALE = Answer(b"old", md5(b"new"), 0.0)
+TORN = Answer(b"neld", md5(b"new"), 0.0)
+
+
+def bucket(*answers: Answer | None, writes: str = "") -> tuple[S3Bucket, list[Answer | None]]:
+    """A bucket whose store gives these answers, the last one for ever; `writes` is the ETag of each write."""
+    left = list(answers)
+
+    async def get(*_: Any, **__: Any) -> Answer | None:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    async def put(*_: Any, **__: Any) -> str:
+        return writes
+
+    made = S3Bucket(SimpleNamespace(answer_s_max=None, requests_max=4, call=None), "bucket")  # type: ignore[arg-type]
+    made.way = SimpleNamespace(get=get, put=put)
+    return made, left
+
+
+@pytest.mark.parametrize("is_proved", [False, True], ids=["before a write", "after a write"])
+@pytest.mark.parametrize("wrong", [[STALE], [TORN], [STALE, TORN]], ids=["old body", "mixture", "both"])
+def test_a_body_of_another_etag_is_asked_for_again(wrong, is_proved):
+    made, left = bucket(*wrong, right(b"new"), writes=md5(b"x"))
+
+    async def read() -> Answer | None:
+        if is_proved:
+            await made.put(HEADER, [b"x"], Over.NOTHING)
+        return await made.get(HEADER)
+
+    assert asyncio.run(read()) == right(b"new")
+    assert left == [right(b"new")]
+
+
+def test_the_same_wrong_pair_is_not_believed_while_a_write_may_explain_it(monkeypatch):
+    monkeypatch.setattr(etags, "SETTLE_S_MAX", 60.0)
+    made, _ = bucket(*[STALE] * 5, right(b"new"), writes=md5(b"x"))
+
+    async def read() -> Answer | None:
+        await made.put(HEADER, [b"x"], Over.NOTHING)
+        return await made.get(HEADER)
+
+    assert asyncio.run(read()) == right(b"new")
+
+
+@pytest.mark.parametrize(("written", "asked"), [(None, 2), ("kms", 1)], ids=["no write", "a write"])
+def test_etags_that_are_no_md5_cost_one_more_request_in_all(written, asked):
+    answers = [of_kms(b"one"), of_kms(b"one"), of_kms(b"two"), of_kms(b"three"), of_kms(b"four")]
+    made, left = bucket(*answers, writes=md5(b"encrypted"))
+
+    async def read() -> list[Answer | None]:
+        if written:
+            await made.put(HEADER, [b"x"], Over.NOTHING)
+        return [await made.get(HEADER), await made.get(HEADER)]
+
+    assert asyncio.run(read()) == answers[asked - 1 : asked + 1]
+    assert len(left) == len(answers) - asked - 1
+
+
+def test_a_file_that_stays_so_is_believed_after_a_second(monkeypatch):
+    monkeypatch.setattr(etags, "SETTLE_S_MAX", 0.01)
+    made, _ = bucket(of_kms(b"at rest"), writes=md5(b"x"))
+
+    async def read() -> Answer | None:
+        await made.put(HEADER, [b"x"], Over.NOTHING)
+        return await made.get(HEADER)
+
+    assert asyncio.run(read()) == of_kms(b"at rest")
+
+
+def test_what_is_not_replaced_or_not_whole_is_not_looked_at():
+    made, left = bucket(STALE, TORN, right(b"new"))
+    assert asyncio.run(made.get("log$chunks/0")) is STALE
+    assert asyncio.run(made.get(HEADER, (0, 3))) is TORN
+    assert len(left) == 1
