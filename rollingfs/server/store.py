@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
@@ -215,6 +215,11 @@ class Store:
             A folder with something in it has the name of a file.
         """
         await self.run(move(self.core.folders, place, target, into=into, overwrite=overwrite))
+
+    async def join(self, place: str, sources: Sequence[str]) -> None:
+        """Append segments to another, sealed or not, all or none; they are gone afterwards."""
+        concat = self.client.concats.concat(place, sources, as_bytes=False, sealed=False)
+        await self.run(concat)
 
     async def delete(self, place: str, *, recursive: bool) -> None:
         """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.

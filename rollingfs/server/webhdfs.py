@@ -205,10 +205,7 @@ async def _append(call: Hdfs) -> Response:
 
 
 async def _concat(call: Hdfs) -> Response:
-    sources = [call.place(one) for one in call.query.get("sources", "").split(",")]
-    for source in sources:
-        await call.fs._seal(source)  # a file of HDFS that is closed takes no more bytes either
-    await call.fs._concat(call.at, sources)
+    await call.store.join(call.at, [call.place(one) for one in call.query.get("sources", "").split(",")])
     return answer()
 
 

@@ -69,6 +69,7 @@ class Concats:
         as_bytes: bool = True,
         as_parquet: bool = False,
         create: bool = False,
+        sealed: bool = True,
     ) -> int:
         """Append sealed segments to another without moving bytes; they are gone afterwards.
 
@@ -85,6 +86,8 @@ class Concats:
             Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
         create
             Make a target that is missing in the first of these commits.
+        sealed
+            Refuse a source that is open. Otherwise its mark keeps appends out, and goes if the concat is refused.
 
         Returns
         -------
@@ -112,7 +115,8 @@ class Concats:
         if len(set(sources)) != len(sources):
             raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
         transitions.check_attrs(attrs or {}, target)
-        if not as_bytes and not as_parquet:
+        is_checked = not as_bytes and not as_parquet
+        if is_checked:
             await self._check_joinable(sources)
         batches = _batches(target, sources)
         if as_parquet and len(batches) > 1:  # all are looked at before any is joined
@@ -121,7 +125,9 @@ class Concats:
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
             try:
-                begins, segment = await self._concat(target, batch, last or {}, guard, meant or {}, as_parquet, create)
+                begins, segment = await self._concat(
+                    target, batch, last or {}, guard, meant or {}, as_parquet, create, sealed, is_checked and not sealed
+                )
             except AppendInterrupted as interrupt:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                     raise
@@ -154,14 +160,7 @@ class Concats:
         It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
         """
         ends = await self.store.each([partial(self._seen, [path], self._ends) for path in paths])
-        for path, (head, tail) in zip(paths, ends, strict=True):
-            name = whole_files.format_of(head, tail)
-            if name is not None:
-                one_file = ", and as_format='parquet' makes one file of all" if name == "Parquet" else ""
-                raise WholeFileError(
-                    f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
-                    f"Nothing was joined; as_bytes=True joins the bytes all the same{one_file}"
-                )
+        _check_ends(paths, ends)
 
     async def _ends(self, views: Sequence[Snapshot]) -> tuple[bytes, bytes]:
         """The first and the last bytes of a source."""
@@ -185,6 +184,8 @@ class Concats:
         meant: Mapping[str, str | None],
         as_parquet: bool,
         create: bool,
+        sealed: bool,
+        checks_again: bool,
     ) -> tuple[int, str]:
         """One commit; returns where the sources begin, and the incarnation of the target."""
         offset, fresh = -1, str(uuid.uuid4())
@@ -204,8 +205,10 @@ class Concats:
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
             items = [item for path, header in zip(paths, frozen, strict=True) for item in _items(path, header, target)]
+            views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
+            if checks_again:  # an open source may have grown since
+                _check_ends(paths, await self.store.each([partial(self._ends, [view]) for view in views]))
             if as_parquet:
-                views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
                 try:
                     footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
                 except OUTDATED as error:  # of the target alone: the sources are marked
@@ -220,7 +223,7 @@ class Concats:
 
         is_bound = guard.segment is not None or guard.epoch is not None
         incarnation = partial(self._target, target, guard, fresh if create and not is_bound else None)
-        header = await self.moves.move(target, paths, joined, sealed=True, incarnation=incarnation, meant=meant)
+        header = await self.moves.move(target, paths, joined, sealed=sealed, incarnation=incarnation, meant=meant)
         return offset, header.segment
 
     async def _made(self, target: str, base: Loaded, incarnation: str) -> Header:
@@ -319,6 +322,18 @@ class Concats:
         found = merging.renamed(frozen, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
         hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
         return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
+
+
+def _check_ends(paths: Sequence[str], ends: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse formats whose readers would find only one of the files, by the first and last bytes of each."""
+    for path, (head, tail) in zip(paths, ends, strict=True):
+        name = whole_files.format_of(head, tail)
+        if name is not None:
+            one_file = ", and as_format='parquet' makes one file of all" if name == "Parquet" else ""
+            raise WholeFileError(
+                f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
+                f"Nothing was joined; as_bytes=True joins the bytes all the same{one_file}"
+            )
 
 
 def _items(path: str, frozen: Header, target: str) -> list[Item]:

@@ -99,6 +99,10 @@ def appended(path: str) -> Callable[[World], Any]:
     return lambda world: world.other.append(world.at(path), b"+")
 
 
+def deleted(path: str) -> Callable[[World], Any]:
+    return lambda world: world.other.rm_file(world.at(path))
+
+
 def made(path: str) -> Callable[[World], Any]:
     return lambda world: world.other.pipe_file(world.at(path), b"new", mode="create")
 
@@ -139,6 +143,32 @@ def is_there_or_refused(world: World, answer: Any) -> None:
     assert world.other.isdir(world.at("d"))
 
 
+def concat(target: str, *sources: str) -> Callable[[World], Any]:
+    query = f"op=CONCAT&sources={','.join(f'/{one}' for one in sources)}"
+    return lambda world: world.ask("POST", f"{HDFS}/{target}?{query}")
+
+
+def is_joined_with_all(world: World, answer: Any) -> None:
+    assert answer is None
+    assert world.files() == {"a": b"old1+" if world.is_done else b"old1"}
+
+
+def is_refused_and_open(world: World, answer: Any) -> None:
+    assert answer == 404
+    assert world.is_done
+    assert world.files() == {"a": b"old", "b": b"1+"}
+    world.other.append(world.at("b"), b"!")
+
+
+def is_joined_or_open(world: World, answer: Any) -> None:
+    if answer is None:
+        assert world.files() == {"a": b"old12"}
+    else:
+        assert answer in (404, 504), "a mark of a segment that is gone from a disk is unknown"
+        assert (world.is_done, world.files()) == (True, {"a": b"old", "b": b"1"})
+        world.other.append(world.at("b"), b"!")
+
+
 CASES: dict[str, Case] = {
     "a rename, and an append to its source": (
         {"a": b"old"},
@@ -153,6 +183,24 @@ CASES: dict[str, Case] = {
     "a rename and a new file": ({"a": b"old"}, rename("a", "b", "NONE"), made("b"), is_one_of_both),
     "a rename by REST and a new file": ({"a": b"old"}, rest_rename("a", "b"), made("b"), is_one_of_both),
     "two renames of folders to one name": ({"a/x": b"1", "c/y": b"2"}, rename("a", "b"), moved("c", "b"), is_not_mixed),
+    "a concat, and an append to a source": (
+        {"a": b"old", "b": b"1"},
+        concat("a", "b"),
+        appended("b"),
+        is_joined_with_all,
+    ),
+    "a concat that is refused, and an append to a source": (
+        {"a": b"old", "b": b"1"},
+        concat("a", "b", "none"),
+        appended("b"),
+        is_refused_and_open,
+    ),
+    "a concat, and a source that goes": (
+        {"a": b"old", "b": b"1", "c": b"2"},
+        concat("a", "b", "c"),
+        deleted("c"),
+        is_joined_or_open,
+    ),
     "a removed folder, and a new file in it": ({"d/": b""}, removed("d"), made("d/x"), is_there_or_refused),
 }
 
