@@ -363,6 +363,10 @@ class Backend(abc.ABC):
             The folder is not empty (``errno.ENOTEMPTY``).
         """
 
+    def confine(self, root: str) -> None:
+        """Take a symbolic link below `root` that leads out of it for one that leads nowhere. Only a disk has links."""
+        return
+
     async def take_link(self, path: str, target: str | None = None) -> bool:
         """Remove a symbolic link, or give it another name; False if it is none. What it leads to stays as it is."""
         return False

@@ -66,6 +66,7 @@ class Stream:
     offload, _offload = both(StreamVerbs.offload)
     _get_retention = both(StreamVerbs.get_retention)[1]
     _set_retention = both(StreamVerbs.set_retention)[1]
+    _change_retention = both(StreamVerbs.change_retention)[1]
     _get_offload_policy = both(StreamVerbs.get_offload_policy)[1]
     _set_offload_policy = both(StreamVerbs.set_offload_policy)[1]
 

@@ -15,7 +15,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -25,7 +25,7 @@ from rollingfs.server.access import Tokens, check_browser
 from rollingfs.server.limits import Limited, Limits
 from rollingfs.server.openapi import document
 from rollingfs.server.operations import OPERATIONS, Call, Operation, small_body
-from rollingfs.server.problems import problem
+from rollingfs.server.problems import Json, problem
 from rollingfs.server.store import Store
 from rollingfs.server.tails import Watches
 from rollingfs.server.webhdfs import PREFIX, handle, remote_exception
@@ -119,13 +119,13 @@ class Gateway:
             self.watches.nudge(call.place())
         if isinstance(done, Response):
             return done
-        return Response(status_code=204) if done is None else JSONResponse(self.store.shown(done))
+        return Response(status_code=204) if done is None else Json(self.store.shown(done))
 
     async def grant(self, request: Request) -> Response:
         """Let Hadoop's client, which has its token as the secret of OAuth 2, send it as a bearer's."""
         secret = QueryParams(await small_body(request)).get("client_secret", "")
         self.tokens.access(Headers({"Authorization": f"Bearer {secret}"}))
-        return JSONResponse({"access_token": secret, "token_type": "bearer", "expires_in": 3600})
+        return Json({"access_token": secret, "token_type": "bearer", "expires_in": 3600})
 
     # -- for operators -------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Gateway:
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
-        return JSONResponse(document(OPERATIONS))
+        return Json(document(OPERATIONS))
 
 
 def make_app(

@@ -7,10 +7,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 
 from rollingfs.errors import RollingError
+from rollingfs.format.header import ATTRS_BYTES_MAX
 
 ATTRIBUTE = "idempotency-keys"
-KEYS_MAX = 93
-"""A key takes 33 characters, and a segment's attributes together may have 4,096: a quarter is left for others."""
+KEY_CHARS = 33
+KEYS_MAX = 3 * ATTRS_BYTES_MAX // 4 // KEY_CHARS
+"""The keys take three quarters of the bytes of attributes that others leave, so that the others can grow."""
 _DIGEST_BYTES, _OFFSET_BYTES, _SIZE_BYTES = 9, 8, 7
 
 
@@ -40,7 +42,7 @@ def check_fresh(attrs: Mapping[str, str], key: str) -> None:
 
 
 def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
-    """The attributes of an append with a key: the newest keys, the last one last.
+    """The attributes of an append with a key: the newest keys for which there is room, the last one last.
 
     Parameters
     ----------
@@ -51,7 +53,10 @@ def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mappi
     def attributes(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
         check_fresh(present, key)
         entry = urlsafe_b64encode(_digest(key) + offset.to_bytes(_OFFSET_BYTES) + size.to_bytes(_SIZE_BYTES))
-        return {ATTRIBUTE: " ".join([*present.get(ATTRIBUTE, "").split(), entry.decode()][-KEYS_MAX:])}
+        others = sum(len(name.encode()) + len(text.encode()) for name, text in present.items() if name != ATTRIBUTE)
+        room = 3 * (ATTRS_BYTES_MAX - others) // 4 // KEY_CHARS
+        keys = [*present.get(ATTRIBUTE, "").split(), entry.decode()]
+        return {ATTRIBUTE: " ".join(keys[-max(1, room) :])}
 
     return attributes
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from starlette.exceptions import HTTPException
@@ -82,18 +83,29 @@ class Operation:
         HTTPException
             One is missing, unknown, or no value of its kind.
         """
-        query = dict(request.query_params)
+        query = query_of(request)
         try:
             if not self.has_json:
                 sent = {name: request.headers[name] for name in self.headers if name in request.headers}
-                return dict(self.model.model_validate_strings(query | sent))
+                return _given(self.model.model_validate_strings(query | sent))
             if query:
                 raise HTTPException(400, "this operation takes a JSON body and no query; nothing was changed")
-            return dict(self.model.model_validate_json(await small_body(request) or b"{}"))
+            return _given(self.model.model_validate_json(await small_body(request) or b"{}"))
         except ValidationError as error:
             [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
             where = ".".join(map(str, first["loc"])) or "the body"
             raise HTTPException(400, f"{where}: {first['msg']}; nothing was changed") from error
+
+
+def query_of(request: Request) -> dict[str, str]:
+    """The query of a request; a name that is not UTF-8 comes as the disk's names come."""
+    query = request.scope["query_string"].decode("latin-1")
+    return dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
+
+
+def _given(found: BaseModel) -> dict[str, Any]:
+    """What a client has named: null is not the same as nothing, and the defaults are those of the function."""
+    return {name: getattr(found, name) for name in found.model_fields_set}
 
 
 async def small_body(request: Request) -> bytes:
@@ -131,7 +143,7 @@ def operation(
     fields
         Annotations of optional parameters that the function takes as keywords.
     """
-    has_json = method in ("POST", "PUT") and not is_upload
+    has_json = method in ("POST", "PUT", "PATCH") and not is_upload
     said = answers or ({204: ""} if method == "DELETE" else {200: JSON})
 
     def keep(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 from pathlib import Path
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
@@ -14,7 +16,7 @@ from starlette.responses import HTMLResponse
 
 from rollingfs.errors import visible
 from rollingfs.read.spot import Spot
-from rollingfs.server.operations import OPERATIONS
+from rollingfs.server.operations import OPERATIONS, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.store import Store
 from rollingfs.show.notebook import segment_html
@@ -26,6 +28,7 @@ PROTECTION = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer
 TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
 TEMPLATES.finalize = lambda value: value if isinstance(value, Markup) else visible(str(value))
 TEMPLATES.filters["size"] = size_text
+TEMPLATES.filters["quoted"] = partial(quote, errors="surrogateescape")
 
 
 def _html(title: str, status: int = 200, headers: Any = None, **shown: Any) -> HTMLResponse:
@@ -35,7 +38,7 @@ def _html(title: str, status: int = 200, headers: Any = None, **shown: Any) -> H
 
 async def page(store: Store, request: Request) -> HTMLResponse:
     """What lies at a path."""
-    path = request.query_params.get("path", request.state.access.prefix).strip("/")
+    path = query_of(request).get("path", request.state.access.prefix).strip("/")
     request.state.access.check(path, writes=False)
     place = store.place(path)
     info = {"type": "directory"} if not path else await store.fs._info(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -91,10 +92,19 @@ def headers_of(error: Exception) -> Mapping[str, str]:
     return {**again, **other, **(given or {})}
 
 
-def problem(error: Exception, root: str = "", *, changes: bool = False) -> JSONResponse:
+class Json(JSONResponse):
+    """An answer in JSON, in which a name that is not UTF-8 has the escapes of lone surrogates."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            errors="backslashreplace"
+        )
+
+
+def problem(error: Exception, root: str = "", *, changes: bool = False) -> Json:
     """The answer for an error."""
     fields = problem_fields(error, root, changes=changes)
     status = fields["status"]
     if status >= 500 and not isinstance(error, HTTPException):
         logger.error("a request failed: %s", error, exc_info=error if status == 500 else None)
-    return JSONResponse(fields, status, headers_of(error), media_type=PROBLEM)
+    return Json(fields, status, headers_of(error), media_type=PROBLEM)

@@ -8,22 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, cast
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.spot import Spot
 from rollingfs.server.keys import AlreadyAppended
-from rollingfs.server.kinds import OFFLOAD, Amount, Count, Maybe, Offset, Paths, Text, Wait
+from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Offset, Paths, Size, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
-from rollingfs.server.problems import PROBLEM, problem_fields
+from rollingfs.server.problems import PROBLEM, Json, problem_fields
 from rollingfs.server.store import etag
 from rollingfs.server.tails import Following, events, poll
 
 PAGE_DEFAULT = 1000
 WAIT_S = 20.0
-POLICY = ("max_bytes", "max_age", "inline_bytes")
 _RANGE = re.compile(r"bytes=(?!-$)([0-9]{0,18})-([0-9]{0,18})")
 
 
@@ -52,7 +51,7 @@ async def append(
     except AlreadyAppended as before:
         offset, size, after, again = before.offset, before.size, await call.look(), True
     fields = {"offset": offset, "size": size, "version": after.version, "length": after.length, "repeated": again}
-    return JSONResponse(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
+    return Json(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
 
 
 @operation("GET", "/v1/segments/{path}", answers={200: OCTETS, 206: OCTETS, 304: "", 416: PROBLEM})
@@ -234,7 +233,7 @@ async def list_folder(
 
 
 @operation("GET", "/v1/segments/{path}:status")
-async def status(call: Call, after_bytes: Maybe = None, after_age: Maybe = None) -> Any:
+async def status(call: Call, after_bytes: Size | None = None, after_age: Age | None = None) -> Any:
     """The upkeep of the segments at or below a path: what lies in which store, and what waits for an offload.
 
     Parameters
@@ -248,12 +247,12 @@ async def status(call: Call, after_bytes: Maybe = None, after_age: Maybe = None)
 # -- the life of a segment -------------------------------------------------------------------------------------
 
 
-@operation("PUT", "/v1/segments/{path}", answers={201: JSON}, fields=dict.fromkeys(POLICY, Amount))
+@operation("PUT", "/v1/segments/{path}", answers={201: JSON}, fields=POLICY)
 async def create(call: Call, **policy: Any) -> Any:
     """Make an empty segment; 409 if something has the name. The fields are those of its policy."""
     given = {name: value for name, value in policy.items() if value is not None}
     await call.store.fs._create(call.place(), RollingPolicy(**given) if given else None)
-    return JSONResponse(call.store.info(await call.look()), 201)
+    return Json(call.store.info(await call.look()), 201)
 
 
 @operation("DELETE", "/v1/segments/{path}")
@@ -329,6 +328,6 @@ async def offload(call: Call, tier: Text = "cold", **given: Any) -> Any:
 
 
 @operation("POST", "/v1/segments/{path}:consolidate")
-async def consolidate(call: Call, grace: Amount = "10min") -> Any:
+async def consolidate(call: Call, grace: Age = "10min") -> Any:
     """Join small neighbouring chunks; the old files stay for readers as long as `grace`."""
     return await (await call.store.fs._segment(call.place()))._consolidate(grace)

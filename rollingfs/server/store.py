@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
+from rollingfs.backend.local.looks import leads_out
 from rollingfs.errors import RollingError
 from rollingfs.folders.moving import move
 from rollingfs.format import names
@@ -45,8 +45,8 @@ class Store:
         self.core = core(fs)
         self.client, self.run = self.core.client, self.core.arun
         self.root: str = self.core.strip(root).rstrip("/")
-        is_disk = self.core.target in ("file", "local", "LocalBackend")
-        self._real = os.path.realpath(self.root or "/") if is_disk else None
+        self._is_disk = self.core.target in ("file", "local", "LocalBackend")
+        self.core.backend.confine(self.root or "/")
         self.readers = 0
 
     # -- paths ---------------------------------------------------------------------------------------------
@@ -63,7 +63,10 @@ class Store:
         """
         if path == "":
             return self.root or "/"
-        if len(path) > PATH_CHARS_MAX or not path.isprintable():
+        if (
+            len(path) > PATH_CHARS_MAX
+            or not path.encode(errors="surrogateescape").decode(errors="replace").isprintable()
+        ):
             raise ValueError("the path is too long, or has characters that cannot be printed")
         parts = path.split("/")
         if any(part in ("", ".", "..") for part in parts):
@@ -71,10 +74,8 @@ class Store:
         if any(names.is_hidden(part) or names.is_hidden_segment(part) for part in parts):
             raise ValueError(f"{path}: rollingfs keeps this name to itself")
         placed = f"{self.root}/{path}"
-        if self._real is not None:
-            real = os.path.realpath(placed)
-            if real != self._real and not real.startswith(self._real.rstrip("/") + "/"):
-                raise FileNotFoundError(2, "a link on the disk leads out of the root", placed)
+        if self._is_disk and leads_out(placed, self.root or "/"):
+            raise FileNotFoundError(2, "a link on the disk leads out of the root", placed)
         return placed
 
     def name(self, place: str) -> str:

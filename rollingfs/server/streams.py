@@ -6,13 +6,11 @@ import json
 from typing import Any
 
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.server.kinds import OFFLOAD, Amount, Fields, Seconds, Text
+from rollingfs.server.kinds import OFFLOAD, RETENTION, Age, Fields, Seconds, Text
 from rollingfs.server.operations import Call, operation
 from rollingfs.server.segments import each_or_problem
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
-
-LIMITS = ("min_age", "min_bytes", "keep_age", "keep_bytes", "max_age", "max_bytes", "every")
 
 
 def _stream(call: Call) -> Stream:
@@ -89,15 +87,37 @@ async def retention(call: Call) -> Any:
     return await call.store.retention(call.place())
 
 
-@operation("PUT", "/v1/streams/{path}:retention", fields=dict.fromkeys(LIMITS, Amount))
-async def set_retention(call: Call, **limits: Any) -> Any:
+@operation("PUT", "/v1/streams/{path}:retention", fields={**RETENTION, "retention": Fields, "sources": Fields})
+async def set_retention(call: Call, **given: Any) -> Any:
     """Store how much of a stream is kept; without a field, the folders above say so, else everything is.
 
     `min_age` and `min_bytes` stay in any case; what has been read goes as soon as `keep_age` or `keep_bytes` asks for
-    it, and what has not been read by `max_age` and `max_bytes`. `every` is the time between two cuts.
+    it, and what has not been read by `max_age` and `max_bytes`. `every` is the time between two cuts, `align` the
+    delimiter behind which they are.
+
+    It takes the answer of GET as well: then fields that are as folders above say stay theirs.
     """
-    policy = RetentionPolicy(**limits)
-    await _stream(call)._set_retention(policy if policy.as_fields() else None)
+    place, fields = call.place(), given
+    if "retention" in given:
+        if given.keys() - {"retention", "sources"}:
+            raise ValueError("give the fields, or `retention` as GET answers it; nothing was changed")
+        now = await call.store.retention(place)
+        theirs = {name: now["retention"][name] for name, where in now["sources"].items() if where != place}
+        asked = RetentionPolicy.from_fields(given["retention"] or {}).as_fields()
+        fields = {name: value for name, value in asked.items() if theirs.get(name) != value}
+    await _stream(call)._set_retention(RetentionPolicy.from_fields(fields))
+    return await retention(call)
+
+
+@operation("PATCH", "/v1/streams/{path}:retention", fields=RETENTION)
+async def change_retention(call: Call, **given: Any) -> Any:
+    """Change the fields that are given, in one commit, and leave the others as they are; null removes a field."""
+
+    def change(found: RetentionPolicy | None) -> RetentionPolicy:
+        fields = {**(found.as_fields() if found else {}), **given}
+        return RetentionPolicy.from_fields({name: value for name, value in fields.items() if value is not None})
+
+    await _stream(call)._change_retention(change)
     return await retention(call)
 
 
@@ -121,7 +141,7 @@ async def offload(call: Call, **given: Any) -> Any:
 
 
 @operation("POST", "/v1/streams/{path}:consolidate")
-async def consolidate(call: Call, grace: Amount = "10min") -> Any:
+async def consolidate(call: Call, grace: Age = "10min") -> Any:
     """Join small neighbouring chunks of all segments; what fails is named, and the others go on."""
 
     async def one(path: str) -> Any:

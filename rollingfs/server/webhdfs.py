@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from rollingfs.format.crc import crc32c
 from rollingfs.read.contents import kept_path
-from rollingfs.server.operations import Call
+from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
 from rollingfs.server.store import Store
@@ -43,7 +43,7 @@ class Hdfs(Call):
         path = unquote(request.path_params["path"], errors="surrogateescape").strip("/")
         super().__init__(request, store, watches, request.state.access, path, request.method != "GET")
         self.fs, self.at = store.fs, self.place()
-        self.query = {name.lower(): value for name, value in request.query_params.items()}
+        self.query = {name.lower(): value for name, value in query_of(request).items()}
         self.op = self.query.get("op", "").upper()
 
     def is_on(self, name: str) -> bool:

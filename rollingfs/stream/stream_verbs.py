@@ -194,9 +194,18 @@ class StreamVerbs:
         if policy is not None:
             example = "RetentionPolicy.by_size('1GiB')"
             _check_kind(self.path, policy, RetentionPolicy, "the retention", example)
-        stored = policy if policy is not None and policy.as_fields() else None
+        await self.change_retention(lambda _: policy)
+
+    async def change_retention(self, change: Callable[[RetentionPolicy | None], RetentionPolicy | None]) -> None:
+        """Store what `change` makes of the policy that is there at the commit, as `set_retention` does."""
         above = await self.ledgers.above(self.path)
-        await self.ledgers.update(self.path, lambda found: self._checked(replace(found, retention=stored), above))
+
+        def changed(found: Ledger) -> Ledger:
+            policy = change(found.retention)
+            stored = policy if policy is not None and policy.as_fields() else None
+            return self._checked(replace(found, retention=stored), above)
+
+        await self.ledgers.update(self.path, changed)
 
     async def get_offload_policy(self) -> OffloadPolicy | None:
         """The folder's own offload policy; None if it has none."""

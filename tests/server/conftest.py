@@ -48,6 +48,7 @@ class Client:
     get = partialmethod(request, "GET")
     post = partialmethod(request, "POST")
     put = partialmethod(request, "PUT")
+    patch = partialmethod(request, "PATCH")
     delete = partialmethod(request, "DELETE")
 
 

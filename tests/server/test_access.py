@@ -1,6 +1,7 @@
 """Who may do what."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,39 @@ def test_a_link_on_the_disk_leads_nowhere(tmp_path: Path) -> None:
         assert str(tmp_path) not in answer.text
     assert client.post("/v1/segments/way/new?create=true", content=b"x").status_code == 404
     assert not (tmp_path / "new").exists()
+    (tmp_path / "root" / "in").mkdir()
+    (tmp_path / "root" / "in" / "seen").write_text("seen")
+    (tmp_path / "root" / "inner").symlink_to(tmp_path / "root" / "in")
+    hdfs = "/webhdfs/v1/?op"
+    walks = ["/", "/v1/segments", "/v1/segments/in:status", "/v1/streams", "/v1/streams/in"]
+    walks += [f"{hdfs}={op}" for op in ("LISTSTATUS", "LISTSTATUS_BATCH", "GETCONTENTSUMMARY")]
+    with_links = Client(make_app(RollingFileSystem("file"), str(tmp_path)))  # as a token's holder sees it
+    for url in [*walks, "/v1/segments/root:status"]:
+        app = with_links if "root" in url else client
+        (tmp_path / "root" / "in" / "out").unlink(missing_ok=True)
+        (tmp_path / "root" / "in" / "out").symlink_to("/etc" if app is with_links else tmp_path)
+        answer = app.get(url)
+        assert answer.status_code == 200, (url, answer.text)
+        assert all(name not in answer.text for name in ("secret", "way", "passwd")), url
+    summary = client.get(f"{hdfs}=GETCONTENTSUMMARY").json()["ContentSummary"]
+    assert (summary["length"], summary["fileCount"]) == (8, 2)  # by the folder and by the link to it, which is within
+    assert client.delete("/webhdfs/v1/in?op=DELETE&recursive=true").json() == {"boolean": True}
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert not os.path.lexists(tmp_path / "root" / "in" / "out")
+    assert client.get("/webhdfs/v1/in?op=GETFILESTATUS").status_code == 404
+
+
+def test_a_name_that_is_not_utf_8_is_listed_read_and_deleted(tmp_path: Path) -> None:
+    name = b"caf\xe9 & co"
+    Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).write_bytes(b"data")
+    client = Client(make_app(RollingFileSystem("file"), str(tmp_path)))
+    (found,) = client.get("/v1/segments").json()["entries"]
+    assert found["path"] == os.fsdecode(name)
+    assert 'href="/?path=caf%E9%20%26%20co"' in client.get("/").text
+    assert "data" in client.get("/?path=caf%E9%20%26%20co").text
+    for url in ("/v1/segments/caf%E9%20%26%20co", "/webhdfs/v1/caf%E9%20%26%20co?op=OPEN&data=true"):
+        assert client.get(url).content == b"data"
+    assert client.get("/v1/segments/caf%E9%20%26%20co:info").json()["path"] == os.fsdecode(name)
+    assert client.put("/webhdfs/v1/caf%E9%20%26%20co?op=RENAME&destination=/%E9").status_code == 400
+    assert client.delete("/webhdfs/v1/caf%E9%20%26%20co?op=DELETE").json() == {"boolean": True}
+    assert client.get("/v1/segments").json()["entries"] == []

@@ -93,6 +93,26 @@ def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, ro
     assert oldest_kept.json()["repeated"]
 
 
+@pytest.mark.parametrize("others", [{}, {"note": "x" * 2000}, {"note": "x" * 4020, "n": "1"}])
+def test_the_oldest_keys_go_where_other_attributes_need_the_room(
+    client: Client, fs: RollingFileSystem, root: str, others: dict[str, str]
+) -> None:
+    fs.create(f"{root}/a")
+    fs.append(f"{root}/a", b"", attrs=others)
+    for number in range(100):
+        answer = client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"{number}"})
+        assert (answer.status_code, answer.json()["repeated"]) == (200, False)
+        if number == 50:
+            fs.append(f"{root}/a", b"", attrs={"late": "y" * 10})
+    attrs = fs.segment(f"{root}/a").attrs
+    assert {**others, "late": "y" * 10}.items() <= attrs.items()
+    kept = len(attrs[ATTRIBUTE].split())
+    assert kept == {0: KEYS_MAX - 1, 1: 47, 2: 1}[len(others)], "beside `late`, which had room"
+    for number in (100 - kept, 99):
+        assert client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"{number}"}).json()["repeated"]
+    assert fs.size(f"{root}/a") == 100
+
+
 async def streamed(*parts: bytes) -> AsyncIterator[bytes]:
     """A body whose length is not told before."""
     for part in parts:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.server import make_app
+from rollingfs.stream.ledger import Ledgers
 from tests.server.conftest import Client
+from tests.support.schedules import beside
 
 
 def filled(client: Client) -> None:
@@ -89,3 +93,53 @@ def test_an_offload_writes_blocks_of_the_size_that_is_asked_for(tmp_path: Path) 
     assert (did.json()["chunks"], did.json()["files"]) == (5, 3)
     did = served.post("/v1/streams/logs:offload", json={"block_bytes": "60B"})
     assert [one["files"] for one in did.json()["moved"].values()] == [2]
+
+
+URL = "/v1/streams/logs/sub:retention"
+OWN = {"min_bytes": 20, "keep_age": 0.5, "max_age": 604800.5, "every": 1800.0, "align": "\n\u00ff"}
+
+
+@pytest.fixture
+def sub(client: Client, fs: RollingFileSystem, root: str) -> RetentionPolicy | None:
+    """A stream in a stream, which have a policy each."""
+    client.post("/v1/segments/logs/sub/a?create=true", content=b"x")
+    fs.stream(f"{root}/logs").retention = RetentionPolicy(keep_bytes=100, min_bytes=10)
+    assert client.put(URL, json=OWN).status_code == 200
+    return fs.stream(f"{root}/logs/sub").retention
+
+
+def test_what_get_answers_put_takes_and_the_folders_above_still_say_what_is_theirs(
+    client: Client, fs: RollingFileSystem, root: str, sub: RetentionPolicy
+) -> None:
+    stream, told = fs.stream(f"{root}/logs/sub"), client.get(URL).json()
+    assert told["retention"] == {**OWN, "keep_bytes": 100}
+    assert client.put(URL, json=told).json() == told
+    assert stream.retention == sub
+    told["retention"]["keep_bytes"] = 200
+    assert client.put(URL, json=told).json()["sources"]["keep_bytes"] == "logs/sub"
+    assert client.put(URL, json={"retention": None, "sources": {}}).json()["retention"] == {
+        "keep_bytes": 100,
+        "min_bytes": 10,
+    }
+    assert stream.retention is None
+    for bad in ({"retention": {"min_byte": 1}}, {"retention": {}, "every": 1}, {"keep_bytes": 1.5}, {"align": ""}):
+        assert client.put(URL, json=bad).status_code == 400, bad
+    (made,) = client.put(URL, json={"min_age": "forever"}).json()["retention"].keys() - {"keep_bytes", "min_bytes"}
+    assert client.put(URL, json=client.get(URL).json()).status_code == 200
+    assert made == "min_age"
+
+
+def test_a_patch_changes_the_fields_that_it_names_beside_another_client(
+    client: Client, fs: RollingFileSystem, root: str, sub: RetentionPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = fs.stream(f"{root}/logs/sub")
+
+    def change(*_: object, **__: object) -> None:
+        stream.retention = RetentionPolicy.from_fields({**sub.as_fields(), "every": 60})
+
+    beside(monkeypatch, Ledgers, "_replace", before=change, once=True)
+    told = client.patch(URL, json={"keep_age": None, "min_bytes": "30"}).json()["retention"]
+    own = {name: value for name, value in OWN.items() if name != "keep_age"}
+    assert told == {**own, "min_bytes": 30, "every": 60, "keep_bytes": 100}
+    assert client.patch(URL, json={}).json()["retention"] == told
+    assert client.patch(URL, json={"max_age": 1, "min_age": 5}).status_code == 400

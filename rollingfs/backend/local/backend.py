@@ -73,6 +73,8 @@ class LocalBackend(Backend):
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync
         self.shows_unflushed = sync
+        self.roots: list[str] = []
+        """Folders out of which no link leads; see `confine`."""
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -122,10 +124,10 @@ class LocalBackend(Backend):
             return False  # nothing is there to be read
 
     async def list(self, folder: str) -> Listing:
-        return list_folder(folder, "")
+        return list_folder(folder, "", self.roots)
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        return list_folder(folder, prefix)
+        return list_folder(folder, prefix, self.roots)
 
     async def now(self, path: str) -> float:
         return now_at(path, self.sync)
@@ -346,6 +348,9 @@ class LocalBackend(Backend):
 
     def unstrip(self, path: str) -> str:
         return f"file://{path}"
+
+    def confine(self, root: str) -> None:
+        self.roots.append(root)
 
     def root(self, path: str) -> str:
         return disk_of(path)

@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Sequence
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -58,8 +59,22 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
     return Blob(data, extending.make_token(path, status, data), date_of(path, status))
 
 
-def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
-    """A folder's entry, by what a link leads to; None for a pipe, a device, and an entry that is gone by now."""
+def leads_out(path: str, root: str) -> bool:
+    """Whether a path below a folder leads out of it, through a symbolic link."""
+    real, real_root = os.path.realpath(path), os.path.realpath(root)
+    return real != real_root and not real.startswith(real_root.rstrip("/") + "/")
+
+
+def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> FileInfo | None:
+    """A folder's entry, by what a link leads to; None for a pipe, a device, and an entry that is gone by now.
+
+    Parameters
+    ----------
+    roots
+        A link below one of these that leads out of it counts as one that leads nowhere.
+    """
+    if roots and entry.is_symlink() and any(is_below(path, root) and leads_out(path, root) for root in roots):
+        return FileInfo(path, 0, 0.0, link=Link.NOTHING)
     token, data, status, link = None, None, None, Link.FILE if entry.is_symlink() else None
     try:
         if path.endswith(names.HEADER_SUFFIX) and entry.is_file():
@@ -84,11 +99,16 @@ def info_of(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
     return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole, inode=inode)
 
 
-def list_folder(folder: str, begin: str) -> Listing:
-    """What is directly in a folder, of the names that begin so."""
+def is_below(path: str, root: str) -> bool:
+    """Whether a path is that of something in a folder, by its text."""
+    return path.startswith(root.rstrip("/") + "/")
+
+
+def list_folder(folder: str, begin: str, roots: Sequence[str] = ()) -> Listing:
+    """What is directly in a folder, of the names that begin so; for `roots`, see `info_of`."""
     found: dict[str, FileInfo] = {}
     for _ in range(LISTINGS_MAX):
-        before_ns, listed = _date_ns(folder), _listed(folder, begin)
+        before_ns, listed = _date_ns(folder), _listed(folder, begin, roots)
         # a listing beside renames may miss names that were there all the time
         missed = [path for path in found.keys() - listed.keys() if os.path.lexists(path)]
         found = listed | {path: found[path] for path in missed}
@@ -102,13 +122,13 @@ def _date_ns(folder: str) -> int:
     return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
 
 
-def _listed(folder: str, begin: str) -> dict[str, FileInfo]:
+def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo]:
     """The files and folders whose names begin so, by path, as one listing shows them."""
     prefix = folder if folder.endswith("/") else folder + "/"
     try:
         with os.scandir(folder) as found:
             entries = [entry for entry in found if entry.name.startswith(begin) and not disk.is_nameless(entry.name)]
-            infos = [info_of(prefix + entry.name, entry) for entry in entries]
+            infos = [info_of(prefix + entry.name, entry, roots) for entry in entries]
     except NotADirectoryError:
         if os.path.isfile(folder):
             raise
