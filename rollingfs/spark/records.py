@@ -7,14 +7,14 @@ those of `spark.read`. Must not be here: a parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.spark import jar
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 JSON, CSV = "json", "csv"
 ALSO_SPARKS = ("basepath",)
@@ -116,10 +116,17 @@ def _batch(kind: str, spark: SparkSession, url: str, schema: Any, options: Mappi
     path = _hadoop_url(spark, url)
     if path is not None and not ours.keys() - set(ALSO_SPARKS):
         reader = spark.read.format(kind).options(**options)
-        return (reader if schema is None else reader.schema(schema)).load(path)
+        if schema is None:
+            return reader.load(path)
+        wanted, found = _struct(schema), reader.schema(schema).load(path)
+        # Spark moves the columns of folders to the end
+        return found.select(*map(_column, [*wanted.names, *(one for one in found.columns if one not in wanted.names)]))
     if schema is None:  # a header names the columns
-        schema = _inferred(kind, spark, _text(kind, spark.read, url, ours, {**parsers, "header": "false"}), parsers)
-    return _parsed(kind, _text(kind, spark.read, url, ours, parsers), schema, parsers)
+        text = _text(kind, spark, "read", url, ours, {**parsers, "header": "false"})
+        of_folders = {one.name: one for one in text.schema if one.name != _LINE}
+        inferred = _inferred(kind, spark, text, parsers)
+        schema = type(inferred)([_field(one, of_folders, spark) for one in inferred])
+    return _parsed(kind, _text(kind, spark, "read", url, ours, parsers, schema), schema, parsers)
 
 
 def _stream(kind: str, spark: SparkSession, url: str, schema: Any, options: Mapping[str, Any]) -> DataFrame:
@@ -127,7 +134,25 @@ def _stream(kind: str, spark: SparkSession, url: str, schema: Any, options: Mapp
     if schema is None:
         where = {name: value for name, value in ours.items() if name in FOR_INFERENCE}
         schema = _batch(kind, spark, url, None, {**where, **parsers}).schema
-    return _parsed(kind, _text(kind, spark.readStream, url, ours, parsers), schema, parsers)
+    return _parsed(kind, _text(kind, spark, "readStream", url, ours, parsers, schema), schema, parsers)
+
+
+def _struct(schema: Any) -> StructType:
+    from pyspark.sql.types import StructType
+
+    found: Any = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    return found  # type: ignore[no-any-return]
+
+
+def _field(field: StructField, others: Mapping[str, StructField], spark: SparkSession) -> StructField:
+    """The field of others that a field stands for, by the rule of the session for names; else itself."""
+    return others.get(_named(field.name, others, spark) or "", field)
+
+
+def _named(name: str, others: Iterable[str], spark: SparkSession) -> str | None:
+    """The one of some names that a name means: without case, unless the session tells names apart by case."""
+    is_sensitive = str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    return next((one for one in others if one == name or (not is_sensitive and one.lower() == name.lower())), None)
 
 
 def _parted(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -157,8 +182,24 @@ def _hadoop_url(spark: SparkSession, url: str) -> str | None:
     return f"{scheme}://{place.path.removeprefix(f'{place.protocol}://')}"
 
 
-def _text(kind: str, reader: Any, url: str, ours: Mapping[str, str], parsers: Mapping[str, str]) -> DataFrame:
-    """The lines, in the column `_LINE`, with the columns that the data source gives beside them."""
+def _text(
+    kind: str,
+    spark: SparkSession,
+    way: str,
+    url: str,
+    ours: Mapping[str, str],
+    parsers: Mapping[str, str],
+    schema: Any = None,
+) -> DataFrame:
+    """The lines, in the column `_LINE`, with the columns that the data source gives beside them.
+
+    Parameters
+    ----------
+    way
+        The session's reader: ``"read"`` or ``"readStream"``.
+    schema
+        The columns that a user wants: those of folders have these types.
+    """
     from pyspark.sql import functions
 
     for name, value in NOT_OF_LINES.items():
@@ -171,7 +212,16 @@ def _text(kind: str, reader: Any, url: str, ours: Mapping[str, str], parsers: Ma
             )
     has_header = kind == CSV and parsers.get("header") == "true"
     more = {"includemetadata": "true"} if has_header else {}
-    text: DataFrame = reader.format("rolling").options(**{**ours, **more}).load(url)
+    options = {**ours, **more}
+    text: DataFrame = getattr(spark, way).format("rolling").options(**options).load(url)
+    wanted = {one.name: one for one in _struct(schema)} if schema is not None else {}
+    kinds = {one.name: _field(one, wanted, spark).dataType for one in text.schema if one.name != "value"}
+    if any(kinds[one.name] != one.dataType for one in text.schema if one.name in kinds):
+        # the type that was inferred of a folder's name may have lost a part of it: 01 is the number 1
+        typed = type(text.schema)()
+        for one in text.schema:
+            typed = typed.add(one.name, kinds.get(one.name, one.dataType))
+        text = getattr(spark, way).format("rolling").options(**options).schema(typed).load(url)
     text = text.withColumnRenamed("value", _LINE)
     if has_header:
         text = text.where("_offset > 0")
@@ -205,11 +255,12 @@ def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str])
     from pyspark.sql import functions
     from pyspark.sql.types import StringType, StructType
 
-    wanted: Any = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    wanted = _struct(schema)
     corrupt = str(parsers.get(CORRUPT) or text.sparkSession.conf.get("spark.sql.columnNameOfCorruptRecord"))
     mode = parsers.get("mode", "").upper()
     options = {**parsers, CORRUPT: corrupt, "mode": mode if mode == "FAILFAST" else "PERMISSIVE"}
-    beside = [name for name in text.columns if name != _LINE]
+    others = [name for name in text.columns if name != _LINE]
+    beside = {one.name: name for one in wanted if (name := _named(one.name, others, text.sparkSession)) is not None}
     inside = StructType([field for field in wanted if field.name not in (*beside, corrupt)])
     whole = StructType([*inside, *StructType().add(corrupt, StringType())])
     if kind == CSV:
@@ -224,13 +275,13 @@ def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str])
 
     def column(field: Any) -> Column:
         if field.name in beside:
-            return _column(field.name).cast(field.dataType)
+            return _column(beside[field.name]).cast(field.dataType)
         if field.name == corrupt:
             return functions.when(cell(corrupt).isNotNull(), functions.col(_LINE))
         return cell(field.name)
 
     columns = [column(field).alias(field.name) for field in wanted]
-    return found.select(*columns, *(_column(name) for name in beside if name not in wanted.names))
+    return found.select(*columns, *(_column(name) for name in others if name not in beside.values()))
 
 
 def _objects(

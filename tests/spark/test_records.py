@@ -163,6 +163,24 @@ def test_rows_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name
     assert rows_of(read(zoned, segment, case.schema, partitionBytes="50", **case.options)) == expected
 
 
+def test_columns_of_folders_have_the_order_and_the_values_of_spark_by_path_and_by_source(
+    source: Any, fs: Any, tmp_path: Path
+) -> None:
+    """A union goes by the order of columns."""
+    (tmp_path / "plain" / "Day=01").mkdir(parents=True)
+    data = b'{"n": 1, "day": 9}\n{"n": 2}\n'
+    (tmp_path / "plain" / "Day=01" / "file").write_bytes(data)
+    fs.overwrite(f"{tmp_path}/f/Day=01/s", data)
+    ways: list[dict[str, Any]] = [{}, {"partitionBytes": "50"}]
+    for schema, names in (("day string, n int", ["day", "n"]), (None, ["Day", "n"])):
+        reader = source.read if schema is None else source.read.schema(schema)
+        expected = reader.json(f"file://{tmp_path}/plain").select(*names)
+        found = [read_json(source, f"{tmp_path}/f", schema, **options) for options in ways]
+        assert [frame.schema.simpleString() for frame in found] == [expected.schema.simpleString()] * 2
+        assert found[0].union(found[1]).collect() == expected.collect() * 2
+    assert stream_json(source, f"{tmp_path}/f", "day string, n int").columns == ["day", "n"]
+
+
 @pytest.mark.parametrize("name", sorted(STREAMED))
 def test_rows_of_a_stream_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name: str) -> None:
     """A stream parses its lines as a batch does, so each kind of case is tried once."""

@@ -87,7 +87,8 @@ def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, ro
     [
         *(({"path": url}, "names no") for url in ("events/x", "rolling://x", "s3://", "", "rolling::")),
         ({"paths": '["s3://b/x", "/y"]'}, "one backend"),
-        ({"maxbytespertriger": "1"}, "no option maxbytespertriger"),
+        ({"maxbytespertriger": "1"}, "no option maxbytespertriger; near is maxBytesPerTrigger"),
+        ({"colour": "1"}, "no option colour; it has format"),
         ({"format": "orc"}, "option format is 'orc': it must be one of"),
         ({"format": "csv"}, r"'csv' is read and written by Spark itself.*read_csv\(spark, url, schema\).*to_csv"),
         ({"format": "json", "mode": "PERMISSIVE"}, "no option mode.*stream_json"),

@@ -123,7 +123,7 @@ class Task:
         return self._partition
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
-        return self._known[name]
+        return self._known.get(name)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

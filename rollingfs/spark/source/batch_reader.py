@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.source import folder_columns, metadata, partitions, places, rows, segments
+from rollingfs.spark.source import folder_columns, loops, metadata, partitions, places, rows, segments
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.option import BATCH
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent, Range
@@ -148,6 +149,8 @@ class RowReader:
         segments.keep_memory()
         schema = rows.arrow_schema(self.schema)
         fs = places.filesystem(self.options)
+        if (query := self._query()) is not None:
+            loops.note(fs, self.options, query)
         if self.options.has_folder_columns:
             return self._with_folder_columns(fs, partition.value, schema)
         return self._rows(fs, partition.value, schema)
@@ -200,9 +203,12 @@ class RowReader:
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
         """The ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""
+        query = self._query()
         for one in ranges:
             try:
-                yield SegmentReader.of(fs, one.extent), one
+                opened = SegmentReader.of(fs, one.extent)
+                loops.check_source(opened.view, query)
+                yield opened, one
             except (SegmentTruncatedError, FileNotFoundError) as error:
                 if self._begins_later(fs, one, error):
                     logger.warning("%s; what is left of it is read", error)
@@ -213,6 +219,11 @@ class RowReader:
                 yield from self._left(fs, one)
             except CorruptHeaderError as error:
                 self.skip(one, error)
+
+    def _query(self) -> str | None:
+        """The id of the query whose batch a task reads; None in a batch read, also that of a function for batches."""
+        context = None if self.is_batch else TaskContext.get()
+        return None if context is None else context.getLocalProperty(QUERY_ID)
 
     def _begins_later(self, fs: RollingFileSystem, one: Range, error: OSError) -> bool:
         """Whether retention took the head, or all, of what a batch reads from the earliest on: it reads the rest."""

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.errors import SegmentTruncatedError
@@ -229,8 +230,11 @@ def parse_options(options: Mapping[str, str]) -> Options:
         raise ValueError(f"format('rolling') cannot be a table, and none was made: {NO_TABLE}")
     unknown = sorted(given.keys() - {name.lower() for name in _OWN} - _SPARKS)
     if unknown:
+        near = [one for name in unknown for one in get_close_matches(name, map(str.lower, _OWN))]
+        hint = ", ".join(one for one in _OWN if one.lower() in near)
         raise ValueError(
-            f"format('rolling') has no option {', '.join(unknown)}; it has {', '.join(_OWN)}. "
+            f"format('rolling') has no option {', '.join(unknown)}; {f'near is {hint}; ' if hint else ''}"
+            f"it has {', '.join(_OWN)}. "
             f"Options of JSON and CSV are for Spark's own parsers: {SPARKS_OWN}"
         )
     places = tuple(parse_url(url) for url in _urls(given))

@@ -47,8 +47,13 @@ def filesystem(options: Options) -> RollingFileSystem:
     Raises
     ------
     ValueError
-        The paths name different hosts.
+        The paths name different hosts, or a protocol that is unknown.
     """
+    if not is_known(options.target_protocol):
+        raise ValueError(
+            f"{options.places[0].path}: fsspec knows no filesystem for {options.target_protocol}://; write s3://, "
+            "az://, gs://, webhdfs:// or file:///, or install the package that has it"
+        )
     of_url, *others = [options_of_url(options.target_protocol, place.path) for place in options.places]
     if any(other != of_url for other in others):
         raise ValueError("all paths must lie on one backend, but they name different hosts or accounts")
@@ -59,6 +64,11 @@ def filesystem(options: Options) -> RollingFileSystem:
         **{"probe_cache": worker_folder() or True, **options.rolling_options},
     )
     return fs
+
+
+def is_known(protocol: str) -> bool:
+    """Whether fsspec has a filesystem for a protocol, installed or not."""
+    return protocol in {*fsspec.registry, *fsspec.available_protocols()}
 
 
 def worker_folder() -> str | None:
@@ -272,16 +282,29 @@ def _shown(scan: Scan) -> list[str]:
 
 def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:
     """Tells whether a segment is one that a query names, as `meaning`."""
-    choices = [meaning(core(fs).strip(place.path)) for place in options.places]
+    choices = [meaning(core(fs).strip(place.path), shown=True) for place in options.places]
     return lambda path: any(is_meant(path) for is_meant in choices)
 
 
-def meaning(path: str) -> Callable[[str], bool]:
-    """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match."""
-    if patterns.is_pattern(path):
-        choices = patterns.alternatives(path)
-        return lambda one: any(patterns.has_prefix(one.split("/"), parts) for parts in choices)
-    return lambda one: one == path or one.startswith(f"{path}/")
+def meaning(path: str, *, shown: bool = False) -> Callable[[str], bool]:
+    """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match.
+
+    Parameters
+    ----------
+    shown
+        Leave out the names that reads skip.
+    """
+    choices = patterns.alternatives(path) if patterns.is_pattern(path) else [tuple(path.split("/"))]
+
+    def is_meant(one: str) -> bool:
+        parts = one.split("/")
+        depths = {len(choice) for choice in choices if patterns.has_prefix(parts, choice)}
+        if not shown or (one == path and depths):
+            return bool(depths)
+        # a file that a pattern matches is skipped by its own name, and what lies below a match by all names below
+        return any(not is_skipped("/".join(parts[min(depth, len(parts) - 1) :])) for depth in depths)
+
+    return is_meant
 
 
 def folders_of(path: str) -> Iterator[str]:

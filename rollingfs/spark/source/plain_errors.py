@@ -56,9 +56,12 @@ def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
 def is_sentence(error: BaseException) -> bool:
     """Whether the message of an error says what a user must know.
 
-    That is an `OSError`, as all errors of rollingfs and of stores are, and a value that rollingfs itself refuses.
+    That is an `OSError`, as all errors of rollingfs and of stores are, and a value, or a package that is
+    missing, of which rollingfs itself tells.
     """
-    return isinstance(error, OSError) or (isinstance(error, ValueError | NotImplementedError) and _is_ours(error))
+    return isinstance(error, OSError) or (
+        isinstance(error, ValueError | NotImplementedError | ImportError) and _is_ours(error)
+    )
 
 
 def _is_ours(error: BaseException) -> bool:

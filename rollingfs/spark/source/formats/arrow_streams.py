@@ -248,6 +248,12 @@ class Arrow(Format):
         rows = (message for message in messages(opened.read, extent) if message.kind not in (SCHEMA, DICTIONARY, END))
         return ((batch, partial(_starts, row, batch)) for batch, row in zip(found, rows, strict=True))
 
+    def nothing(self, schema: pa.Schema) -> bytes:
+        """A stream without batches."""
+        sink = OutputBuffer()
+        pa.ipc.new_stream(sink, schema).close()
+        return sink.drain()
+
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """One stream; without rows, no bytes."""
         return encode(batches)

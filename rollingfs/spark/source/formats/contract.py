@@ -116,6 +116,10 @@ class Format:
         """The rows of a piece, in columns that `rows.conform` takes; by default the piece is rows already."""
         yield piece
 
+    def nothing(self, schema: pa.Schema) -> bytes:
+        """The bytes of no rows, which tell their columns; none if the format cannot tell them."""
+        return b""
+
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """The bytes of some rows, in pieces."""
         raise NotImplementedError

@@ -12,12 +12,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from rollingfs.format.header import Header
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
 from rollingfs.spark.source.option import WRITE
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, routing
 from rollingfs.spark.source.sink.commits import Marker
-from rollingfs.spark.source.sink.segment_commit import ATTRIBUTE_PREFIX, SegmentCommit
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.task_writer import Receipt, TaskWriter, Written, by_segment, received
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
-from rollingfs.spark.source.sink.segment_commit import ATTRIBUTE_PREFIX, SegmentCommit
+from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 
 logger = logging.getLogger("pyspark_rollingfs")
 

@@ -19,11 +19,9 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
+from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink.task_writer import Written, segment_path
-
-ATTRIBUTE_PREFIX = "spark/"
-"""The attributes in which a segment notes the batches that it has, by query, begin with this."""
 
 
 class SegmentCommit:
@@ -126,7 +124,14 @@ class SegmentCommit:
         if self.options.format == PARQUET:
             self._grow(attrs or {}, expected_attrs or {})
         else:
-            self._write([one.data for one in self.pieces], attrs or {}, Guard(expected_attrs=expected_attrs or {}))
+            data = [one.data for one in self.pieces] or self._nothing()
+            self._write(data, attrs or {}, Guard(expected_attrs=expected_attrs or {}))
+
+    def _nothing(self) -> list[bytes]:
+        """What no rows leave in a segment without bytes: their columns, where the format can tell them."""
+        view = None if self.overwrite else self.view()
+        is_empty = view is None or not view.length
+        return [self.options.form.nothing(self.schema)] if is_empty else []
 
     def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
         segment_verbs = core(self.fs).client.segments

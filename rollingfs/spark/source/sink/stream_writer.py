@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink.batch_writer import JobCommit
 from rollingfs.spark.source.sink.commits import Marker
-from rollingfs.spark.source.sink.task_writer import QUERY_ID, Receipt, received
+from rollingfs.spark.source.sink.task_writer import Receipt, received
 from rollingfs.spark.source.versions import StreamArrowWriter
 
 if TYPE_CHECKING:

@@ -18,13 +18,12 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import Encoder
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source import places, rows
+from rollingfs.spark.source import loops, places, rows
 from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink import routing
 
-QUERY_ID = "sql.streaming.queryId"
-"""The local property in which Spark tells tasks the id of the query."""
 HELD_BYTES_MAX = 32 * 1024 * 1024
 """Rows in memory that a task holds, by segment, before it stages all of them."""
 
@@ -110,7 +109,11 @@ class TaskWriter:
         options, by = self.options, self.options.segment_by
         limit = task_bytes_max(context.partitionId(), options.task_message_bytes, options.batch_message_bytes)
         pieces = self._one(batches, limit) if by is None else self._routed(batches, by, limit)
-        return Receipt(context.partitionId(), pieces, context.getLocalProperty(QUERY_ID))
+        query = context.getLocalProperty(QUERY_ID)
+        if query is not None:  # all rows have come, so the tasks that read them have begun
+            fs = places.filesystem(options)
+            loops.check_target(options, query, {segment_path(fs, options, piece.name) for piece in pieces})
+        return Receipt(context.partitionId(), pieces, query)
 
     def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """The bytes of some rows, in pieces."""
