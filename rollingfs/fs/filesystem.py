@@ -264,6 +264,7 @@ class RollingFileSystem(ByPath, Closing, AsyncFileSystem, ChainedFileSystem, met
         if self.asynchronous:
             return None
         self._bridge.check_process()
+        self._bridge.check_running()
         loop: asyncio.AbstractEventLoop = getattr(self._backend, "loop", None) or fsspec.asyn.get_loop()
         return loop
 

@@ -24,6 +24,11 @@ INTERRUPT_WAIT_S_MAX = 5.0
 """Ctrl-C waits this long for the verdict of a commit that is under way on another thread."""
 WAIT_POLL_S = 1.0
 """A wait without a time limit cannot be interrupted on Windows."""
+_IS_ASYNC = "the filesystem is asynchronous: await its methods with an underscore, like _cat_file"
+_IS_OVER = (
+    "the program ends, and the thread that sends requests has ended with it, so nothing was read or written: do this "
+    "earlier, by a `with` block or a function of `atexit`, and not in __del__ or in a generator's `finally`"
+)
 
 
 class Below(Protocol):
@@ -124,6 +129,17 @@ class Bridge:
             return await coroutine
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
+    def check_running(self) -> None:
+        """Refuse a call that would wait for ever, because the interpreter is taken down.
+
+        Raises
+        ------
+        RuntimeError
+            It is.
+        """
+        if ending.is_over():
+            raise RuntimeError(_IS_OVER)
+
     def after_fork(self) -> None:
         """In a child process, forget what belongs to the parent; the first call there does it too."""
         with self._fork_lock():
@@ -165,9 +181,10 @@ class Bridge:
 
     def _open_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         loop = self._loop()
-        if loop is None or loop.is_closed():
+        why = _IS_OVER if ending.is_over() else _IS_ASYNC if loop is None or loop.is_closed() else ""
+        if loop is None or why:
             coroutine.close()
-            raise RuntimeError("the filesystem is asynchronous: await its methods with an underscore, like _cat_file")
+            raise RuntimeError(why)
         if ending.main_has_ended():  # the loop may be newer than that
             ending.without_executors(loop)
         return loop

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -52,6 +53,11 @@ def at_end(thing: EndsWithMain) -> None:
 def main_has_ended() -> bool:
     """Whether the main thread has ended."""
     return _main_has_ended
+
+
+def is_over() -> bool:
+    """Whether the interpreter is taken down: the threads of event loops have ended, and never answer."""
+    return sys.is_finalizing()
 
 
 def without_executors(loop: asyncio.AbstractEventLoop) -> None:

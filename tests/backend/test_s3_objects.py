@@ -3,8 +3,11 @@
 import asyncio
 import datetime
 import gc
+import json
 import os
 import socket
+import subprocess
+import sys
 import time
 import weakref
 from typing import Any
@@ -352,6 +355,42 @@ def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(store, seaweed,
         assert is_so_in_child(goes_through_s3fs)
     assert store.replace(store.path, b"again", token)
     assert store.way == "ObstoreObjects"
+
+
+FORK_DURING_IMPORT = """
+import importlib.abc, json, os, signal, sys, threading
+from rollingfs import RollingFileSystem
+options, path = json.loads(sys.argv[1]), sys.argv[2]
+fs = RollingFileSystem("s3", options, probe_cache=False)
+importing, forking, forked = (threading.Event() for _ in range(3))
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "obstore":
+            importing.set()
+            forking.wait()
+            forked.wait(0.5)  # nobody forks before the end of the import
+
+sys.meta_path.insert(0, Slow())
+read = threading.Thread(target=fs.cat_file, args=(path,))
+read.start()
+importing.wait()
+os.register_at_fork(before=forking.set, after_in_parent=forked.set)  # `before` is called before that of rollingfs
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    os._exit(0 if fs.cat_file(path) == b"bytes" else 1)
+read.join()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@needs_fork
+def test_a_fork_waits_for_the_import_of_the_first_request(seaweed: dict[str, Any], seaweed_bucket: str) -> None:
+    path = f"{seaweed_bucket}/forked"
+    RollingFileSystem("s3", seaweed, skip_instance_cache=True).pipe_file(path, b"bytes")
+    command = [sys.executable, "-c", FORK_DURING_IMPORT, json.dumps(seaweed), path]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
 def _used(seaweed: dict[str, Any]) -> list[Any]:

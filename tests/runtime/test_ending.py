@@ -42,6 +42,34 @@ def late():
 threading.Thread(target=late).start()
 """
 
+AFTER_THE_END = """
+import os
+from rollingfs import RollingFileSystem
+from tests.support.backends import Scripted, private_memory
+
+fs = RollingFileSystem(backend=Scripted(private_memory(), suspends=True))
+fs.pipe_file("/x", b"bytes")
+
+def say(call, write=os.write):
+    try:
+        write(1, repr(call()).encode())
+    except RuntimeError as error:
+        write(1, str(error)[:16].encode())
+
+class Held:
+    def __del__(self, say=say, fs=fs):
+        for call in (lambda: fs.cat_file("/x"), lambda: fs.append("/x", b"more"), lambda: fs.glob("/*")):
+            say(call)
+
+def reads(say=say, fs=fs):
+    try:
+        yield
+    finally:
+        say(lambda: fs.ls("/"))
+
+held, reading = Held(), reads()
+next(reading)
+"""
 FIRST_AT_EXIT = """
 import asyncio, atexit, threading, time, weakref
 from rollingfs.runtime import ending
@@ -88,3 +116,10 @@ def test_a_call_waits_for_obstore_that_is_first_used_while_the_program_ends() ->
     require_module("obstore")
     ended = subprocess.run([sys.executable, "-c", FIRST_AT_EXIT], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\n", "")
+
+
+def test_a_verb_after_the_end_of_the_interpreter_is_an_error_at_once() -> None:
+    command = [sys.executable, "-c", AFTER_THE_END]
+    root = str(Path(__file__).parents[2])
+    ended = subprocess.run(command, capture_output=True, timeout=300, check=True, text=True, cwd=root)
+    assert ended.stdout == 4 * "the program ends"

@@ -25,7 +25,7 @@ from typing import TypeVar
 from obstore.store import MemoryStore
 
 from rollingfs.backend.objects.errors import NotByObstoreError
-from rollingfs.backend.objects.obstores.forks import obstore_is_lost
+from rollingfs.backend.objects.obstores.forks import obstore_begins, obstore_is_lost
 from rollingfs.runtime import ending
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ def check_usable() -> None:
         )
     if _is_over:
         raise NotByObstoreError("this process ends, so nothing was sent", errno.ENOTSUP)
+    obstore_begins()
 
 
 @atexit.register

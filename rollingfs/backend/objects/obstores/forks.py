@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +20,9 @@ F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"
 """The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
 
+_importing = threading.RLock()
+"""Whoever forks takes it."""
+_is_begun = False
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
 _used_while_forking: list[Any] = []
 _used_by_parents: list[Any] = []
@@ -38,6 +43,19 @@ def clone_of(fs: F, forked: bool = False, **changes: Any) -> F:
     clone: F = type(fs)(**options)
     keep_from_children(clone)
     return clone
+
+
+@contextlib.contextmanager
+def without_forks() -> Iterator[None]:
+    """Let no other thread fork during an import: a child would wait for ever for the thread that has begun it."""
+    with _importing:
+        yield
+
+
+def obstore_begins() -> None:
+    """Note that a request through obstore is about to be sent; its threads have no names yet when they start."""
+    global _is_begun
+    _is_begun = True
 
 
 def obstore_is_lost() -> bool:
@@ -61,20 +79,27 @@ def _has_threads() -> bool:
 
 def _before() -> None:
     global _loses_obstore
+    _importing.acquire()
     _used_while_forking.extend(_used)
-    _loses_obstore = _has_threads()
+    _loses_obstore = _is_begun or _has_threads()
+
+
+def _in_parent() -> None:
+    _used_while_forking.clear()
+    _importing.release()
 
 
 def _in_child() -> None:
     global _obstore_is_lost
     _used_by_parents.extend(_used_while_forking)
     _obstore_is_lost = _obstore_is_lost or _loses_obstore
+    _importing.release()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before,
-        after_in_parent=_used_while_forking.clear,
+        after_in_parent=_in_parent,
         after_in_child=_in_child,
     )
     os.register_at_fork(after_in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)

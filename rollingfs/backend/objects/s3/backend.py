@@ -44,7 +44,7 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
 from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
 from rollingfs.backend.objects.home_loop import HomeLoop
-from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost
+from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost, without_forks
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
@@ -251,8 +251,9 @@ class S3Backend(ObjectBackend):
             return "this process was forked from one that had used obstore"
         if type(self.fs) is not s3fs.S3FileSystem:
             return f"{type(self.fs).__name__} may do more than s3fs.S3FileSystem"
-        try:  # not before it is needed: a process that is forked after this import cannot use it
-            from rollingfs.backend.objects.s3.obstore import through_obstore
+        try:  # a process that opens a filesystem and sends nothing does not pay for this import
+            with without_forks():
+                from rollingfs.backend.objects.s3.obstore import through_obstore
         except ImportError:
             return "obstore is not installed (pip install 'rollingfs[s3]')"
         settings, connection = await self._settings(bucket)
@@ -276,7 +277,9 @@ def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
     proxies = fs.config_kwargs.get("proxies")
     if proxies is None:
         proxies = get_environ_proxies(endpoint_url)
-    return Connection(verify, proxies, get_cert_path(True))
+    with without_forks():  # certifi imports
+        certificates = get_cert_path(True)
+    return Connection(verify, proxies, certificates)
 
 
 def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSystem:
