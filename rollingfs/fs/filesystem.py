@@ -208,7 +208,7 @@ class RollingFileSystem(ByPath, Closing, AsyncFileSystem, ChainedFileSystem, met
     cat_file, _cat_file = both(reading.cat_file, of="_core")
     cat_ranges, _cat_ranges = both(reading.cat_ranges, of="_core")
     get_file, _get_file = both(reading.get_file, of="_core")
-    expand_path, _expand_path = both(patterns.expand_path, of="_core")
+    expand_path, _expand_path = both(patterns.expand_path, of="_core", passes=(queries.find, reading.cat_file))
     segment, _segment = both(opening.segment, of="_core")
 
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
@@ -231,9 +231,9 @@ class RollingFileSystem(ByPath, Closing, AsyncFileSystem, ChainedFileSystem, met
 
     cp_file, _cp_file = both(transfers.cp_file, of="_core")
     _put_file_now, _put_file = both(transfers.put_file, of="_core")
-    copy, _copy = both(transfers.copy, of="_core")
-    get, _get = both(transfers.get, of="_core")
-    _put_now, _put = both(transfers.put, of="_core")
+    copy, _copy = both(transfers.copy, of="_core", passes=(transfers.cp_file,))
+    get, _get = both(transfers.get, of="_core", passes=(reading.get_file,))
+    _put_now, _put = both(transfers.put, of="_core", passes=(transfers.put_file,))
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
@@ -344,6 +344,7 @@ class RollingFileSystem(ByPath, Closing, AsyncFileSystem, ChainedFileSystem, met
         """
         if kwargs.get("compression"):
             raise ValueError(f"{path}: open_async knows no compression: use open")
+        opening.check_known(path, kwargs, "open_async")
         from rollingfs.fs.async_file import open_async
 
         return await open_async(self._core, path, mode)

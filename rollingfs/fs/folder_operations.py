@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
-from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import patterns
@@ -106,6 +105,8 @@ async def rm(
 
 async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **kwargs: Any) -> None:
     """Give a segment or plain file another name, as `mv` does; no bytes are moved."""
+    from rollingfs.folders.moving import move
+
     await move(core.folders, core.strip(path1), core.strip(path2), overwrite=overwrite)
 
 
@@ -144,6 +145,8 @@ async def mv(
     NotImplementedError
         `maxdepth` is given: half a folder cannot be moved.
     """
+    from rollingfs.folders.moving import move
+
     if maxdepth is not None:
         raise NotImplementedError(f"{path1}: mv takes no maxdepth: half a folder cannot be moved; nothing was moved")
     sources = await patterns.chosen(core, path1)

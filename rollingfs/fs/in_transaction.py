@@ -10,14 +10,20 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.fs import arguments, segment_verbs, transfers
 from rollingfs.fs.patterns import Paths
+from rollingfs.fs.sync_async import PASSED_OVER
 
 
 def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
     if not self._intrans:
-        self._pipe_file_now(path, value, mode)
+        self._pipe_file_now(path, value, mode, **kwargs)
         return
-    with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb") as file:
+    with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb", **_meant(kwargs)) as file:
         file.write(value)
+
+
+def _meant(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that `open` is to see, or to refuse."""
+    return {name: value for name, value in options.items() if name not in PASSED_OVER}
 
 
 def put_file(
@@ -29,10 +35,10 @@ def put_file(
     **kwargs: Any,
 ) -> None:
     if not self._intrans or os.path.isdir(lpath):
-        self._put_file_now(lpath, rpath, callback, mode)
+        self._put_file_now(lpath, rpath, callback, mode, **kwargs)
         return
     with (
-        self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb") as target,
+        self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb", **_meant(kwargs)) as target,
         open(lpath, "rb") as source,
     ):
         shutil.copyfileobj(source, target)

@@ -116,8 +116,8 @@ OPTIONS = frozenset(inspect.signature(open_file).parameters) - {"core", "path", 
 """The options of `RollingFileSystem.open`."""
 
 
-def check_known(path: str, unknown: Iterable[str]) -> None:
-    """Refuse options that `open` does not have: a mistyped condition would count as none.
+def check_known(path: str, unknown: Iterable[str], verb: str = "open") -> None:
+    """Refuse options that `open`, or another verb, does not have: a mistyped condition would count as none.
 
     Raises
     ------
@@ -126,5 +126,6 @@ def check_known(path: str, unknown: Iterable[str]) -> None:
     """
     for name in unknown:
         if name not in PASSED_OVER:
-            why = "; append() takes it" if name in APPEND_OPTIONS else meant(name, OPTIONS)
-            raise TypeError(f"{path}: open has no option {name!r}{why}; nothing was written")
+            hint = "" if name in OPTIONS else meant(name, OPTIONS)
+            why = "; append() takes it" if name in APPEND_OPTIONS else hint
+            raise TypeError(f"{path}: {verb} has no option {name!r}{why}; nothing was written")

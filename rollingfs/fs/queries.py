@@ -27,13 +27,15 @@ logger = logging.getLogger("rollingfs")
 # -- listings ------------------------------------------------------------------------------------------
 
 
-async def info(core: Core, path: str, on_error: str = RAISE, **kwargs: Any) -> Info:
+async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = False, **kwargs: Any) -> Info:
     """What is at a path, in the form of fsspec.
 
     Parameters
     ----------
     on_error
         For a segment whose header cannot be read: ``"raise"``, or ``"report"`` as `ls` does.
+    refresh
+        Ask the store also within the cache time of headers.
 
     Returns
     -------
@@ -50,7 +52,7 @@ async def info(core: Core, path: str, on_error: str = RAISE, **kwargs: Any) -> I
         It is a segment whose header is damaged or too new.
     """
     found = check_on_error(on_error)
-    return await core.listings.info(core.strip(path), fresh=bool(kwargs.get("refresh")), on_error=found)
+    return await core.listings.info(core.strip(path), fresh=bool(refresh), on_error=found)
 
 
 async def exists(core: Core, path: str, **kwargs: Any) -> bool:

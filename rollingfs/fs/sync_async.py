@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
+from rollingfs.fs.store_options import meant
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.write.ingest import is_small
 
@@ -24,6 +25,11 @@ class Options(TypedDict, total=False):
     takes: Verb[Any] | None
     data: str
     of: str
+    passes: tuple[Verb[Any], ...]
+
+
+PASSED_OVER = frozenset({"batch_size", "callback", "chunksize", "fill_cache", "max_concurrency", "refresh"})
+"""Options that users of fsspec give to any filesystem: what they ask for is so in any case, or is speed alone."""
 
 
 class Face(Protocol):
@@ -53,6 +59,7 @@ def both(
     data: str = "data",
     of: str = "_verbs",
     path: str | None = None,
+    passes: tuple[Verb[Any], ...] = (),
 ) -> tuple[Any, Any]:
     """The blocking method for a verb, and the one that is awaited, on any event loop, which it does not block.
 
@@ -75,7 +82,10 @@ def both(
     path
         For a verb by path: the name of the method's first parameter. The attribute `of` is then a function that makes
         the verb's first argument of it.
+    passes
+        The verbs whose options a verb with ``**kwargs`` takes, too.
     """
+    known = _known(verb, passes)
     parameters = verb.__code__.co_varnames[1:]
     place = parameters.index(data) if takes is not None else -1
 
@@ -90,6 +100,10 @@ def both(
 
     def begin(face: Face, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """The coroutine; wrong arguments, and nothing else can fail here, are reported as those of the method."""
+        if kwargs and known is not None:
+            for name in sorted(kwargs.keys() - known):
+                hint = meant(name, known - PASSED_OVER)
+                raise TypeError(f"{_name(face, verb)}() has no option {name!r}{hint}; nothing was read or written")
         try:
             return function(first, *args, **kwargs)
         except TypeError as error:
@@ -116,6 +130,14 @@ def both(
     if path is not None or verb.__code__.co_varnames[0] != "self":
         blocking.__signature__ = awaited.__signature__ = _signature(verb, path)  # type: ignore[attr-defined]
     return blocking, awaited
+
+
+def _known(verb: Verb[Any], passes: tuple[Verb[Any], ...]) -> frozenset[str] | None:
+    """The options that a verb with ``**kwargs`` takes; None of another verb, for which Python looks at the names."""
+    found = [one for each in (verb, *passes) for one in inspect.signature(each).parameters.values()]
+    if not any(one.kind is one.VAR_KEYWORD for one in found):
+        return None
+    return frozenset(one.name for one in found) | PASSED_OVER
 
 
 def _signature(verb: Verb[Any], path: str | None) -> inspect.Signature:

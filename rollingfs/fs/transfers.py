@@ -14,7 +14,6 @@ from fsspec.implementations.local import make_path_posix, trailing_sep
 from fsspec.utils import check_contained
 
 from rollingfs.errors import ConflictError
-from rollingfs.folders import copies
 from rollingfs.fs import arguments, queries
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
@@ -82,6 +81,8 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum; nothing was written.
     """
+    from rollingfs.folders import copies
+
     source, target = core.strip(path1), core.to_write(path2)
     if source == target:
         await queries.info(core, path1)

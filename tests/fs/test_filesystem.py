@@ -1,7 +1,11 @@
 """Content, files and requests of the filesystem as users of fsspec see it, over memory, the local disk and S3."""
 
+import asyncio
+import inspect
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 import fsspec
 import pytest
@@ -261,3 +265,54 @@ def test_an_unknown_mode_is_refused_and_replaces_nothing(memory, mode):
         with pytest.raises(ValueError, match=r"must be 'overwrite' or 'create'; nothing was written"):
             write(mode=mode)
     assert memory.fs.cat_file(path) == b"there"
+
+
+# -- options that no verb has ---------------------------------------------------------------------------------
+
+ARGUMENTS = {"paths": ["/d/a"], "starts": 0, "ends": 1, "value": b"x", "data": b"x", "sources": ["/d/a"], "offset": 0}
+"""By the name of a parameter; another one gets a path."""
+OURS = [name for name, verb in vars(RollingFileSystem).items() if inspect.isfunction(verb) and name[:1] != "_"]
+OPTIONLESS = {"sign", "segment", "stream", "metrics", "invalidate_cache", "unstrip_protocol"}
+THEIRS = ("cat", "glob", "walk", "pipe", "cp", "move", "rename", "download", "upload", "listdir", "stat", "read_bytes")
+"""Methods of fsspec that hand their options to a verb."""
+
+
+@pytest.mark.parametrize("form", ["blocking", "awaited", "transaction"])
+@pytest.mark.parametrize("name", sorted({*OURS, *THEIRS} - OPTIONLESS))
+def test_every_verb_refuses_an_option_that_it_does_not_have(name: str, form: str, tmp_path: Path) -> None:
+    fs = RollingFileSystem("memory", skip_instance_cache=True)
+    fs.pipe_file("/d/a", b"bytes")
+    (tmp_path / "local").write_bytes(b"local")
+    verb = getattr(fs, f"_{name}" if form == "awaited" else name, None)
+    if verb is None or (form == "awaited" and not inspect.iscoroutinefunction(verb)):
+        pytest.skip("it has no such form")
+    required = [
+        one.name
+        for one in inspect.signature(verb).parameters.values()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD and one.name not in ("self", "kwargs")
+    ]
+    given = [ARGUMENTS.get(one, f"{tmp_path}/local" if one == "lpath" else "/d/a") for one in required]
+
+    def call() -> object:
+        found = verb(*given, version_id="1")
+        if inspect.isawaitable(found):
+            return asyncio.run(found)
+        return list(found) if inspect.isgenerator(found) else found
+
+    with pytest.raises(TypeError, match="version_id"), fs.transaction if form == "transaction" else nullcontext():
+        call()
+    assert fs.cat("/d", recursive=True, on_error="omit") == {"/d/a": b"bytes"}
+
+
+def test_options_that_mean_nothing_here_are_passed_over_and_others_reach_their_verb(tmp_path: Path) -> None:
+    fs = RollingFileSystem("memory", skip_instance_cache=True)
+    fs.pipe("/d/a", b"bytes", chunksize=10)
+    assert fs.cat("/d/a", verify=True, start=1) == b"ytes"
+    assert fs.glob("/d/*", refresh=True, on_error="raise") == ["/d/a"]
+    fs.get("/d/a", f"{tmp_path}/a", verify=True, max_concurrency=3)
+    with pytest.raises(FileExistsError), fs.transaction:
+        fs.put(f"{tmp_path}/a", "/d/a", mode="create", chunksize=1)
+    with pytest.raises(TypeError, match="did you mean 'on_error'"):
+        fs.info("/d/a", on_eror="report")
+    with pytest.raises(TypeError, match="open_async has no option 'attrs'"):
+        asyncio.run(fs.open_async("/d/a", attrs={}))
