@@ -64,15 +64,22 @@ class Folders:
         await self._make(path)
 
     async def make_all(self, path: str, *, exist_ok: bool = False) -> None:
-        """Make a folder and those above it; with `exist_ok`, nothing if it is there.
+        """Make a folder and those above it; with `exist_ok`, nothing if it is there, and no bucket.
+
+        fsspec calls this for each file that it opens for writing: a bucket whose name is mistyped must not be made so.
 
         Raises
         ------
+        NoBucketError
+            With `exist_ok`: the bucket is missing.
         FileExistsError
             A folder is there, and `exist_ok` is false; or a segment or plain file is.
         """
-        is_real = self.backend.has_folders or self.listings.is_top(path)
-        if not exist_ok or (is_real and not await self.listings.is_folder(path)):
+        if exist_ok and not self.backend.has_folders:
+            if self.listings.is_top(path) and not await self.listings.is_folder(path):
+                raise refusals.no_bucket(path, "bucket", "make it first, with fs.mkdir")
+            return
+        if not exist_ok or not await self.listings.is_folder(path):
             try:
                 await self.make(path)
             except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile

@@ -12,6 +12,7 @@ from dataclasses import astuple, fields
 from itertools import accumulate
 
 from rollingfs.format.header import OFFSET_MAX, Header
+from rollingfs.format.tokens import read_json
 from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 
@@ -111,14 +112,14 @@ def parse_rows(data: bytes) -> dict[str, Row]:
     try:
         text = unpacked.decompress(data, min(TEXT_BYTES_MAX, PACKED_MAX * (len(data) + 1)))
     except zlib.error as error:
-        raise ValueError(f"it is not a list of rows: {error}") from error
+        raise ValueError("it is not a list of rows: it is not compressed as rows are") from error
     if not unpacked.eof or unpacked.unused_data:
         raise ValueError("it is cut off, too long, or followed by other bytes")
     if text.count(b",") > VALUES_MAX:
         raise ValueError("it has more values than rows may have")
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        found = read_json(text)
+    except ValueError as error:
         raise ValueError(f"it is not a list of rows: {error}") from error
     if not isinstance(found, dict) or found.get(VERSION_KEY) != VERSION or not isinstance(found.get("rows"), list):
         raise ValueError("it is not a list of rows that this release reads")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -220,3 +221,23 @@ def corrupt(name: str, position: int, line: str, error: Exception) -> NoReturn:
     shown = repr(line) if len(line) <= SHOWN_CHARACTERS_MAX else f"{line[:SHOWN_CHARACTERS_MAX]!r}..."
     where = f", line {position} ({shown})" if position else ""
     raise CorruptHeaderError(f"{name}{where}: {why}") from error
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises
+    ------
+    ValueError
+        It is none. The message is the rest of a sentence, with no word of Python's.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not JSON: byte {error.start} is no text") from error
+    except RecursionError as error:
+        raise ValueError("it is not as it was written: its lists are nested too deeply") from error
+    except ValueError as error:
+        raise ValueError("it is not as it was written: a number has too many digits") from error

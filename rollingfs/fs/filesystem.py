@@ -32,7 +32,6 @@ from rollingfs.fs import (
     transfers,
 )
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.closing import Closing
 from rollingfs.fs.core import Core, without_scheme
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from rollingfs.show.metrics import Metrics
 
 
-class RollingFileSystem(ByPath, Closing, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
+class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and

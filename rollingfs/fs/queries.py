@@ -108,6 +108,7 @@ async def find(
     withdirs: bool = False,
     detail: bool = False,
     on_error: str = REPORT,
+    prefix: str = "",
     **kwargs: Any,
 ) -> dict[str, Info] | list[str]:
     """Everything below a path, as of the call: segments and plain files, and folders on request.
@@ -122,11 +123,16 @@ async def find(
         Return infos by name rather than names.
     on_error
         The same as in `ls`; a folder that may not be listed is reported, too.
+    prefix
+        Return only what begins so, counted from `path`.
     """
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     below, raises = core.strip(path), check_on_error(on_error)
     infos = await core.listings.find(below, maxdepth, with_folders=withdirs, on_error=raises)
+    if prefix:
+        start = f"{below.rstrip('/')}/{prefix}" if below else prefix
+        infos = {name: info for name, info in infos.items() if name.startswith(start)}
     found = _spelled(infos, stringify_path(path), below)
     return found if detail else list(found)
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from rollingfs.format.header import OFFSET_MAX
+from rollingfs.format.tokens import read_json
 from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
 
@@ -108,9 +109,9 @@ class StreamCut(Mapping[str, int]):
             The text is not a stream cut.
         """
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{_shortened(text)} is not a stream cut: it is not JSON ({error})") from error
+            found = read_json(text)
+        except ValueError as error:
+            raise ValueError(f"{_shortened(text)} is not a stream cut: {error}") from error
         version = found.get(CUT_FORMAT, CUT_VERSION) if isinstance(found, dict) else CUT_VERSION
         if version != CUT_VERSION:
             raise ValueError(f"a stream cut of format {version!r} is too new: upgrade rollingfs to read it")

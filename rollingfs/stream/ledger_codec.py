@@ -17,6 +17,7 @@ from rollingfs.errors import BadOffsetError, CorruptLedgerError
 from rollingfs.format import names
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.format.policies import Fields
+from rollingfs.format.tokens import read_json
 from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.garbage import collected_later
 from rollingfs.runtime.values import value_class
@@ -208,19 +209,26 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
     try:
         if len(data) > LEDGER_BYTES_MAX:
             raise ValueError(f"it has more than {LEDGER_BYTES_MAX} bytes")
-        found: dict[str, Any] = json.loads(data)
+        found: dict[str, Any] = read_json(data)
         if found[LEDGER_FORMAT] != LEDGER_VERSION:
             raise ValueError(f"format {found[LEDGER_FORMAT]!r} is too new: upgrade rollingfs")
         ledger = _ledger(found)
         if b"\\u" in data:
             format_ledger(ledger)  # half a character can be read, but never written again
         return ledger
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise CorruptLedgerError(f"{name}: the ledger of the stream cannot be read: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    return repr(error)[:REASON_CHARACTERS_MAX]
+    """What is wrong with the ledger, in words for people: those of Python's own errors are of the program."""
+    if isinstance(error, UnicodeError):
+        return "it has half of a character"
+    if isinstance(error, ValueError):
+        return str(error)[:REASON_CHARACTERS_MAX]
+    if isinstance(error, KeyError):
+        return f"its field {error.args[0]!r} is missing"
+    return "a field has another form than in a ledger"
 
 
 def _ledger(found: Mapping[str, Any]) -> Ledger:

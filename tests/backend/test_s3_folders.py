@@ -1,6 +1,7 @@
 """Folders on S3: whether one exists takes one short listing, and keys with empty parts, of other tools, are in it."""
 
 import hashlib
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +15,7 @@ import fsspec
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
+from rollingfs.errors import NoBucketError
 from tests.support.driven import Driven
 from tests.support.proxy import Proxy
 from tests.support.s3 import driven_s3, rolling_s3
@@ -117,3 +119,23 @@ def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto):
     assert left == ["/top", "other"]
     fs.rm(f"{bucket}//top")
     assert fs.find(bucket) == [f"{bucket}/other"]
+
+
+MAKING: dict[str, Any] = {
+    "open": lambda fs, options, bucket, file: fsspec.open(f"rolling+s3://{bucket}/x", "w", **options).open(),  # pandas
+    "makedirs": lambda fs, options, bucket, file: fs.makedirs(bucket, exist_ok=True),
+    "put": lambda fs, options, bucket, file: fs.put(str(file), f"{bucket}/x"),
+    "pipe": lambda fs, options, bucket, file: fs.pipe_file(f"{bucket}/x", b"x"),
+}
+
+
+@pytest.mark.parametrize("make", MAKING)
+def test_nothing_but_mkdir_makes_a_bucket(plain: Any, seaweed: dict[str, Any], make: str, tmp_path: Path) -> None:
+    bucket, file = f"rollingfs-typo-{make}", tmp_path / "x"
+    file.write_bytes(b"x")
+    with pytest.raises(NoBucketError, match=r"does not exist.*make it first, with fs\.mkdir"):
+        MAKING[make](plain, seaweed, bucket, file)
+    assert not plain.exists(bucket)
+    plain.mkdir(bucket)
+    plain.makedirs(bucket, exist_ok=True)
+    assert plain.ls(bucket) == []

@@ -307,8 +307,13 @@ def test_every_verb_refuses_an_option_that_it_does_not_have(name: str, form: str
 def test_options_that_mean_nothing_here_are_passed_over_and_others_reach_their_verb(tmp_path: Path) -> None:
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     fs.pipe("/d/a", b"bytes", chunksize=10)
+    fs.pipe_file("/d/b/a", b"")
+    assert fs.find("/d", prefix="a") == fs.find("/d", prefix="a", withdirs=True) == ["/d/a"]
+    assert fs.find("/d", prefix="b/") == ["/d/b/a"]
+    assert asyncio.run(fs._glob("/d/a*", detail=True)).keys() == {"/d/a"}  # fsspec asks by the prefix
+    assert asyncio.run(fs._glob("/*/a*")) == ["/d/a"]
     assert fs.cat("/d/a", verify=True, start=1) == b"ytes"
-    assert fs.glob("/d/*", refresh=True, on_error="raise") == ["/d/a"]
+    assert fs.glob("/d/*", refresh=True, on_error="raise") == ["/d/a", "/d/b"]
     fs.get("/d/a", f"{tmp_path}/a", verify=True, max_concurrency=3)
     with pytest.raises(FileExistsError), fs.transaction:
         fs.put(f"{tmp_path}/a", "/d/a", mode="create", chunksize=1)

@@ -52,3 +52,22 @@ def test_a_trim_that_is_not_known_to_be_done_or_not_is_refused(done: object) -> 
     damaged = json.dumps({**whole, "trim": {"done": done, "goals": {}}}, ensure_ascii=False)
     with pytest.raises(CorruptLedgerError, match="done"):
         parse_ledger(damaged.encode("utf-8", "surrogatepass"), "x")
+
+
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "deep": (b"[" * 100_000, "its lists are nested too deeply"),
+    "cut off": (format_ledger(Ledger())[:-1], "it is not JSON: Expecting ',' delimiter at line 1, column"),
+    "no text": (b'{"\xff":1}', "it is not JSON: byte 2 is no text"),
+    "digits": (b"9" * 5000, "a number has too many digits"),
+    "a list": (b"[]", "a field has another form than in a ledger"),
+    "a field less": (format_ledger(Ledger()).replace(b"retention", b"attention"), "its field 'retention' is missing"),
+    "an offset": (format_ledger(Ledger()).replace(b'"goals":{}', b'"goals":{"a":[1.5,"x"]}'), "is not an offset"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_the_error_of_a_damaged_ledger_names_what_is_wrong_and_nothing_of_python(kind: str) -> None:
+    data, why = DAMAGED[kind]
+    with pytest.raises(CorruptLedgerError, match=f"^f: the ledger of the stream cannot be read: .*{why}") as caught:
+        parse_ledger(data, "f")
+    assert not any(word in str(caught.value) for word in ("Error", "codec", "recursion", "object"))
