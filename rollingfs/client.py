@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.export import Exporter
     from rollingfs.maintenance.rebuild import Rebuilder
     from rollingfs.write.concat import Concats
+    from rollingfs.write.cuts import Cuts
 
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
@@ -100,6 +101,13 @@ class Client:
         from rollingfs.write.concat import Concats
 
         return Concats(self.commits, self.segments, self.fetcher)
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Cuts of the head."""
+        from rollingfs.write.cuts import Cuts
+
+        return Cuts(self.commits, self.segments, self.fetcher)
 
     @cached_property
     def collector(self) -> Collector:

@@ -92,6 +92,7 @@ def truncate(
     path: PathOf,
     offset: Annotated[int, typer.Argument(min=0, show_default=False)],
     erase: bool = False,
+    as_bytes: bool = False,
 ) -> None:
     """Drop the bytes of a segment before an offset.
 
@@ -102,15 +103,17 @@ def truncate(
     ----------
     erase
         Leave none of these bytes in any file, and say what is left elsewhere.
+    as_bytes
+        Also cut files of formats of which no part is a file, like Parquet and zip.
     offset : OFFSET
         The segment then begins there.
     """
     place = session.place(path)
     if erase:
         session.interrupted = "interrupted; run it again to finish it"
-        _report_erased(session, path, place, place.fs.truncate(place.path, offset, erase=True))
+        _report_erased(session, path, place, place.fs.truncate(place.path, offset, erase=True, as_bytes=as_bytes))
         return
-    waiting = place.fs.truncate(place.path, offset)
+    waiting = place.fs.truncate(place.path, offset, as_bytes=as_bytes)
     start = place.fs.info(place.path)["start_offset"]
     rest = f"; {waiting:,} bytes wait for collect" if waiting else ""
     session.report(

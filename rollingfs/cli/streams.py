@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
+from rollingfs.stream.trim import Trimmed
 
 commands = Commands("Streams")
 
@@ -68,32 +68,39 @@ def _delimiter(text: str | None) -> bytes | None:
 
 
 @commands("trim")
-def trim(session: Session, stream: StreamPath, cut: Annotated[str, typer.Argument()] = "-") -> None:
+def trim(
+    session: Session, stream: StreamPath, cut: Annotated[str, typer.Argument()] = "-", as_bytes: bool = False
+) -> None:
     """Truncate every segment of a stream to a cut, and delete sealed ones that lie wholly before it.
 
-    With --json: name, bytes, deleted, waiting, failed.
+    Parquet is cut by row groups; files of which no part is a file, like zip, stay. With --json: name, bytes, deleted,
+    waiting, failed, left.
 
     Parameters
     ----------
     cut : [CUT]
         A file that holds the cut, or its text; - to read it.
+    as_bytes
+        Cut such files by byte all the same.
     """
     place = session.place(stream)
     found = place.fs.stream(place.path)
     where = value_of("CUT", _cut_text(cut), StreamCut.parse)
     session.interrupted = f"{stream}: interrupted; the next trim or retain finishes this trim"
     with session.progress(f"trimming {stream}"):
-        did = found.trim(where)
+        did = found.trim(where, as_bytes=as_bytes)
     gone = "".join(f"; deleted {path}" for path in did.deleted)
-    row = picked(did, "bytes deleted waiting failed")
+    row = picked(did, "bytes deleted waiting failed left")
     session.report({"name": found.path, **row}, f"{stream}: {did.bytes:,} bytes trimmed{gone}")
-    _complain(session, did.failed)
+    _complain(session, did)
 
 
-def _complain(session: Session, failed: Mapping[str, str]) -> None:
-    for path, error in failed.items():
+def _complain(session: Session, did: Trimmed | Retained) -> None:
+    for path, error in did.failed.items():
         session.code = errors.FAILED
         output.complain(f"{path} was left as it is: {error}")
+    for reason in did.left.values() if not session.json else ():
+        session.say(reason)
 
 
 def _cut_text(given: str) -> str:
@@ -120,6 +127,7 @@ def retain(
     align: Align = None,
     dry_run: bool = False,
     yes: bool = False,
+    as_bytes: bool = False,
 ) -> None:
     """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
 
@@ -148,6 +156,8 @@ def retain(
         Store and change nothing, say what would be done.
     yes : -y
         Do not ask, whatever a new policy drops.
+    as_bytes
+        As of trim.
     """
     limits = {"min_age": min_time, "min_bytes": min_size, "max_age": max_time, "max_bytes": max_size}
     policy = _policy(by_size, by_time, max_, limits, every, align)
@@ -160,12 +170,12 @@ def retain(
             raise ValueError(f"{stream}: the stream has no retention policy; store one by --by-size or --by-time")
     is_new = policy is not None and policy != stored
     if is_new and not dry_run and not yes:
-        _ask(session, stream, found.retain(dry_run=True, policy=policy))
+        _ask(session, stream, found.retain(dry_run=True, policy=policy, as_bytes=as_bytes))
     session.interrupted = f"{stream}: interrupted; the next run finishes this one"
     with session.progress(f"retaining {stream}"):
         if is_new and not dry_run:
             found.retention = policy
-        did = found.retain(dry_run=dry_run, policy=policy if dry_run else None)
+        did = found.retain(dry_run=dry_run, policy=policy if dry_run else None, as_bytes=as_bytes)
     _report(session, stream, found.path, did)
 
 
@@ -193,10 +203,10 @@ def _report(session: Session, stream: str, path: str, did: Retained) -> None:
     gone = "".join(f"; {'would delete' if dry_run else 'deleted'} {path}" for path in did.deleted)
     taken = "a cut taken, " if did.taken is not None and not dry_run else ""
     session.report(
-        {"name": path, **picked(did, "taken trimmed bytes deleted size failed dry_run")},
+        {"name": path, **picked(did, "taken trimmed bytes deleted size failed left dry_run")},
         f"{stream}: {taken}{done} {did.bytes:,} bytes, {did.size:,} left{gone}",
     )
-    _complain(session, did.failed)
+    _complain(session, did)
 
 
 def _policy(

@@ -83,6 +83,34 @@ def check_within(footer: bytes, body: int) -> None:
         raise MalformedFooterError("its footer names bytes that the file does not have: its head was truncated")
 
 
+def groups_before(footer: bytes, offset: int) -> tuple[int, int | None]:
+    """How many row groups at the head of a file lie wholly before an offset, and where those that stay begin.
+
+    What was added to a row group behind the next one, as columns of nulls, does not count.
+
+    Returns
+    -------
+    int, int or None
+        None if no row group stays.
+    """
+    spans = [sorted(map(_extent, group[COLUMNS][1][1])) for group in table_of(footer)[ROW_GROUPS][1][1]]
+    begins = [group[0][0] for group in spans if group]
+    count = 0
+    for nth, group in enumerate(spans):
+        until = min(begins[nth + 1 :], default=offset)
+        if max((end for start, end in group if start < until or start == group[0][0]), default=0) > offset:
+            break
+        count += 1
+    return count, min(begins[count:], default=None)
+
+
+def _extent(column: Fields) -> tuple[int, int]:
+    """Where the bytes of a column chunk begin and end, and its bloom filter, if that is in front."""
+    meta = column[META][1]
+    start, end = _span(meta)
+    return (min(start, meta[_BLOOM][1]), end) if _BLOOM in meta else (start, end)
+
+
 def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
     """Where each column chunk begins and ends, in the order of the file, and the number of chunks of a row group.
 

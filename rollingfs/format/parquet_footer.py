@@ -174,6 +174,14 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
     return Encoder().struct(whole)
 
 
+def last_groups(footer: bytes, count: int) -> bytes:
+    """The footer without its first row groups."""
+    table = table_of(footer)
+    groups = table[ROW_GROUPS][1][1][count:]
+    rows = sum(group[_GROUP_ROWS][1] for group in groups)
+    return Encoder().struct({**table, _NUM_ROWS: (I64, rows), ROW_GROUPS: (LIST, (STRUCT, groups))})
+
+
 def ended(footer: bytes) -> bytes:
     """A footer with its length and the magic: the end of a file."""
     return footer + len(footer).to_bytes(4, "little") + MAGIC

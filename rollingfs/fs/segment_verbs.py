@@ -121,7 +121,7 @@ async def stage(at: Binding, data: Data) -> Staged:
     return await at.client.segments.stage(at.path, data)
 
 
-async def truncate(at: Binding, offset: int, erase: bool = False) -> Any:
+async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool = False) -> Any:
     """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before the offset.
 
     Parameters
@@ -130,6 +130,9 @@ async def truncate(at: Binding, offset: int, erase: bool = False) -> Any:
         Leave none of these bytes in a file of the segment, as a law may ask for: also write the chunk in which the
         offset lies anew, keep nothing for readers of older snapshots, collect, and say what is left elsewhere. To
         finish an erase that was broken off, or one whose files were too young, call it again.
+    as_bytes
+        Also cut a file of a format of which no part is a file, like Parquet and zip: its readers then find nothing.
+        `rollingfs.parquet.truncate` cuts Parquet by row groups.
 
     Returns
     -------
@@ -143,15 +146,19 @@ async def truncate(at: Binding, offset: int, erase: bool = False) -> Any:
         The offset is negative or beyond the end.
     FileNotFoundError, FencedError
         The same as in `seal`.
+    WholeFileError
+        It is a file of such a format, and the offset lies within; nothing was dropped.
     CorruptChunkError
         With `erase`: the chunk in which the offset lies is damaged; nothing was erased.
     """
     arguments.check_offset(at.path, offset)
-    arguments.check_switches(erase=erase)
+    arguments.check_switches(erase=erase, as_bytes=as_bytes)
     await at.bind()
-    change = at.client.eraser.erase if erase else at.client.segments.truncate
+    change: Any = at.client.eraser.erase if erase else at.client.segments.truncate
     try:
-        return await change(at.path, offset, at.guard())
+        if as_bytes:
+            return await change(at.path, offset, at.guard())
+        return await at.client.cuts.by_byte(at.path, offset, at.guard(), change)
     finally:
         at.advance()
 

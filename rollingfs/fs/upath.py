@@ -42,9 +42,9 @@ class RollingPath(UPath):
         length: int = self.fs.seal(self.path)
         return length
 
-    def truncate(self, offset: int, erase: bool = False) -> Any:
+    def truncate(self, offset: int, erase: bool = False, **options: bool) -> Any:
         """Drop the bytes before an offset; see `RollingFileSystem.truncate`."""
-        return self.fs.truncate(self.path, offset, erase)
+        return self.fs.truncate(self.path, offset, erase, **options)
 
     @classmethod
     def _transform_init_args(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.format.thrift import MalformedFooterError
 
 if TYPE_CHECKING:
-    from rollingfs.parquet.grow import append, rewrite
+    from rollingfs.parquet.grow import append, rewrite, truncate
 
-__all__ = ["MalformedFooterError", "append", "rewrite"]
+__all__ = ["MalformedFooterError", "append", "rewrite", "truncate"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,8 @@ from rollingfs.format.parquet_footer import MAGIC, TAIL_BYTES, body_size
 
 GROUP_BYTES = 64 * 1024 * 1024
 """Size in memory of the rows of a row group."""
+GROUP_ROWS_MAX = 1024 * 1024
+"""Rows of a row group, as pyarrow has them by default."""
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
@@ -77,10 +79,15 @@ class Encoder:
     def __iter__(self) -> Iterator[bytes]:
         sink = OutputBuffer()
         writer: pq.ParquetWriter | None = None
+        stream = pa.PythonFile(sink, mode="w")
         for batches in gathered(self._batches, GROUP_BYTES):
             group = pa.Table.from_batches(batches)
-            writer = writer or pq.ParquetWriter(sink, group.schema, **self._options)
-            writer.write_table(group, self._group_rows)
+            size = self._group_rows or GROUP_ROWS_MAX
+            for first in range(0, group.num_rows, size):
+                if writer is not None:
+                    stream.write(MAGIC)  # so that the file can begin here once its head is cut off
+                writer = writer or pq.ParquetWriter(stream, group.schema, **self._options)
+                writer.write_table(group.slice(first, size), size)
             yield sink.drain()
         if writer is not None:
             writer.close()
@@ -90,8 +97,8 @@ class Encoder:
             yield last
 
 
-def empty(schema: pa.Schema, **options: Any) -> bytes:
-    """A file without rows."""
+def empty(schema: pa.Schema, row_group_size: int | None = None, **options: Any) -> bytes:
+    """A file without rows, with the options of `Encoder`."""
     sink = OutputBuffer()
     pq.ParquetWriter(sink, schema, **options).close()
     return sink.drain()

@@ -7,15 +7,16 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.errors import BadOffsetError, SegmentTruncatedError
+from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentTruncatedError, interrupted
 from rollingfs.format import names
 from rollingfs.format.parquet_chunks import live_bytes
-from rollingfs.format.parquet_footer import columns, compressions
+from rollingfs.format.parquet_footer import MAGIC, columns, compressions, group_rows
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.format.transitions import Guard, missing
 from rollingfs.fs.core import core
@@ -40,6 +41,7 @@ GROWTH_PAUSE_S_MAX = 1.0
 REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file above which an append leaves that to upkeep and `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
+COMMITTED, NOT_COMMITTED, UNKNOWN = "committed", "not committed", "unknown"
 LOST_MAX = 1024
 """Maximum number of files that are remembered because they could not be rewritten."""
 
@@ -90,20 +92,40 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
     OSError
         The errors of `append` of the filesystem.
     """
-    rows = pa.table(table)
     path = names.check_new_name(core(fs).strip(path))
-    return repeated(path, lambda: _append_once(fs, path, rows, options))
+    with judged(path) as verdict:
+        rows = pa.table(table)
+        return repeated(path, verdict, lambda: _append_once(fs, path, rows, options, verdict))
 
 
-def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict[str, Any]) -> int:
+def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict[str, Any], verdict: Verdict) -> int:
     view = look(fs, path)
     with changed(path, view):
         data = _grown(fs, path, view, rows, options)
         if not data:
             return 0 if view is None else view.length
-        offset = commit(fs, path, view, data)
+        offset = commit(fs, path, view, data, verdict)
     keep_bounded(fs, path, view, data)
     return offset
+
+
+@dataclass
+class Verdict:
+    """What is known of the commit of an append or a rewrite, should Ctrl-C come now."""
+
+    outcome: str = NOT_COMMITTED
+
+
+@contextmanager
+def judged(path: str) -> Iterator[Verdict]:
+    """Tell with Ctrl-C what became of the commit; during the commit, the core tells it."""
+    verdict = Verdict()
+    try:
+        yield verdict
+    except KeyboardInterrupt as interrupt:
+        if isinstance(interrupt, AppendInterrupted) and verdict.outcome == UNKNOWN:
+            raise
+        raise interrupted(path, verdict.outcome) from interrupt
 
 
 def look(fs: RollingFileSystem, path: str) -> Snapshot | None:
@@ -130,6 +152,7 @@ def commit(
     path: str,
     view: Snapshot | None,
     data: Sequence[Any],
+    verdict: Verdict,
     attrs: Mapping[str, str] | None = None,
     expected_attrs: Mapping[str, str | None] | None = None,
 ) -> int:
@@ -142,7 +165,10 @@ def commit(
     """
     guard = guard_of(view, expected_attrs)
     call = core(fs).client.segments.extend(path, list(data), attrs=attrs, guard=guard, create=view is None)
-    return core(fs).run(call, commits=path).offset
+    verdict.outcome = UNKNOWN
+    offset = core(fs).run(call, commits=path).offset
+    verdict.outcome = COMMITTED
+    return offset
 
 
 def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
@@ -218,7 +244,7 @@ def _typed(rows: pa.Table, known: pa.Schema) -> pa.Table:
     return rows
 
 
-def repeated(path: str, attempt: Callable[[], T]) -> T:
+def repeated(path: str, verdict: Verdict, attempt: Callable[[], T]) -> T:
     """What an attempt to append gives, which is tried again if another writer was faster.
 
     Raises
@@ -231,6 +257,7 @@ def repeated(path: str, attempt: Callable[[], T]) -> T:
             return attempt()
         except BadOffsetError:
             # another writer appended after we looked
+            verdict.outcome = NOT_COMMITTED
             time.sleep(random.uniform(0, min(GROWTH_PAUSE_S * 2**nth, GROWTH_PAUSE_S_MAX)))
     raise BadOffsetError(
         f"{path}: other writers appended before each of {GROWTHS_MAX} tries; nothing was written. Try again"
@@ -267,44 +294,90 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
         The file is missing, sealed, held by an owner, or cannot be read; nothing was written.
     """
     path = core(fs).strip(path)
-    view = look(fs, path)
-    if view is None:
-        raise missing(path)
-    with changed(path, view):
-        old = footer_of(fs, view)
+    with judged(path) as verdict:
+        view = look(fs, path)
+        if view is None:
+            raise missing(path)
+        with changed(path, view), _readable(path):
+            return _rewritten(fs, path, view, options, verdict)
+
+
+def _rewritten(fs: RollingFileSystem, path: str, view: Snapshot, options: dict[str, Any], verdict: Verdict) -> int:
+    old = footer_of(fs, view)
+    with of_file(path):
+        magics = len(MAGIC) * len(group_rows(old))  # before each row group stands one
+        if view.size <= live_bytes(old) + magics or not parquet_footers.is_one_file(old, view.size):
+            return 0
+        options = {"compression": compressions(old) or "snappy", **options}
+    with pq.ParquetFile(ReadFile(core(fs), path, view)) as file:
+        schema = file.schema_arrow
+        none = empty(schema, **options)
         with of_file(path):
-            if view.size <= live_bytes(old) or not parquet_footers.is_one_file(old, view.size):
-                return 0
-            options = {"compression": compressions(old) or "snappy", **options}
-        with pq.ParquetFile(ReadFile(core(fs), path, view)) as file:
-            schema = file.schema_arrow
-            with of_file(path):
-                if columns(files.footer_in(empty(schema, **options))) != columns(old):
-                    raise MalformedFooterError("its columns would have other types")
-            rows = file.metadata.num_rows
-            data = Encoder(file.iter_batches(BATCH_ROWS), **options) if rows else [empty(schema, **options)]
-            renewed = core(fs).client.segments.renew(path, data, guard_of(view))
-            return view.size - core(fs).run(renewed, commits=path).size
+            if columns(files.footer_in(none)) != columns(old):
+                raise MalformedFooterError("its columns would have other types")
+        data = Encoder(file.iter_batches(BATCH_ROWS), **options) if file.metadata.num_rows else [none]
+        verdict.outcome = UNKNOWN
+        renewed = core(fs).run(core(fs).client.segments.renew(path, data, guard_of(view)), commits=path)
+        verdict.outcome = COMMITTED
+        return view.size - renewed.size
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Refuse a file whose rows Arrow cannot read or write."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise MalformedFooterError(f"{path}: its rows cannot be written anew: {error}; nothing was written") from error
+
+
+def truncate(fs: RollingFileSystem, path: str, before: int) -> int:
+    """Drop the rows of a Parquet file whose row groups lie wholly before a segment offset, in one commit.
+
+    The commit moves the start and appends a footer that names the row groups which stay. No row is written anew; where
+    another program wrote several row groups behind each other, those that stay are copied as they are.
+
+    Parameters
+    ----------
+    before
+        As `Stream.cut` and `append` give it: the rows of appends that end before it go.
+
+    Returns
+    -------
+    int
+        How many bytes went from the head; 0 if no row group lies before.
+
+    Raises
+    ------
+    WholeFileError
+        It is not one Parquet file, or sealed; nothing was dropped.
+    BadOffsetError
+        Other writers were faster in each of many tries; nothing was dropped.
+    OSError
+        The file is missing, held by an owner, or cannot be read; nothing was dropped.
+    """
+    path = core(fs).to_write(path)
+    return core(fs).run(core(fs).client.cuts.by_group(path, before), commits=path)
 
 
 def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: Sequence[Any]) -> None:
-    """Rewrite a file after an append if old footers are too large a part of it; an error is logged.
+    """Rewrite a file after an append if old footers are too large a part of it; any error is logged.
 
     Parameters
     ----------
     view, data
         The file before the append, and what was appended, with the new footer at its end.
     """
-    size = (0 if view is None else view.size) + sum(one.size if hasattr(one, "size") else len(one) for one in data)
-    if not data or not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
-        return
-    wasted = size - live_bytes(files.footer_in(data[-1]))
-    if not parquet_footers.is_much(wasted, size) or wasted < 2 * _lost.get(path, 0):
-        return
+    wasted = 0
     try:
-        rewrite(fs, path)
-        _lost.pop(path, None)
-    except (OSError, ValueError) as error:  # the rows are appended, which the caller must know
+        size = (0 if view is None else view.size) + sum(one.size if hasattr(one, "size") else len(one) for one in data)
+        if not data or not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
+            return
+        wasted = size - live_bytes(files.footer_in(data[-1]))
+        if parquet_footers.is_much(wasted, size) and wasted >= 2 * _lost.get(path, 0):
+            rewrite(fs, path)
+            _lost.pop(path, None)
+    except Exception as error:  # noqa: BLE001 - the rows are appended, which the caller must know
         if len(_lost) >= LOST_MAX:
             _lost.clear()
         _lost[path] = wasted  # others append meanwhile: each append would write the whole file in vain

@@ -268,7 +268,7 @@ async def seal(call: Call) -> Any:
 
 
 @operation("POST", "/v1/segments/{path}:truncate")
-async def truncate(call: Call, offset: Offset, erase: bool = False) -> Any:
+async def truncate(call: Call, offset: Offset, erase: bool = False, as_bytes: bool = False) -> Any:
     """Drop the bytes before an offset; `waiting` counts those that wait for collection.
 
     Parameters
@@ -277,8 +277,10 @@ async def truncate(call: Call, offset: Offset, erase: bool = False) -> Any:
         The first byte that stays.
     erase
         Leave none of the dropped bytes in a file of the segment.
+    as_bytes
+        Also cut formats of which no part is a file, like Parquet.
     """
-    did = await call.store.fs._truncate(call.place(), offset, erase=erase)
+    did = await call.store.fs._truncate(call.place(), offset, erase=erase, as_bytes=as_bytes)
     return {"waiting": did} if isinstance(did, int) else {"erased": did}
 
 

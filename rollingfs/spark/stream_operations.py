@@ -103,9 +103,10 @@ class StreamOperations:
             return {}
         of_folder = self.cut.only(path for path in self.cut if names.parent(path) == folder)
         did = stream.retain(dry_run) if operation == RETAIN else stream.trim(of_folder, dry_run)
-        sizes = {path: did.dropped.get(path, 0) for path in {*did.dropped, *did.deleted, *did.failed}}
+        sizes = {path: did.dropped.get(path, 0) for path in {*did.dropped, *did.deleted, *did.failed, *did.left}}
+        why = {**did.left, **did.failed}
         return {
-            path: Outcome(size, {"bytes": size, "deleted": path in did.deleted}, did.failed.get(path))
+            path: Outcome(size, {"bytes": size, "deleted": path in did.deleted}, why.get(path))
             for path, size in sizes.items()
         }
 

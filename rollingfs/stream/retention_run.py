@@ -39,6 +39,8 @@ class Retained:
     """Segments that it left as they are because it could not read or change them, by path, with the reason."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Bytes that it dropped of each segment, by path."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Segments that it left because no part of them is a file of their format, by path, with the reason."""
 
 
 async def retain(
@@ -47,6 +49,7 @@ async def retain(
     trimmer: Trimmer,
     dry_run: bool,
     tried: RetentionPolicy | None = None,
+    as_bytes: bool = False,
 ) -> Retained:
     """`StreamVerbs.retain`."""
     path, ledgers = members.path, trimmer.ledgers
@@ -58,7 +61,7 @@ async def retain(
     if policy is None:
         await members.find()  # raises if there is no such folder
         raise NoRetentionError(f"{path}: the stream has no retention policy; assign one to `retention`")
-    before = Trimmed() if dry_run else await trimmer.finish(ledger)
+    before = Trimmed() if dry_run else await trimmer.finish(ledger, as_bytes=as_bytes)
     columns = ledger.columns
     found = await members.find_once({name for name, _ in columns}, settles=not dry_run)
     if ledger.retention is None:  # a folder above speaks of segments; it may know nothing of files of other tools here
@@ -90,12 +93,12 @@ async def retain(
 
     if dry_run:
         change(ledger)
-        did = trimmer.expected(found.views, {**pending, **goals})
+        did = await trimmer.expected(found.views, {**pending, **goals}, as_bytes=as_bytes)
     else:
-        did = await trimmer.finish(await ledgers.update(path, change))
+        did = await trimmer.finish(await ledgers.update(path, change), as_bytes=as_bytes)
     total = Trimmed.of([before, did])
-    done = {name: goal for name, goal in goals.items() if members.path_of(name) not in did.failed}
-    size = sum(extent.end - extent.start for extent in _after(done, plan.extents).values())
+    done = {name: goal for name, goal in goals.items() if members.path_of(name) not in {**did.failed, **did.left}}
+    size = sum(max(0, view.length - view.start - did.dropped.get(view.path, 0)) for view in found.views.values())
     offsets = {name: goal.offset for name, goal in done.items()}
     incarnations = {name: goal.segment for name, goal in done.items()}
     return Retained(
@@ -107,6 +110,7 @@ async def retain(
         dry_run,
         {**members.reasons(failed), **total.failed},
         total.dropped,
+        total.left,
     )
 
 

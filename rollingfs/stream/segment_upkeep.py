@@ -141,7 +141,7 @@ async def attempt(how: How, verb: str, path: str, step: Callable[[], Awaitable[U
         return await step()
     except FileNotFoundError:
         return Upkept(path, is_stream=False)  # deleted or replaced meanwhile
-    except (OSError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
         return failure(path, verb, path, error)
 
 

@@ -74,9 +74,8 @@ class StreamVerbs:
             looks = {members.path_of(name): found.views.get(name) or found.unreadable[name] for name in found.names}
         else:
             asked = [self.client.backend.strip(path) for path in paths]
-            looks = dict(
-                zip(asked, await members.listings.gather([partial(members.look, one) for one in asked]), strict=True)
-            )
+            each = await members.listings.gather([partial(members.look, one) for one in asked])
+            looks = dict(zip(asked, each, strict=True))
         infos = {path: info_of_row(path, seen.row) for path, seen in looks.items() if isinstance(seen, Outline)}
         infos |= {path: info_of_unreadable(path, seen) for path, seen in looks.items() if isinstance(seen, OSError)}
         views = [seen for seen in looks.values() if isinstance(seen, Snapshot)]
@@ -131,7 +130,7 @@ class StreamVerbs:
         cut, _ = await self.cutter.take(found.views, at, align, when)
         return cut.renamed(self.members.path_of)
 
-    async def trim(self, cut: StreamCut, dry_run: bool = False) -> Trimmed:
+    async def trim(self, cut: StreamCut, dry_run: bool = False, as_bytes: bool = False) -> Trimmed:
         """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
 
         The trim is recorded first: the next `trim` or `retain` finishes an interrupted trim. Two kinds of segments
@@ -141,6 +140,8 @@ class StreamVerbs:
         ----------
         dry_run
             Change nothing, return what would be done.
+        as_bytes
+            Cut files of formats of which no part is a file, too; a trim that others finish leaves them.
 
         Raises
         ------
@@ -160,11 +161,11 @@ class StreamVerbs:
         goals = self.trimmer.goals(found.views, meant)
         if dry_run:
             pending = {} if last.trim.done else last.trim.goals
-            expected = self.trimmer.expected(found.views, {**pending, **goals})
+            expected = await self.trimmer.expected(found.views, {**pending, **goals}, as_bytes=as_bytes)
             return replace(expected, failed=self.members.reasons(unread))
         gone = found.gone(last.columns)
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, gone, self.path))
-        did = await self.trimmer.finish(ledger)
+        did = await self.trimmer.finish(ledger, as_bytes=as_bytes)
         return replace(did, failed={**self.members.reasons(unread), **did.failed})
 
     def _check_cut(self, cut: Any) -> None:
@@ -327,7 +328,9 @@ class StreamVerbs:
 
         await self.ledgers.update(self.path, change)
 
-    async def retain(self, dry_run: bool = False, *, policy: RetentionPolicy | None = None) -> Retained:
+    async def retain(
+        self, dry_run: bool = False, *, policy: RetentionPolicy | None = None, as_bytes: bool = False
+    ) -> Retained:
         """Run retention once: finish an interrupted trim, take a cut if it is time, trim.
 
         Parameters
@@ -336,11 +339,13 @@ class StreamVerbs:
             Change nothing, return what would be done.
         policy
             With `dry_run`: what this policy would do, in place of the stream's own.
+        as_bytes
+            As in `trim`.
 
         Raises
         ------
         ValueError
-            The stream has no policy; or one is given that a dry run would not try, and nothing was changed.
+            The stream has no policy, or one is given without `dry_run`; nothing was changed.
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
@@ -348,7 +353,7 @@ class StreamVerbs:
             raise ValueError(
                 f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
             )
-        return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run, policy)
+        return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run, policy, as_bytes)
 
     async def offload(
         self,

@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
-from rollingfs.errors import BadOffsetError, FencedError
+from rollingfs.errors import BadOffsetError, FencedError, SegmentTruncatedError, WholeFileError
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim, check_member_name
 from rollingfs.stream.members import LOOKS_MAX, Members, View
+from rollingfs.write.cuts import Cut
 
 logger = logging.getLogger("rollingfs")
 
@@ -34,6 +36,9 @@ class Trimmed:
     """Segments that were left as they are because they cannot be read or changed, by path, with the reason."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Bytes that were dropped of each segment, by path."""
+    left: Mapping[str, str] = field(default_factory=dict)
+    """Segments that were left as they are because no part of them is a file of their format, by path, with the reason.
+    They go once the cut lies behind all of them."""
 
     @staticmethod
     def of(several: Sequence[Trimmed]) -> Trimmed:
@@ -44,6 +49,7 @@ class Trimmed:
             sum(one.waiting for one in several),
             {path: error for one in several for path, error in one.failed.items()},
             dict(sum((Counter(one.dropped) for one in several), Counter())),
+            {path: reason for one in several for path, reason in one.left.items()},
         )
 
 
@@ -96,19 +102,23 @@ class Trimmer:
             goals[name] = Goal(offset, view.incarnations[0])
         return goals
 
-    @staticmethod
-    def expected(views: Mapping[str, View], goals: Mapping[str, Goal]) -> Trimmed:
+    async def expected(
+        self, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
+    ) -> Trimmed:
         """What a trim would drop."""
-        meant = {name: goal for name, goal in goals.items() if name in views and goal.means(views[name].incarnations)}
-        found = [(views[name], min(goal.offset, views[name].length)) for name, goal in meant.items()]
-        dropped = {view.path: offset - view.start for view, offset in found if offset > view.start}
-        deleted = tuple(view.path for view, offset in found if is_over(view, offset))
-        return Trimmed(sum(dropped.values()), deleted, dropped=dropped)
+        meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
+        calls = [partial(self._trim_or_report, path, goal, as_bytes, is_dry=True) for path, goal in meant]
+        return Trimmed.of(await self.members.listings.gather(calls))
 
-    async def finish(self, ledger: Ledger) -> Trimmed:
+    async def finish(self, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
         """Do the recorded trim, unless it is done.
 
         It stays recorded while segments cannot be read or changed: each run tries them again.
+
+        Parameters
+        ----------
+        as_bytes
+            Cut also what no part of is a file of its format.
 
         Raises
         ------
@@ -118,7 +128,7 @@ class Trimmer:
         if ledger.trim.done:
             return Trimmed()
         calls = [
-            partial(self._trim_or_report, self.members.path_of(check_member_name(name)), goal)
+            partial(self._trim_or_report, self.members.path_of(check_member_name(name)), goal, as_bytes)
             for name, goal in ledger.trim.goals.items()
         ]
         result = Trimmed.of(await self.members.listings.gather(calls))
@@ -133,45 +143,55 @@ class Trimmer:
         await self.ledgers.update(self.members.path, finished)
         return result
 
-    async def _trim_or_report(self, path: str, goal: Goal) -> Trimmed:
+    async def _trim_or_report(self, path: str, goal: Goal, as_bytes: bool, *, is_dry: bool = False) -> Trimmed:
         try:
-            return await self._trim(path, goal)
+            return await self._trim(path, goal, as_bytes, is_dry)
         except OSError as error:
             if not self.members.is_reported(error):
                 raise
             logger.warning("%s is not trimmed: %s", path, error)
             return Trimmed(failed={path: str(error)})
 
-    async def _trim(self, path: str, goal: Goal) -> Trimmed:
+    async def _trim(self, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
         """Trim one segment, unless it is gone or replaced."""
         for last in reversed(range(LOOKS_MAX)):
             view = await self._view(path)
             if view is None or not goal.means(view.incarnations):
                 break
             try:
-                return await self._trim_seen(view, goal)
+                return await self._trim_seen(view, goal, as_bytes, is_dry)
+            except WholeFileError as error:
+                return Trimmed(left={path: str(error)})
             except FileNotFoundError:
                 break  # deleted or moved away meanwhile
-            except FencedError:
+            except (FencedError, BadOffsetError, SegmentTruncatedError):
                 if not last:
                     raise
-                # it has another owner, or another epoch, since the look
+                # it has another owner, another epoch or, of Parquet, other bytes since the look
+                await self.client.runtime.sleep(backoff_s(LOOKS_MAX - last))
         return Trimmed()
 
-    async def _trim_seen(self, view: Snapshot, goal: Goal) -> Trimmed:
+    async def _trim_seen(self, view: Snapshot, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
         """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
         path, offset, segments = view.path, min(goal.offset, view.length), self.client.segments
         guard = _guard(goal, view.header)
         if is_over(view, offset):
-            before = await segments.delete(path, guard)
+            before = view if is_dry else await segments.delete(path, guard)
             dropped = 0 if before is None else before.size
             return Trimmed(dropped, (path,), dropped={path: dropped})
         if offset <= view.start:
             return Trimmed()
-        committed = await segments.behead(path, offset, guard)
-        before, after = committed.base, committed.header
-        assert after is not None
-        dropped = after.start - (before.start if before is not None else 0)
+        cut = Cut(offset) if as_bytes else await self.client.cuts.plan(view, offset)
+        if is_dry or cut.at <= view.start:
+            dropped = cut.at - view.start
+            return Trimmed(dropped, dropped={path: dropped} if dropped else {})
+        if cut.footer:
+            after, start = await self.client.cuts.commit(view, cut, guard), view.start
+        else:
+            committed = await segments.behead(path, cut.at, guard)
+            assert committed.header is not None
+            after, start = committed.header, committed.base.start if committed.base is not None else 0
+        dropped = after.start - start
         return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
 
     async def _view(self, path: str) -> Snapshot | None:

@@ -111,7 +111,7 @@ def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
     for path in one.worn:
         try:
             one = replace(one, rewritten_bytes=one.rewritten_bytes + rewrite(path))
-        except (OSError, ValueError, ImportError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
             one = one.plus(failure(path, "rewrite", path, error))
     return one
 

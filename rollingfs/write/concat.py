@@ -21,7 +21,7 @@ from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.shadowing import shadow
 from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, interrupted
-from rollingfs.format import merging, names, placement, tokens, transitions, whole_files
+from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import MARKS_MAX, Header, Phase
 from rollingfs.format.placement import Item
@@ -30,6 +30,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.write.cuts import format_of
 from rollingfs.write.grow import grow
 from rollingfs.write.moves import Marked, MarkLostError, Moves
 from rollingfs.write.parquet_footers import one_footer
@@ -159,21 +160,10 @@ class Concats:
 
         It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
         """
-        ends = await self.store.each([partial(self._seen, [path], self._ends) for path in paths])
-        _check_ends(paths, ends)
+        _check_formats(paths, await self.store.each([partial(self._seen, [path], self._format) for path in paths]))
 
-    async def _ends(self, views: Sequence[Snapshot]) -> tuple[bytes, bytes]:
-        """The first and the last bytes of a source."""
-        [view] = views
-        head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
-        if tail <= head:
-            data = await self.fetcher.read(view, view.start, view.length)
-            return data[: whole_files.HEAD_BYTES], data[-whole_files.TAIL_BYTES :]
-        answers = await self.fetcher.read_many([(view, view.start, head), (view, tail, view.length)])
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-        return answers[0], answers[1]  # type: ignore[return-value]
+    async def _format(self, views: Sequence[Snapshot]) -> str | None:
+        return await format_of(self.fetcher, views[0])
 
     async def _concat(
         self,
@@ -207,7 +197,7 @@ class Concats:
             items = [item for path, header in zip(paths, frozen, strict=True) for item in _items(path, header, target)]
             views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
             if checks_again:  # an open source may have grown since
-                _check_ends(paths, await self.store.each([partial(self._ends, [view]) for view in views]))
+                _check_formats(paths, await self.store.each([partial(self._format, [view]) for view in views]))
             if as_parquet:
                 try:
                     footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
@@ -324,10 +314,9 @@ class Concats:
         return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
 
 
-def _check_ends(paths: Sequence[str], ends: Sequence[tuple[bytes, bytes]]) -> None:
-    """Refuse formats whose readers would find only one of the files, by the first and last bytes of each."""
-    for path, (head, tail) in zip(paths, ends, strict=True):
-        name = whole_files.format_of(head, tail)
+def _check_formats(paths: Sequence[str], formats: Sequence[str | None]) -> None:
+    """Refuse formats whose readers would find only one of the files."""
+    for path, name in zip(paths, formats, strict=True):
         if name is not None:
             one_file = ", and as_format='parquet' makes one file of all" if name == "Parquet" else ""
             raise WholeFileError(

@@ -346,8 +346,8 @@ class Segments:
             await finish_drops(self.commits, path, _header(committed))
         return committed
 
-    async def renew(self, path: str, data: Data, guard: Guard) -> Header:
-        """Put data in the place of all bytes, behind them by offset: one commit appends it and moves the start there.
+    async def renew(self, path: str, data: Data | Intake, guard: Guard, start: int | None = None) -> Header:
+        """Append data and move the start in one commit, by default to the data, which then replaces all bytes.
 
         Raises
         ------
@@ -359,7 +359,7 @@ class Segments:
             async def step(base: Loaded, attempt: Attempt) -> Header | None:
                 found = transitions.check(base.header, guard, path)
                 transitions.check_open(found, path)
-                beheaded = await behead(self.store, path, found, found.length)
+                beheaded = await behead(self.store, path, found, found.length if start is None else start)
                 return await grow(beheaded, await as_items(items, attempt.files), attempt.files)
 
             return _header(await self._commit(path, step, guard, [uploads]))

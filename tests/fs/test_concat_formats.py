@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, n
         fs.pipe_file(f"{root}/{name}", parquet_file(data) if isinstance(data, pa.Table) else data)
         fs.seal(f"{root}/{name}")
     if name == "cut":
-        fs.truncate(f"{root}/cut", 1000)
+        fs.truncate(f"{root}/cut", 1000, as_bytes=True)
     with pytest.raises(MalformedFooterError, match=f"^{root}/{name}: it cannot be joined as Parquet: .*{message}"):
         fs.concat(f"{root}/all", [f"{root}/a", f"{root}/{name}"], as_format="parquet")
     assert fs.info(f"{root}/all")["size"] == 0

@@ -1,6 +1,7 @@
 """`rollingfs.parquet.append`: one file for every reader after each commit, whoever appends."""
 
 import io
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +23,16 @@ import pyarrow.parquet as pq
 
 from benchmarks.parquet_waste import wasted
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.errors import BadOffsetError, SegmentSealedError
+from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentSealedError
 from rollingfs.format.parquet_footer import ended
 from rollingfs.format.thrift import BINARY, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkept import Upkept, with_rewritten
 from rollingfs.write import parquet_footers
+from tests.support.backends import Scripted, private_memory
 
 
 @pytest.fixture
@@ -279,6 +282,74 @@ def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, path
     for n in range(40):
         append(fs, path, {"n": [n]})
     assert 1 <= late.call_count <= 10  # after each loss once the waste has doubled
+
+
+def test_no_error_after_the_commit_fails_an_append(fs, path, monkeypatch):
+    """A caller that repeats the append would have its rows twice."""
+    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
+    for n, error in enumerate(
+        (pa.ArrowNotImplementedError("no"), RuntimeError("no"), OSError("no"), MemoryError()) * 9
+    ):
+        monkeypatch.setattr(grow, "rewrite", mock.Mock(side_effect=error))
+        append(fs, path, {"n": [n]})
+    monkeypatch.setattr(grow, "live_bytes", mock.Mock(side_effect=TypeError("no")))
+    append(fs, path, {"n": [36]})
+    assert numbers(fs, path) == [*range(37)]
+
+
+def test_upkeep_goes_on_after_any_error_of_a_rewrite():
+    rewritten = mock.Mock(side_effect=[pa.ArrowNotImplementedError("no"), KeyError("no"), 7])
+    did = with_rewritten(Upkept("/", is_stream=True, worn=("/a", "/b", "/c")), rewritten)
+    assert (did.rewritten_bytes, [*did.failed]) == (7, ["rewrite /a", "rewrite /b"])
+
+
+@pytest.mark.parametrize("verb", ["append", "rewrite"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ctrl_c_at_any_call_says_truly_what_is_there(verb, when, monkeypatch):
+    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
+    if verb == "rewrite":
+        monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)  # the appends leave it to the rewrite
+    outcomes = set()
+    for nth in itertools.count():
+        store = Scripted(private_memory())
+        fs, other = (RollingFileSystem(backend=one, inline_bytes=0) for one in (store, store.inner))
+        for n in range(3):
+            append(other, "/t", {f"a long name of column {column}": [n] for column in range(40)})
+        segment = other.segment("/t")
+        before = (segment.start, segment.length)
+        column = "a long name of column 0"
+        plan = store.plan(skips=nth, **{when: interrupt})
+        interrupted = None
+        try:
+            if verb == "append":
+                append(fs, "/t", {f"a long name of column {column}": [3] for column in range(40)})
+            else:
+                rewrite(fs, "/t")
+        except AppendInterrupted as caught:
+            interrupted = caught
+        if plan in store.plans:
+            break
+        assert interrupted is not None
+        outcomes.add(interrupted.outcome)
+        found = pq.read_table(io.BytesIO(other.cat_file("/t")))[column].to_pylist()
+        segment = other.segment("/t")
+        is_there = found == [0, 1, 2, 3] if verb == "append" else (segment.start, segment.length) != before
+        assert interrupted.outcome in ("unknown", "committed" if is_there else "not committed")
+    assert {"committed", "not committed"} <= outcomes
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_row_group_size_is_an_option_of_a_rewrite_and_a_wrong_option_is_named(fs, path):
+    for n in range(3):
+        append(fs, path, {"n": [n] * 4})
+    assert rewrite(fs, path, row_group_size=5) > 0
+    assert pq.read_metadata(io.BytesIO(fs.cat_file(path))).num_row_groups == 3
+    with pytest.raises(TypeError, match="no_such_option"):
+        append(fs, path, {"n": [9]}, no_such_option=1)
+    assert numbers(fs, path) == [0] * 4 + [1] * 4 + [2] * 4
 
 
 def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):

@@ -153,14 +153,16 @@ class SegmentCommit:
             self._write(self.grown(None), attrs, Guard(expected_attrs=expected_attrs))
             return
 
+        verdict = grow.Verdict()
+
         def attempt() -> None:
             view = self.view()
             with grow.changed(self.path, view):
                 data = self.grown(view)
-                grow.commit(self.fs, self.path, view, data, attrs, expected_attrs)
+                grow.commit(self.fs, self.path, view, data, verdict, attrs, expected_attrs)
             grow.keep_bounded(self.fs, self.path, view, data)
 
-        grow.repeated(self.path, attempt)
+        grow.repeated(self.path, verdict, attempt)
 
     def grown(self, view: Snapshot | None) -> list[Any]:
         """The data that appends Parquet files to the segment as it is now, None if it is missing.

@@ -1,0 +1,210 @@
+"""Cuts the head of a segment, unless what is left would be no file of its format any more.
+
+Text, and all that joins, is cut by byte. A Parquet file is cut by row group: one commit moves the start and appends a
+footer that names the row groups which stay. Files of other whole formats, and sealed Parquet files, stay or go whole.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from rollingfs.commit.commits import Commits
+from rollingfs.errors import BadOffsetError, WholeFileError
+from rollingfs.format import whole_files
+from rollingfs.format.header import Header
+from rollingfs.format.parquet_chunks import gaps, groups_before
+from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
+from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.format.transitions import GONE, NO_GUARD, Guard
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.revalidate import OUTDATED
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.values import value_class
+from rollingfs.write.ingest import PIECE_BYTES
+from rollingfs.write.parquet_footers import footer_of, is_last_of_several
+from rollingfs.write.segment_operations import Segments
+
+T = TypeVar("T")
+
+LOOKS_MAX = 16
+"""Maximum looks at a segment that others replace, or append to, before each cut."""
+PARQUET = "Parquet"
+
+
+@value_class
+class Cut:
+    """How the head of a segment goes."""
+
+    at: int
+    """The segment offset that becomes the start."""
+    footer: bytes = b""
+    """The end of a Parquet file, which names the row groups that stay."""
+    copied: tuple[int, int] = (0, 0)
+    """The bytes that the commit puts before the footer, because no magic stands before them where they lie."""
+
+
+async def format_of(fetcher: Fetcher, view: Snapshot) -> str | None:
+    """The format of a segment that is one file and does not join; None for any other. Reads both ends."""
+    head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
+    if tail <= head:
+        data = await fetcher.read(view, view.start, view.length)
+        return whole_files.format_of(data[: whole_files.HEAD_BYTES], data[-whole_files.TAIL_BYTES :])
+    answers = await fetcher.read_many([(view, view.start, head), (view, tail, view.length)])
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return whole_files.format_of(answers[0], answers[1])  # type: ignore[arg-type]
+
+
+class Cuts:
+    """Cuts segments."""
+
+    def __init__(self, commits: Commits, segments: Segments, fetcher: Fetcher) -> None:
+        self.store = commits.store
+        self.segments = segments
+        self.fetcher = fetcher
+
+    async def by_byte(
+        self, path: str, offset: int, guard: Guard, change: Callable[[str, int, Guard], Awaitable[T]]
+    ) -> T:
+        """Truncate or erase by a call, which is bound to the incarnation that was looked at.
+
+        An append between the look and the commit does not matter: it makes no whole file of other bytes.
+
+        Raises
+        ------
+        WholeFileError
+            The rest would be no file of its format; nothing was changed.
+        """
+        for left in reversed(range(LOOKS_MAX)):
+            try:
+                view = await self.segments.lookup.view(path, fresh=True)
+                if view.start < offset < view.length and (name := await format_of(self.fetcher, view)) is not None:
+                    raise _whole(path, name, offset)
+                return await change(path, offset, _bound(guard, view))
+            except OUTDATED:
+                if guard.segment is not None or not left or not await self._is_there(path):
+                    raise  # of another incarnation, which a verb by path goes on with, the next look tells
+        raise AssertionError("the last look returns or raises")
+
+    async def _is_there(self, path: str) -> bool:
+        try:
+            await self.segments.lookup.view(path, fresh=True)
+        except FileNotFoundError:
+            return False
+        return True
+
+    async def by_group(self, path: str, offset: int) -> int:
+        """Drop the row groups of a Parquet file that lie wholly before a segment offset; returns the bytes dropped."""
+        guard = NO_GUARD
+        for left in reversed(range(LOOKS_MAX)):
+            view = await self.segments.lookup.view(path, fresh=True)
+            if guard.segment not in (None, *view.incarnations):
+                raise FileNotFoundError(errno.ENOENT, f"{GONE}; nothing was dropped", path)
+            if not 0 <= offset <= view.length:
+                raise BadOffsetError(f"{path}: there is no offset {offset}; {view.extent}; nothing was dropped")
+            guard = _bound(guard, view)
+            try:
+                cut = await self.parquet(view, offset)
+                return 0 if cut.at <= view.start else (await self.commit(view, cut, guard)).start - view.start
+            except (BadOffsetError, *OUTDATED):
+                if not left:
+                    raise
+                await self.store.runtime.sleep(backoff_s(LOOKS_MAX - left))
+        raise AssertionError("the last look returns or raises")
+
+    async def plan(self, view: Snapshot, offset: int) -> Cut:
+        """How the bytes before an offset go, as a policy asks for it.
+
+        Raises
+        ------
+        WholeFileError
+            The rest would be no file of its format.
+        """
+        if offset >= view.length:  # all goes; of Parquet the columns stay
+            name = PARQUET if await self._ends(view) == MAGIC else None
+        else:
+            name = await format_of(self.fetcher, view)
+        if name == PARQUET:
+            return await self.parquet(view, offset)
+        if name is not None:
+            raise _whole(view.path, name, offset)
+        return Cut(offset)
+
+    async def _ends(self, view: Snapshot) -> bytes:
+        return await self.fetcher.read(view, max(view.start, view.length - len(MAGIC)), view.length)
+
+    async def parquet(self, view: Snapshot, offset: int) -> Cut:
+        """How the row groups go that lie wholly before a segment offset.
+
+        Raises
+        ------
+        WholeFileError
+            It is sealed, is not one Parquet file, or its footer is not understood; nothing was changed.
+        """
+        if view.sealed:
+            raise WholeFileError(
+                f"{view.path} is a sealed Parquet file, which takes no other footer: it goes as a whole; nothing was "
+                "dropped"
+            )
+        try:
+            old = await footer_of(self.fetcher, view)
+            with understood():
+                if is_last_of_several(old, view.size):
+                    raise MalformedFooterError("it holds several whole Parquet files")
+                count, first = groups_before(old, offset - view.start)
+                kept = last_groups(old, count)
+        except MalformedFooterError as error:
+            raise WholeFileError(f"{view.path}: no row groups can be dropped: {error}; nothing was dropped") from error
+        if not count:
+            return Cut(view.start)
+        body = view.size - len(ended(old))
+        if first is None:  # none stays: the magic at the end of the file is the one at its beginning
+            return Cut(view.length - len(MAGIC), ended(kept))
+        at, footer = view.start + first - len(MAGIC), join([JoinedFile(kept, len(MAGIC) - first)])
+        is_short = not is_last_of_several(footer, view.length - at + len(ended(footer)))
+        if is_short and await self.fetcher.read(view, at, at + len(MAGIC)) == MAGIC:
+            return Cut(at, ended(footer))
+        behind = gaps(old, body)[1]  # old footers, which no appends have come between
+        return Cut(view.length - len(MAGIC), ended(footer), (at + len(MAGIC), view.start + body - behind))
+
+    async def commit(self, view: Snapshot, cut: Cut, guard: Guard) -> Header:
+        """Commit the cut of a Parquet file, on condition that it has the very bytes that were seen.
+
+        Raises
+        ------
+        BadOffsetError, FileNotFoundError
+            It was changed meanwhile; nothing was written.
+        """
+        guard = replace(_bound(guard, view), expected_offset=view.length, expected_start=view.start)
+        if cut.copied == (0, 0):
+            return await self.segments.renew(view.path, cut.footer, guard, cut.at)
+        intake, (at, end) = self.segments.addition(view.path, guard), cut.copied
+        try:
+            while at < end:
+                await intake.take(await self.fetcher.read(view, at, min(at + PIECE_BYTES, end)))
+                at += PIECE_BYTES
+            await intake.take(cut.footer)
+            await intake.flush()
+        except BaseException:
+            await intake.abort()
+            raise
+        return await self.segments.renew(view.path, intake, guard, cut.at)
+
+
+def _bound(guard: Guard, view: Snapshot) -> Guard:
+    """A guard that means the incarnation which was seen, where it means none."""
+    seen = next(iter(view.incarnations), None)
+    return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
+
+
+def _whole(path: str, name: str, offset: int) -> WholeFileError:
+    by_group = ", and rollingfs.parquet.truncate drops whole row groups" if name == PARQUET else ""
+    return WholeFileError(
+        f"{path} is a {name} file, and its bytes from offset {offset} on would be none: nothing was dropped. "
+        f"as_bytes=True drops the bytes all the same{by_group}"
+    )
