@@ -28,7 +28,7 @@ from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, names_file, shadow
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError, RollingError
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError, RollingError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Commit, Header
 from rollingfs.format.plain_file import Origin
@@ -188,11 +188,11 @@ class Adoption:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             return base.header if base.header is not None and base.header.deleted else None
 
-        if (await self.store.headers.load(path)).header is None:
-            return True
         try:
+            if (await self.store.headers.load(path)).header is None:
+                return True
             now = (await self.commits.commit(path, step, fresh=True)).header
-        except CommitTimeoutError as error:
+        except OSError as error:  # the file is gone by now, so no error may say that nothing was written
             why = "the plain file is deleted; whether another client has adopted it before is unknown"
             raise AppendOutcomeUnknown(f"{path}: {why}: delete it again") from error
         # any other segment was made after the file went, or over it

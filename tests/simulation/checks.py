@@ -21,6 +21,8 @@ from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.write.inherited import lineage
+from tests.simulation.baton import Baton
+from tests.simulation.faces import filesystem_of
 from tests.simulation.history import TOKENS, Doing, Violation, running, runs_of, token_at
 from tests.simulation.model import Call, Seg, by_steps
 from tests.simulation.store import Store, Unwatched
@@ -197,6 +199,13 @@ async def check_end(world: World) -> None:
     _check_outside(world)
     _check_metrics(world)
     await check_moved_away(world)
+
+
+async def check_tables(world: World) -> None:
+    """Growing Parquet files have the rows that their writers were told of."""
+    if world.tables.written or world.tables.unknown:
+        fs = filesystem_of(world.client_on(world.store, world.store.clock))
+        await Baton(lambda: world.tables.check(fs)).run()
 
 
 async def check_settles(world: World) -> None:

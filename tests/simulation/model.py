@@ -114,8 +114,10 @@ FOREIGN = (drop_in, drop_out)
 """What other programs do, beside a client."""
 
 
-def append(state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who) -> Next:
-    found = check(state, path, who)
+def append(
+    state: State, path: str, data: bytes, attrs: Mapping[str, str | None], who: Who, create: bool = False
+) -> Next:
+    found = NOTHING if create and path not in state else check(state, path, who)
     if found.sealed:
         raise Refused(SegmentSealedError)
     grown = replace(found, data=found.data + data, attrs=with_attrs(found.attrs, attrs))
@@ -129,6 +131,13 @@ def overwrite(state: State, path: str, data: bytes, attrs: Mapping[str, str | No
     elif any(value is not None for value in who.expected_attrs.values()):
         raise Refused(AttributeMismatchError)
     return put(state, path, Seg(data, attrs=with_attrs({}, attrs))), None
+
+
+def write_new(state: State, path: str, data: bytes) -> Next:
+    """Write a file whole, if nothing has its name."""
+    if path in state:
+        raise Refused(FileExistsError)
+    return put(state, path, Seg(data)), None
 
 
 def seal(state: State, path: str, who: Who) -> Next:
@@ -316,16 +325,20 @@ def _refusal(step: Callable[[], Any]) -> set[type[BaseException]]:
     return set()
 
 
-def rename(state: State, path: str, target: str) -> Next:
+class Declined(FileExistsError):
+    """The answer "no" of WebHDFS to a rename, which says no reason."""
+
+
+def rename(state: State, path: str, target: str, overwrite: bool = True) -> Next:
     if path == target:
         if path not in state:
             raise Refused(FileNotFoundError)
         return state, None
     refusals = _refusal(lambda: check(state, path))
     if target in state:
-        refusals |= _refusal(lambda: check(state, target))
+        refusals |= _refusal(lambda: check(state, target)) if overwrite else {FileExistsError}
     if refusals:
-        raise Refused(*refusals)
+        raise Refused(*refusals, *([Declined] if {FileNotFoundError, FileExistsError} & refusals else []))
     return put(put(state, path, None), target, state[path]), None
 
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from tests.simulation.draw import MOVED
@@ -20,6 +20,11 @@ OF_STREAMS = (
 """In so many worlds, half of the verbs are these: retention comes often, and alone."""
 FIRST_POLICIES = (10, 15, 20)
 """Steps that set one."""
+FACES_SHARE = 0.2
+"""Of the worlds: in these, programs on top are clients as well."""
+FACE_SHARE = 0.35
+"""Of the steps of such a world."""
+FACES_SALT = 0xFACE
 ALONE = {"erase", "lose_page"}
 QUIET_S = 30.0
 """A pause before and after these: after an erase all bytes are looked at if nothing else went on."""
@@ -62,7 +67,16 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
         if not ALONE.isdisjoint((verb, steps[-1].verb if steps else None)) and chance.random() < 0.8:
             pause_s += QUIET_S
         steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
+    steps = _with_faces(random.Random(seed ^ FACES_SALT), steps)
     return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)
+
+
+def _with_faces(chance: random.Random, steps: list[Step]) -> list[Step]:
+    """The steps, some of which a program on top does; other worlds stay as they were."""
+    if chance.random() >= FACES_SHARE:
+        return steps
+    is_face = [chance.random() < FACE_SHARE and step.verb not in ALONE for step in steps]
+    return [replace(step, verb="face") if one else step for step, one in zip(steps, is_face, strict=True)]
 
 
 def _pause_s(chance: random.Random, haste_s: float) -> float:

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import random
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from rollingfs.commit.sharing.share import Share
 from rollingfs.folders import collect_tree, listing
 from rollingfs.maintenance import consolidate, runs, swaps
 from rollingfs.write import ingest
+from tests.simulation import baton
 from tests.simulation.clock import simulated_time
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
@@ -83,6 +85,7 @@ def world_time(
         simulated_time(seed) as loop,
         mock.patch.object(ingest, "SMALL_BYTES_MAX", SMALL_BYTES_MAX),
         mock.patch.object(memory, "_lock", contextlib.nullcontext()),  # the witness looks while a file is written
+        mock.patch.object(time, "sleep", baton.sleep),
         mock.patch.object(memory, "_nonce", "0" * 8),  # it is in tokens, which ledgers and headers keep
         pytest.MonkeyPatch.context() as patch,
     ):

@@ -18,13 +18,14 @@ from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.maintenance.roll import Roller
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
+from tests.simulation.faces import FaceVerbs
 from tests.simulation.history import TOKEN
 from tests.simulation.model import Call, Who
 from tests.simulation.tree_verbs import TreeVerbs
 from tests.simulation.witness import EXPORTS
 
 
-class Verbs(TreeVerbs):
+class Verbs(TreeVerbs, FaceVerbs):
     """Draws operations for a world, one verb a method."""
 
     # -- one segment -------------------------------------------------------------------------------------------

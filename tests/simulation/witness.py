@@ -27,11 +27,13 @@ EXPORTS = "/exports/"
 """The folder of exported files."""
 LOST, REBUILT, COPIES = "/lost/", "/rebuilt/", "/copies/"
 """Folders of chunks without a header, of what is made of them, and of copies of folders."""
+TABLES = "/tables/"
+"""The folder of growing Parquet files, whose rows `Tables` checks."""
 
 
 def is_aside(file: str) -> bool:
     """Whether a file is none of the segments that the model knows."""
-    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES))
+    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES, TABLES))
 
 
 class Witness:

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import rollingfs.client
+from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
@@ -34,12 +35,14 @@ from rollingfs.stream.upkeep import Upkeep
 from tests.simulation import checks, model, stream_checks
 from tests.simulation.clock import Wall
 from tests.simulation.draw import MOVED, Handle, Op
+from tests.simulation.faces import filesystem_of
 from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
 from tests.simulation.model import Bound, Seg
 from tests.simulation.plan import PATHS, Plan, Step
 from tests.simulation.store import KINDS, Store
+from tests.simulation.tables import Tables
 from tests.simulation.threads import SimulatedThreads
 from tests.simulation.verbs import Verbs
 from tests.simulation.witness import PASSING, Witness
@@ -49,7 +52,8 @@ OUTSIDE = {"/topmost/notes.txt": b"a plain file", "/outside/a": b"of another fol
 HEADERS_CACHED_S = (0.0, 0.0, 0.0, 5.0, 600.0)
 COMMIT_TIMEOUTS_S = (1.5, 6.0, 6.0, 6.0, 60.0)
 COMMIT_IS_LAST = {
-    model.create, model.append, model.overwrite, model.seal, model.acquire, model.release, model.concat, model.rename,
+    model.create, model.append, model.overwrite, model.write_new, model.seal, model.acquire, model.release,
+    model.concat, model.rename,
 }  # fmt: skip
 """Verbs that do nothing after their commit: after an error of the store they did not take effect."""
 FAULTY_SHARES = (*[0.0] * 30, *[0.04] * 6, *[0.15] * 6, *[0.4] * 2, 1.0)
@@ -82,6 +86,8 @@ class World:
         self.doings: dict[asyncio.Task[None], Doing] = {}
         self.upkeeps: dict[Client, Upkeep] = {}
         self.followers: dict[Client, Following] = {}
+        self.faces: dict[Client, RollingFileSystem] = {}
+        self.tables = Tables()
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), partial(stream_checks.check_step, self))
         self.witness = Witness(self.history, PATHS, self.fail, partial(stream_checks.check_remembered, self))
@@ -152,6 +158,12 @@ class World:
         """The follower of a process."""
         return self.followers.setdefault(client, Following(client))
 
+    def face_of(self, client: Client) -> RollingFileSystem:
+        """The filesystem of the programs on top in a process."""
+        if client not in self.faces:
+            self.faces[client] = filesystem_of(client)
+        return self.faces[client]
+
     def client_on(self, backend: Backend, clock: Callable[[], float], **options: Any) -> Client:
         """A client that never waits for real."""
         threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
@@ -180,7 +192,7 @@ class World:
 
     def cancel(self, chance: random.Random) -> None:
         """Cancel a call of an async client."""
-        tasks = [task for task, doing in self.doings.items() if self.kinds[doing.client]]
+        tasks = [task for task, doing in self.doings.items() if self.kinds[doing.client] and not doing.is_of_face]
         if tasks:
             chance.choice(tasks).cancel()
 
@@ -207,12 +219,13 @@ class World:
         op: Op | None = getattr(verbs, verb)()
         if op is None:
             return
-        self.launch(number, op, index, chance)
+        self.launch(number, op, index, chance, is_of_face=verb == "face")
 
-    def launch(self, number: int, op: Op, index: int, chance: random.Random) -> Doing:
+    def launch(self, number: int, op: Op, index: int, chance: random.Random, *, is_of_face: bool = False) -> Doing:
         """Begin an operation."""
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
+        doing.is_of_face = is_of_face
         doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
         self.history.believe(doing, self.clients[index].headers.cache_s if op.call.verb in model.READS else 0.0)
         if op.call.is_retaining:
@@ -354,6 +367,7 @@ class World:
         if self.failure is None:
             await check_lasting(self)
             await checks.check_end(self)
+            await checks.check_tables(self)
             await checks.check_settles(self)
             self.counts["asks carried"] = self.witness.carried
         if self.failure is not None:
