@@ -218,6 +218,32 @@ def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_s
 
 
 @pytest.mark.parametrize("places", ["disks"], indirect=True)
+@pytest.mark.parametrize("kind", ["segment", "plain"])
+@pytest.mark.parametrize("has_rest", [False, True])
+def test_a_removed_folder_takes_nothing_along_that_comes_into_it(
+    jvm: Jvm, places: Iterator[Place], kind: str, has_rest: bool
+) -> None:
+    """Before any of its calls; a folder may hold the rest of deleted segments."""
+    answers = Counter[str]()
+    for at in range(1, CALLS_MAX):
+        place = next(places)
+        if has_rest:
+            place.segment("in/other", OLD)
+            place.run(place.client.segments.delete(f"{place.path}/in/other"))
+        place.run(place.client.backend.make_folder(f"{place.path}/in"))
+        words = words_of(place, ("rmdir", "/in"))
+        answer = jvm.ask("WAITS", at, *words)
+        if answer.outcome != "waits":
+            break
+        getattr(place, kind)("in/new", OLD)
+        jvm.tell("go on")
+        answer = jvm.answer("rmdir")
+        answers[answer.outcome] += 1
+        assert place.content("in/new") == OLD, (at, answer)
+    assert answers["failed"] > 0
+
+
+@pytest.mark.parametrize("places", ["disks"], indirect=True)
 @pytest.mark.parametrize(
     ("operation", "path", "expected"),
     [("read", "/in/log", LONG.decode()), ("list", "/in", f"log:{len(LONG)} plain:5 tail:4")],

@@ -147,6 +147,9 @@ public final class Faults {
             case "delete" -> {
                 return String.valueOf(fs.delete(path, true));
             }
+            case "rmdir" -> {
+                return String.valueOf(fs.delete(path, false));
+            }
             case "read" -> {
                 try (FSDataInputStream stream = fs.open(path)) {
                     return new String(stream.readAllBytes(), StandardCharsets.US_ASCII);
@@ -191,6 +194,11 @@ public final class Faults {
         @Override
         public Listing list(String folder) throws IOException {
             return call("list", () -> super.list(folder));
+        }
+
+        @Override
+        public boolean removeFolder(String folder) throws IOException {
+            return call("rmdir", () -> super.removeFolder(folder));
         }
 
         @Override

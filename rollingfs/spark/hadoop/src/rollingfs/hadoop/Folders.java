@@ -265,16 +265,22 @@ final class Folders {
             deletePlain(path);
             return true;
         }
-        if (!isRecursive && hasContent(store.list(path))) {
-            throw new PathIsNotEmptyDirectoryException(Refusal.url(pathOf.apply(path)));
+        if (!isRecursive) {
+            checkEmpty(path);
         }
         Tree tree = checkTree(path, Refusal.command("rm -r", pathOf.apply(path)));
         unmark(Names.parent(path));
-        if (tree.isPlain()) {
+        if (tree.isPlain() && isRecursive) {
             return store.fs.delete(below(path), true);
         }
-        deleteFolder(path);
+        deleteFolder(path, isRecursive);
         return true;
+    }
+
+    private void checkEmpty(String folder) throws IOException {
+        if (hasContent(store.list(folder))) {
+            throw new PathIsNotEmptyDirectoryException(Refusal.url(pathOf.apply(folder)));
+        }
     }
 
     /** Delete a plain file, and fail if another program has made a segment of it meanwhile. */
@@ -288,13 +294,35 @@ final class Folders {
         }
     }
 
-    /** Delete the plain files below a folder that holds the rest of deleted segments, which stays. */
-    void deleteFolder(String folder) throws IOException {
+    /**
+     * Delete a folder, but for the rest of deleted segments, which stays.
+     *
+     * @param isRecursive whether the plain files below it go; else it is empty, and what comes into it meanwhile stays
+     */
+    void deleteFolder(String folder, boolean isRecursive) throws IOException {
+        if (isRecursive) {
+            deletePlainFiles(folder);
+            return;
+        }
+        checkEmpty(folder);
+        if (store.hasFolders()) {
+            removeIfEmpty(folder);
+        } else if (store.list(folder).isKept()) {
+            store.fs.delete(below(keptPath(folder)), false);
+        } else {
+            store.removeFolder(folder); // its marker
+        }
+        if (store.stat(folder) != null) {
+            checkEmpty(folder); // another program may have put something there
+        }
+    }
+
+    private void deletePlainFiles(String folder) throws IOException {
         Listing listing = store.list(folder);
         Map<String, Found> headers = read(listing.headers());
         for (FileInfo info : listing.visible()) {
             if (info.isFolder()) {
-                deleteFolder(info.path());
+                deletePlainFiles(info.path());
             } else if (!isHidden(info, headers)) {
                 store.fs.delete(below(info.path()), false);
             }
@@ -310,9 +338,8 @@ final class Folders {
         if (!store.hasFolders()) {
             return; // such a folder exists as long as something is in it
         }
-        if (store.list(folder).isEmpty()) {
-            store.fs.delete(below(folder), false);
-        } else if (!isMarked(folder)) {
+        boolean isGone = store.list(folder).isEmpty() && store.removeFolder(folder);
+        if (!isGone && !isMarked(folder)) {
             store.fs.create(below(removedPath(folder)), false).close();
         }
     }

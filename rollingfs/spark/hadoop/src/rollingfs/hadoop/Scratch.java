@@ -81,7 +81,7 @@ final class Scratch {
             return false;
         }
         if (found.isFolder() && !folders.checkTree(path, Refusal.command("rm -r", pathOf.apply(path))).isPlain()) {
-            folders.deleteFolder(path);
+            folders.deleteFolder(path, isRecursive);
             return true;
         }
         return store.fs.delete(below(path), isRecursive);

@@ -2,6 +2,7 @@ package rollingfs.hadoop.backend;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
@@ -136,6 +137,16 @@ public class DiskStore extends Store {
         }
         visible.sort((one, two) -> one.path().compareTo(two.path()));
         return new Listing(visible, headers, false, isRemoved, isEmpty);
+    }
+
+    @Override
+    public boolean removeFolder(String folder) throws IOException {
+        try { // RawLocalFileSystem looks whether a folder is empty, then deletes all in it
+            Files.deleteIfExists(java.nio.file.Path.of(folder));
+            return true;
+        } catch (DirectoryNotEmptyException occupied) {
+            return false;
+        }
     }
 
     @Override

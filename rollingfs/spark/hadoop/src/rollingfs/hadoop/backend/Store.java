@@ -8,6 +8,7 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathIsNotEmptyDirectoryException;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
 import org.apache.hadoop.fs.permission.FsPermission;
 import rollingfs.hadoop.format.Header.Adopted;
@@ -71,6 +72,16 @@ public abstract class Store {
 
     /** The content of a folder; {@link java.io.FileNotFoundException} if there is no such folder. */
     public abstract Listing list(String folder) throws IOException;
+
+    /** Remove a folder, and nothing that is in it; false if something is. */
+    public boolean removeFolder(String folder) throws IOException {
+        try {
+            fs.delete(hadoopPath(folder), false);
+            return true;
+        } catch (PathIsNotEmptyDirectoryException occupied) {
+            return false;
+        }
+    }
 
     /** The files of rollingfs anywhere below a folder. */
     public abstract Tree tree(String folder) throws IOException;
