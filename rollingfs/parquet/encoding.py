@@ -3,18 +3,99 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from rollingfs.format.parquet_footer import MAGIC, TAIL_BYTES, body_size
+from rollingfs.format.thrift import MalformedFooterError
+
+T = TypeVar("T")
 
 GROUP_BYTES = 64 * 1024 * 1024
 """Size in memory of the rows of a row group."""
 GROUP_ROWS_MAX = 1024 * 1024
 """Rows of a row group, as pyarrow has them by default."""
+
+
+def as_table(given: Any) -> pa.Table:
+    """Return a table of types that Arrow can write, and a rewrite can read again.
+
+    Arrow casts no categories of string views, as which polars hands them over. Nor does it read dictionaries inside of
+    lists and structs piece by piece: there the values are written.
+
+    Raises
+    ------
+    MalformedFooterError
+        A column cannot be written; the message names it.
+    """
+    return _by_column(_as_table, given, (pa.ArrowException, TypeError))
+
+
+def _as_table(given: Any) -> pa.Table:
+    if type(given).__module__.startswith("polars."):
+        given = given.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
+    table = pa.table(given)
+    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
+def _plain(kind: pa.DataType, *, inside: bool = False) -> pa.DataType:
+    """A type without dictionaries inside."""
+
+    def child(field: pa.Field) -> pa.Field:
+        return field.with_type(_plain(field.type, inside=True))
+
+    if inside and pt.is_dictionary(kind):
+        return _plain(kind.value_type, inside=True)
+    if pt.is_struct(kind):
+        return pa.struct([child(field) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(child(kind.key_field), child(kind.item_field), kind.keys_sorted)
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(child(kind.value_field), kind.list_size)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return (pa.list_ if pt.is_list(kind) else pa.large_list)(child(kind.value_field))
+    return kind
+
+
+def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | None]:
+    """Return the Parquet file of some rows, and its footer.
+
+    Raises
+    ------
+    MalformedFooterError
+        A column cannot be written; the message names it.
+    """
+
+    def encode(rows: pa.Table) -> tuple[bytes, bytes | None]:
+        encoder = Encoder(iter(rows.to_batches()), **options)
+        return b"".join(encoder), encoder.footer
+
+    return _by_column(encode, rows, (pa.ArrowException,))
+
+
+def _by_column(convert: Callable[[Any], T], given: Any, errors: tuple[type[Exception], ...]) -> T:
+    """What a conversion gives; if it fails, the error names the column for which it does."""
+    try:
+        return convert(given)
+    except errors as error:
+        names = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", ()))
+        for name in names:
+            one = {name: given[name]} if isinstance(given, Mapping) else _only(given, name)
+            try:
+                convert(one)
+            except errors as reason:
+                raise MalformedFooterError(f"column {name!r} cannot be written: {reason}") from error
+        raise MalformedFooterError(f"they cannot be written: {error}") from error
+
+
+def _only(given: Any, name: Any) -> Any:
+    return given.select([name]) if isinstance(given, pa.Table) else given[[name]]
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:

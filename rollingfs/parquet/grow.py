@@ -23,7 +23,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
-from rollingfs.parquet.encoding import Encoder, empty
+from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
@@ -85,8 +85,9 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
 
     Raises
     ------
-    rollingfs.parquet.MalformedFooterError, pyarrow.ArrowInvalid
-        The file is not Parquet, or a column of it is missing in the table, or has another type; nothing was written.
+    rollingfs.parquet.MalformedFooterError
+        The file is not Parquet, or a column of it is missing in the table, has another type, or cannot be written as
+        Parquet; the message names it, and nothing was written.
     BadOffsetError
         Other writers were faster in each of many tries; nothing was written.
     OSError
@@ -94,7 +95,8 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
     """
     path = names.check_new_name(core(fs).strip(path))
     with judged(path) as verdict:
-        rows = pa.table(table)
+        with of_file(path):
+            rows = as_table(table)
         return repeated(path, verdict, lambda: _append_once(fs, path, rows, options, verdict))
 
 
@@ -225,9 +227,14 @@ def _grown(
         with of_file(path):
             rows = _typed(rows, files.schema_of(old))
             schema = files.aligned(old, _nullable(rows.schema))
-    encoder = Encoder(iter(rows.select(schema.names).cast(schema).to_batches()), **options)
-    data = b"".join(encoder)
-    return _growth(path, view, [_File(data, encoder.footer)] if data else [], old, schema)
+    if not rows.num_rows:
+        return _growth(path, view, [], old, schema)
+    rows = rows.select(schema.names).cast(schema)
+    try:
+        file = _File(*encoded(rows, options))
+    except MalformedFooterError as error:
+        raise refused(path, str(error)) from error
+    return _growth(path, view, [file], old, schema)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

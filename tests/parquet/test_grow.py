@@ -284,6 +284,63 @@ def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, path
     assert 1 <= late.call_count <= 10  # after each loss once the waste has doubled
 
 
+WORDS = pa.array(["a", "b"]).dictionary_encode()
+VIEWS = pa.DictionaryArray.from_arrays([0, 1], pa.array(["a", "b"], pa.string_view()))
+WRITTEN: list[Any] = [
+    *(polars.Series(["a", None], dtype=kind) for kind in (polars.Categorical, polars.Enum(["a", "b"]), polars.String)),
+    polars.Series([["a"], None], dtype=polars.List(polars.Categorical)),
+    polars.Series([{"a": "x"}, {"a": None}], dtype=polars.Struct({"a": polars.Enum(["x"])})),
+    polars.Series([[1, 2], None], dtype=polars.Array(polars.Int64, 2)),
+    *(pandas.Series(["a", None], dtype=kind) for kind in ("category", "string")),
+    pandas.Series(["a", "b"], dtype=pandas.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
+    pandas.Series(pandas.period_range("2020", periods=2, freq="D")),
+    WORDS,
+    pa.StructArray.from_arrays([WORDS], ["a"]),
+    pa.ListArray.from_arrays([0, 1, 2], WORDS),
+    pa.ListArray.from_arrays([0, 1, 2], pa.StructArray.from_arrays([WORDS], ["a"])),
+    pa.MapArray.from_arrays([0, 1, 2], pa.array(["a", "b"]), WORDS),
+    pa.array([1, None], pa.timestamp("s", "Europe/Berlin")),
+    pa.array([1, None], pa.duration("ms")),
+    pa.array([[1], None], pa.large_list_view(pa.int64())),
+    pa.array([b"a", None], pa.binary_view()),
+]
+REFUSED: list[Any] = [
+    *(polars.Series([1, None], dtype=kind) for kind in (polars.Int128, polars.UInt128)),
+    pandas.Series(["a", 1], dtype=object),
+    pandas.Series(pandas.arrays.SparseArray([0, 1])),
+    pandas.Series([1j, 2j]),
+    VIEWS,
+    pa.StructArray.from_arrays([VIEWS], ["a"]),
+    pa.array([pa.MonthDayNano([1, 2, 3]), None]),
+    pa.array([{}, None], pa.struct([])),
+    pa.RunEndEncodedArray.from_arrays([1, 2], ["a", "b"]),
+]
+
+
+def framed(column: Any) -> Any:
+    """A frame of the library of a column."""
+    make: Any = {polars.Series: polars.DataFrame, pandas.Series: pandas.DataFrame}.get(type(column), pa.table)
+    return make({"n": [1, 2], "column": column})
+
+
+@pytest.mark.parametrize("column", WRITTEN, ids=lambda one: str(getattr(one, "dtype", getattr(one, "type", ""))))
+def test_each_type_of_frames_is_read_as_it_was_and_can_be_written_anew(fs, path, column):
+    frame = framed(column)
+    given = frame if isinstance(frame, pa.Table) else pa.table(frame)
+    for _ in range(2):
+        append(fs, path, frame)
+    for _ in range(2):
+        assert rows(fs, path) == given.to_pylist() * 2
+        rewrite(fs, path)
+
+
+@pytest.mark.parametrize("column", REFUSED, ids=lambda one: str(getattr(one, "dtype", getattr(one, "type", ""))))
+def test_what_cannot_be_written_is_refused_by_the_name_of_its_column(fs, path, column):
+    with pytest.raises(MalformedFooterError, match=r"column .column. cannot be written.*nothing was written"):
+        append(fs, path, framed(column))
+    assert not fs.exists(path)
+
+
 def test_no_error_after_the_commit_fails_an_append(fs, path, monkeypatch):
     """A caller that repeats the append would have its rows twice."""
     monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
