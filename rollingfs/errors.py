@@ -112,7 +112,7 @@ class UnknownTierError(RollingError):
 
 
 class MissingTierError(RollingError):
-    """The root of a tier lacks the mark `$tier`: its store is not mounted, or not what it was. Nothing was changed."""
+    """A tier is not there: its root lacks the mark `$tier`, has that of another, or keeps files by another path."""
 
 
 class TierFailedError(RollingError):

@@ -33,8 +33,7 @@ class Backend(abc.ABC):
     with `LockedError` at `rollingfs.runtime.concurrency.until_s`.
 
     All verbs raise `FileNotFoundError` for a missing file, `NoBucketError` for a missing bucket, `PermissionError`
-    where the store refuses, and otherwise an `OSError`. An `OSError` from a conditional verb does not say whether the
-    write took place. No verb repeats a conditional write.
+    where the store refuses, else an `OSError`, which of a conditional verb, never repeated, leaves the outcome open.
 
     Paths are the store's own ("bucket/key", "/folder/file"), with "/" between parts and none at the end.
     """
@@ -309,9 +308,8 @@ class Backend(abc.ABC):
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
         """Give headers other names (header, token, target), each where `remove_whole` would delete it.
 
-        The chunk folder goes. A move is durable after `flush` of both headers. False: nothing was moved: something has
-        the target's name, which is never replaced, or the store cannot do this. After an error, those before the one
-        that it names are moved.
+        The chunk folder goes. A move is durable after `flush` of both. False: nothing was moved: something has the
+        target's name, which is never replaced, or the store cannot do it. After an error, those before it are moved.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 
@@ -384,6 +382,10 @@ class Backend(abc.ABC):
     def is_shared(self, folder: str) -> bool:
         """Whether any user of the machine may write into a folder (``/tmp``): what it says counts only in itself."""
         return False
+
+    def place(self, path: str, known: str = "") -> str:
+        """The path by which tiers keep what belongs to `path`: `known`, if both certainly lead to the same."""
+        return path
 
     @abc.abstractmethod
     def root(self, path: str) -> str:

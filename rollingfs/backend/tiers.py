@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.wrapper import BackendWrapper, Verb
-from rollingfs.errors import MissingTierError, unknown_tier
+from rollingfs.errors import unknown_tier
 from rollingfs.format import names
 from rollingfs.format.header import Tier
 from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
 
 T = TypeVar("T")
+PLACES_MAX = 64
+"""Maximum folders of which a client notes that tiers keep them by another path."""
 OF_HEADERS = ("remove_whole", "move_whole")
 """The verbs that take several headers at once; no tier has headers."""
 
@@ -54,34 +56,6 @@ def check_aliases(backend: Backend, tiers: Iterable[Tier], path: str) -> None:
     """Refuse the tiers of a header that a backend does not have; otherwise as `check_tier`."""
     for tier in tiers:
         check_tier(backend, tier.alias, path)
-
-
-async def check_root(backend: Backend, alias: str, path: str) -> None:
-    """Refuse to believe that a tier is empty, unless its root has the mark that the first offload puts there.
-
-    Raises
-    ------
-    MissingTierError
-        It has none: a disk that is not mounted, and a bucket that is gone, look empty too.
-    """
-    try:
-        await backend.stat(names.in_tier(alias, names.TIER_MARK))
-    except FileNotFoundError as error:
-        raise MissingTierError(
-            f"{path}: the root of the tier {alias!r} lacks the file {names.TIER_MARK!r}, so it is not the root that "
-            "offloads wrote to, for example because it is not mounted; nothing was changed. If you emptied it on "
-            f"purpose, put an empty file {names.TIER_MARK!r} there"
-        ) from error
-
-
-async def mark_root(backend: Backend, alias: str) -> None:
-    """Put the mark at the root of a tier, unless it is there."""
-    mark = names.in_tier(alias, names.TIER_MARK)
-    try:
-        await backend.stat(mark)
-    except FileNotFoundError:
-        with contextlib.suppress(FileExistsError):  # another client has just done it
-            await backend.write(mark, [b""])
 
 
 def can_copy(backend: Backend, source: str, target: str) -> bool:
@@ -159,10 +133,36 @@ class TieredBackend(BackendWrapper):
         super().__init__(hot)
         self._stores = {check_alias(alias): store for alias, store in stores.items()}
         self.tiers = {alias: store.backend is hot for alias, store in self._stores.items()}
+        self.tier_roots = {alias: store.root for alias, store in self._stores.items()}
+        self._places: dict[str, str] = {}
+        """The folders by which tiers keep a tree, by the folders by which this client reaches it."""
+
+    def place(self, path: str, known: str = "") -> str:
+        if known and known != path:
+            self._learn(path, known)
+        mine = max((one for one in self._places if path.startswith(f"{one}/")), key=len, default="")
+        return self._places[mine] + path[len(mine) :] if mine else path
+
+    def _learn(self, path: str, known: str) -> None:
+        """Note that two paths are one, by the highest folders that certainly are; forget what is not true any more."""
+        mine, theirs = names.parent(path), names.parent(known)
+        is_one = path.rpartition("/")[2] == known.rpartition("/")[2] and self._is_one(mine, theirs)
+        while is_one and _name(mine) == _name(theirs) and self._is_one(names.parent(mine), names.parent(theirs)):
+            mine, theirs = names.parent(mine), names.parent(theirs)
+        for other in [one for one in self._places if path.startswith(f"{one}/")]:
+            del self._places[other]
+        if is_one and mine != theirs and len(self._places) < PLACES_MAX:
+            self._places[mine] = theirs
+
+    def _is_one(self, folder: str, other: str) -> bool:
+        return folder != other and self.inner.place(folder, other) == other
 
     def _store(self, alias: str, path: str) -> TierStore:
         check_tier(self, alias, path)
         return self._stores[alias]
+
+    def _in_store(self, store: TierStore, hot: str) -> str:
+        return store.path(self.place(hot) if self._places else hot)
 
     async def call(self, verb: str, *args: Any) -> Any:
         first, *rest = args
@@ -180,14 +180,14 @@ class TieredBackend(BackendWrapper):
             return await super().call(verb, first, *rest)
         store = self._store(alias, path)
         if verb == "abort_upload":
-            first = replace(first, path=store.path(path))
+            first = replace(first, path=self._in_store(store, path))
         elif verb.startswith("upload."):
             upload, *rest = rest
             return await store.run(getattr(upload, verb.removeprefix("upload."))(*rest), self.inner)
         else:
-            first = store.path(path)
+            first = self._in_store(store, path)
         found = await store.run(getattr(store.backend, verb)(first, *rest), self.inner)
-        return _shown(found, store.path(path), args[0])
+        return _shown(found, self._in_store(store, path), args[0])
 
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)
@@ -198,7 +198,7 @@ class TieredBackend(BackendWrapper):
         groups: dict[str, list[str]] = {}
         for path in paths:
             alias, hot = names.split_tier(path)
-            groups.setdefault(alias, []).append(self._store(alias, hot).path(hot) if alias else path)
+            groups.setdefault(alias, []).append(self._in_store(self._store(alias, hot), hot) if alias else path)
         for alias, group in groups.items():
             if alias:
                 store = self._stores[alias]
@@ -218,7 +218,7 @@ class TieredBackend(BackendWrapper):
         store = self._store(alias, hot)
         if store.backend is not self.inner:
             raise NotImplementedError(f"the tier {alias!r} lies on another store, so the server cannot copy {hot}")
-        return store.path(hot)
+        return self._in_store(store, hot)
 
     async def close(self) -> None:
         await self.inner.close()
@@ -231,6 +231,10 @@ class TieredBackend(BackendWrapper):
         for store in self._stores.values():
             if store.backend is not self.inner:
                 store.after_fork()
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _straight(verb: str) -> Verb:

@@ -11,7 +11,8 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.errors import CorruptHeaderError, UnknownTierError, if_interrupted
+from rollingfs.commit.tier_checks import check_there
+from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError, if_interrupted
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
@@ -39,9 +40,12 @@ async def due_files(commits: Commits, path: str, header: Header) -> tuple[list[D
     if header.merges:
         due = [drop for drop in due if not names.is_index(drop.file)]
     try:
-        return due, await dropped_files(commits.store.pages, path, due)
-    except UnknownTierError as error:
-        raise UnknownTierError(
+        files = await dropped_files(commits.store.pages, path, due)
+        aliases = {names.split_tier(file)[0] for file in files}
+        await check_there(commits.store.headers, commits.store.pages, path, header, aliases)
+        return due, files
+    except (UnknownTierError, MissingTierError) as error:
+        raise type(error)(
             f"{path}: committed, but the files that it has dropped cannot be deleted yet: {error}"
         ) from error
 

@@ -217,7 +217,14 @@ class Headers:
             more, room = parse_more(seen.header, seen.room, blob.data, path)
             return Loaded(more, blob.token, room)
         header, room = parse_file(blob.data, path)
+        self._learn(names.segment_of_header(path), header)
         return Loaded(header, blob.token, room)
+
+    def _learn(self, segment: str, header: Header | None) -> None:
+        """Let the backend know by which path tiers keep the files of a segment that this client reaches by another."""
+        for line in header.tiers if header is not None else ():
+            if line.path and line.path != segment:
+                self.backend.place(segment, line.path)
 
     def listed(self, segment: str, token: str, data: bytes, began: int) -> Loaded:
         """The header that a listing has read.
@@ -228,6 +235,7 @@ class Headers:
             It cannot be believed.
         """
         header, room = parse_file(data, names.header_path(segment))
+        self._learn(segment, header)
         loaded = Loaded(header, token, room)
         self.keep(segment, loaded, began)
         return loaded

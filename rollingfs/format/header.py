@@ -30,6 +30,7 @@ PAGES_JOINED = 32
 LARGE_PAGE_CHUNKS = PAGE_CHUNKS * PAGES_JOINED
 DROPS_MAX = 128
 TIERS_MAX = 8
+TIER_PATH_BYTES_MAX = 1024
 PIECES_MAX = 16
 """Maximum pieces of a file whose checksums its entry keeps: its line stays short, and a piece of a block of 64 MiB has
 some 4 MiB."""
@@ -172,6 +173,10 @@ class Tier:
     """The names of its files there have this key."""
     at_ms: int
     """When an offload last began, in milliseconds since 1970."""
+    id: str = ""
+    """What the mark at the root of the tier says; empty in lines of older releases."""
+    path: str = ""
+    """The path of the segment by which its files were put there; empty if it is not known."""
 
 
 @value_class

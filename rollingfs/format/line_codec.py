@@ -170,12 +170,15 @@ def parse_drop(parts: Sequence[str]) -> Drop:
 
 
 def format_tier(tier: Tier) -> str:
-    return f"Tier {tier.alias} {tier.key} {tokens.format_time(tier.at_ms)}"
+    more = f" id={tier.id}" if tier.id else ""
+    more += f" path={tokens.quote(tier.path)}" if tier.path else ""
+    return f"Tier {tier.alias} {tier.key} {tokens.format_time(tier.at_ms)}{more}"
 
 
 def parse_tier(parts: Sequence[str]) -> Tier:
-    alias, key, at = tokens.exactly(parts, 3)
-    return Tier(tokens.alias(alias), tokens.key(key), tokens.parse_time(at))
+    alias, key, at = tokens.exactly(parts[:3], 3)
+    more = tokens.fields(parts[3:], {"id": tokens.uuid, "path": tokens.tier_path})
+    return Tier(tokens.alias(alias), tokens.key(key), tokens.parse_time(at), **more)
 
 
 def format_state(header: Header) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import OFFSET_MAX, Phase
+from rollingfs.format.header import OFFSET_MAX, TIER_PATH_BYTES_MAX, Phase
 from rollingfs.format.names import CHUNKS_SUFFIX, check_reference, check_relative_name
 from rollingfs.policy import check_alias
 
@@ -134,6 +134,14 @@ def reference(word: str) -> str:
 def segment_path(word: str) -> str:
     """The path of another segment, relative to a folder."""
     return check_relative_name(unquote(word))
+
+
+def tier_path(word: str) -> str:
+    """The path by which the files of a segment were put into a tier; only compared with others."""
+    found = unquote(word)
+    if not found or len(found.encode()) > TIER_PATH_BYTES_MAX:
+        raise Malformed(f"{found[:SHOWN_CHARACTERS_MAX]!r} is no path of a segment with files in a tier")
+    return found
 
 
 def quote_path(path: str) -> str:

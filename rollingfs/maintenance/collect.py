@@ -17,7 +17,7 @@ from collections.abc import Container, Sequence, Set
 from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.tiers import check_aliases, check_root, list_folder
+from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
@@ -26,6 +26,7 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import LOOKS_MAX, PageGoneError, successor
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import OWN_HINT, has_protected, hinted, protects
@@ -79,8 +80,8 @@ class Collector:
         FileNotFoundError
             There is neither a segment, nor a plain file, nor anything left of one.
         CorruptHeaderError, UnknownTierError, MissingTierError
-            Something that may refer to the folder cannot be read, a tier is not configured, or its root is not what it
-            was; nothing was deleted.
+            Something that may refer to the folder cannot be read, a tier is not configured, or it is not there;
+            nothing was deleted.
         """
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
@@ -312,10 +313,9 @@ class Collector:
         can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         check_aliases(self.backend, found.tiers, path)
         tiers = [tier.alias for tier in found.tiers]
-        for alias in tiers:
-            await check_root(self.backend, alias, path)
         if not can or not await self._is_empty(folder, tiers, would_go or set()):
             return Collected()
+        await check_there(self.store.headers, self.store.pages, path, found)  # the list may have been in vain
         info = await self.backend.stat(file)
         if not self.backend.removes_whole and not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()

@@ -14,6 +14,7 @@ from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.metered import is_same
+from rollingfs.backend.tier_marks import check_marks
 from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.shadowing import names_file
 from rollingfs.errors import ConflictError, SegmentTruncatedError
@@ -171,6 +172,7 @@ class Exporter:
             return now
         missing = str(error.filename or "")
         if names.CHUNKS_SUFFIX in missing and names.EXPORT_PREFIX not in missing:
+            await check_marks(self.backend, now.header.tiers if now.header is not None else (), view.path)
             raise missing_chunk(missing, view.path) from error
         raise error
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.contract import Part, finished
+from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import can_copy
 from rollingfs.commit.chunk_files import Stored, TierStored
 from rollingfs.commit.commits import Commits
@@ -120,6 +121,7 @@ class Rewriter:
         calls = [partial(self._swap, header, run, lines.get(tier), uploads, swaps, steps) for run, tier in runs]
         try:
             await self.store.runtime.gather(calls, RUNS_AT_ONCE_MAX)
+            await check_marks(self.backend, lines.values(), self.path)  # again: the originals go after the commit
         except BaseException:
             await uploads.discard()
             raise
@@ -164,6 +166,8 @@ class Rewriter:
         except (FileNotFoundError, SegmentTruncatedError) as error:
             logger.info("%s: bytes %d to %d stay as they are: %s", self.path, run[0].start, run[-1].end, error)
             if await is_there(self.store, self.path, header.segment, run):
+                aliases = {chunk.tier for chunk in run}
+                await check_marks(self.backend, [one for one in header.tiers if one.alias in aliases], self.path)
                 said = f"{self.path}: a chunk that its header names is missing: {error}"
                 self.damaged.append(CorruptChunkError(said))
         else:

@@ -13,6 +13,7 @@ from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
 from rollingfs.commit.index_pages import PageGoneError, Pages, successor
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase
@@ -177,8 +178,8 @@ class Surveyor:
             A pin, a header or an index page cannot be read; then nothing may be deleted.
         FileNotFoundError
             There is no such folder; or a page went away, because its header was just replaced.
-        UnknownTierError
-            The folder has a tier that is not configured; then nothing may be deleted.
+        UnknownTierError, MissingTierError
+            The folder has a tier that is not configured, or not there; then nothing may be deleted.
         """
         segment = names.segment_of_folder(folder)
         try:
@@ -202,6 +203,8 @@ class Surveyor:
         if not tiers:
             return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
         found = await self.tiers.look(folder, tiers, listing.now)
+        assert own.header is not None
+        await check_there(self.headers, self.pages, segment, own.header)  # after the lists, which may have been in vain
         return Survey(segment, own, frozenset(referrers), tuple(pins), files + found.files, found.now, found.uploads)
 
     async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
-from rollingfs.backend.tiers import check_aliases, check_root
+from rollingfs.backend.tiers import check_aliases
 from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.header import Tier
@@ -31,7 +31,7 @@ class TierSurveyor:
         self.backend = backend
 
     async def look(self, folder: str, tiers: Sequence[Tier], now: float | None) -> TierFiles:
-        """List the parallel folders of a chunk folder.
+        """List the parallel folders of a chunk folder; they look empty where a tier is not there.
 
         Parameters
         ----------
@@ -42,8 +42,8 @@ class TierSurveyor:
 
         Raises
         ------
-        UnknownTierError, MissingTierError
-            A tier is not configured, or its root is not what it was.
+        UnknownTierError
+            A tier is not configured.
         """
         check_aliases(self.backend, tiers, folder)
         files: list[FileInfo] = []
@@ -53,8 +53,6 @@ class TierSurveyor:
             listing = await self._list(place)
             found = [info for info in listing.entries if _is_ours(info, tier)]
             pending = [one for one in await self._uploads(place) if _is_of(one.path, tier)]
-            if not listing.entries:
-                await check_root(self.backend, tier.alias, folder)
             if not found and not pending:
                 continue
             now = await self.backend.now(folder) if now is None else now

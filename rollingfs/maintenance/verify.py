@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import CorruptHeaderError
@@ -104,6 +105,8 @@ class Verifier:
         check_tiers(self.fetcher.backend, (names.locate(view.path, chunk.file, chunk.tier) for chunk in chunks))
         calls = [partial(self._check, view.path, chunk, known, steps) for chunk in chunks]
         rows += await self.fetcher.runtime.gather(calls, self.fetcher.backend.requests_max)
+        absent = {names.split_tier(row.file)[0] for row in rows if row.state == MISSING}
+        await check_marks(self.fetcher.backend, [line for line in header.tiers if line.alias in absent], view.path)
         return sorted(rows, key=lambda row: row.start)
 
     async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified], steps: Steps) -> Verified:

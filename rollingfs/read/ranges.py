@@ -12,6 +12,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from rollingfs.backend.contract import Backend, Buffer, frozen
+from rollingfs.backend.tier_marks import why_missing
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
@@ -178,7 +179,7 @@ class Fetcher:
             if header is None or not await self._is_named(snapshot.path, header, path):
                 why = "A chunk that was read in part has gone since, so it could not be verified; read it again"
                 raise FileNotFoundError(errno.ENOENT, why, snapshot.path) from error
-            raise missing_chunk(path, snapshot.path) from error
+            raise await why_missing(self.backend, header, path, missing_chunk(path, snapshot.path)) from error
         for path in sorted(checks.damaged):
             raise corrupt(path)
 
@@ -373,7 +374,9 @@ class Fetcher:
             if isinstance(loaded, Exception):
                 job.error = loaded
             elif job.is_same(loaded):
-                job.go_on(loaded)
+                if (file := job.go_on(loaded)) is not None:
+                    error = missing_chunk(file, job.snapshot.path)
+                    job.error = await why_missing(self.backend, loaded.header, file, error)
             else:
                 job.error = gone(job.origin, said_now(await self._now(job.snapshot.path, loaded)))
 

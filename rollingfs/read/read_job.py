@@ -238,16 +238,23 @@ class Job:
 
     # -- another look --------------------------------------------------------------------------------------
 
-    def go_on(self, loaded: Loaded) -> None:
-        """Go on by the newest header of the same segment, if it still has the bytes that this job wants."""
+    def go_on(self, loaded: Loaded) -> str | None:
+        """Go on by the newest header of the same segment, if it still has the bytes that this job wants.
+
+        Returns
+        -------
+        str or None
+            A file that is missing, although that header names it.
+        """
         assert self.gone is not None
         path, self.gone = self.gone, None
         self.snapshot = Snapshot(self.snapshot.path, loaded.header, loaded.token)
         if self.start < self.snapshot.start:
             self.error = self._truncated(self.snapshot)
         elif path in self._missing:
-            self.error = missing_chunk(path, self.snapshot.path)
+            return path
         self._missing.add(path)
+        return None
 
     def is_same(self, loaded: Loaded) -> bool:
         """Whether a header belongs to what the snapshot was taken of."""

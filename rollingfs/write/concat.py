@@ -12,14 +12,16 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
-from rollingfs.backend.tiers import check_aliases
+from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.shadowing import shadow
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.drops import with_hints
@@ -204,7 +206,11 @@ class Concats:
                 except OUTDATED as error:  # of the target alone: the sources are marked
                     raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
                 items += [footer] if footer else []
-            found = merging.with_tiers(found, (tier for header in frozen for tier in header.tiers))
+            lines = [
+                moved_lines(self.store.backend, one.tiers, path, target)
+                for path, one in zip(paths, frozen, strict=True)
+            ]
+            found = merging.with_tiers(found, chain.from_iterable(lines))
             grown = await grow(found, items, attempt.files, joint=True)
             modified_ms = max((header.modified_ms for header in frozen), default=0)
             grown = merging.with_merged(grown, marks, modified_ms)
@@ -289,11 +295,12 @@ class Concats:
         header = await self.moves.move(target, [path], renamed, sealed=False)
         await try_drops(self.commits, target, header)
 
-    def _check_taken(self, target: str, base: Loaded, *, overwrite: bool) -> None:
+    async def _check_taken(self, target: str, base: Loaded, *, overwrite: bool) -> None:
         if not overwrite and base.live and not (base.header and base.header.phase is Phase.MERGING):
             raise transitions.exists(target)
         if base.live:  # a segment that is on its way elsewhere must get there first
-            check_aliases(self.store.backend, transitions.check(base.header, NO_GUARD, target).tiers, target)
+            there = transitions.check(base.header, NO_GUARD, target)
+            await check_there(self.store.headers, self.store.pages, target, there)
 
     async def _plain(self, target: str, base: Loaded, *, overwrite: bool) -> Adopted | None:
         """The plain file that a rename's target will hide."""
@@ -305,11 +312,13 @@ class Concats:
     async def _renamed(self, base: Loaded, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
         (source,), now_ms = marked.sources, self.store.now_ms()
         path, target = source.path, source.target
-        self._check_taken(target, base, overwrite=overwrite)
+        await self._check_taken(target, base, overwrite=overwrite)
         (frozen,) = await self.moves.frozen(base, marked)
         adopted = await self._plain(target, base, overwrite=overwrite) or (base.header.adopted if base.header else None)
         entries = placement.transplant(frozen.entries, frozen.start, path, target)
-        found = merging.renamed(frozen, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
+        lines = moved_lines(self.store.backend, frozen.tiers, path, target)
+        source_header = replace(frozen, tiers=lines)
+        found = merging.renamed(source_header, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
         hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
         return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
 

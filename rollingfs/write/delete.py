@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.backend.tiers import check_aliases, check_tiers, list_folder
+from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.shadowing import delete_shadowed, shadow, wait_for_new_date
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import AppendOutcomeUnknown, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import drop_all, with_hints
@@ -119,7 +120,7 @@ class Deletes:
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
-            check_aliases(self.store.backend, found.tiers, path)
+            await check_there(self.store.headers, self.store.pages, path, found)
             plain = await self.lookup.plain(path, Loaded(None, None)) if found.adopted else None
             known = found
             if is_unread:

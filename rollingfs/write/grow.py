@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.store import Store
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.commit.uploads import NewFiles
 from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
@@ -60,7 +60,7 @@ async def grow(
 
 async def behead(store: Store, path: str, header: Header, offset: int) -> Header:
     """A header without the bytes before an offset."""
-    check_aliases(store.backend, header.tiers, path)
+    await check_there(store.headers, store.pages, path, header)
     pages = {page: await store.pages.chunks(path, page) for page in pages_to_truncate(header, offset)}
     return transitions.truncate(header, offset, store.now_ms(), pages, path)
 

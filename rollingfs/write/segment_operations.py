@@ -9,13 +9,13 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.tiers import check_aliases
 from rollingfs.commit.attempt import Attempt, Step
 from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops, try_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
+from rollingfs.commit.tier_checks import check_there
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
@@ -142,7 +142,7 @@ class Segments:
                 policy = await self.inherited.policy(path)
             header = self.adoption.new(base.header, policy, plain)
             if base.header is not None:
-                check_aliases(self.store.backend, base.header.tiers, path)
+                await check_there(self.store.headers, self.store.pages, path, base.header)
                 hints = await self.store.pages.hints(path, base.header.entries)
                 header = with_hints(header, hints, self.store.now_ms())
             items = await as_items(data, attempt.files)

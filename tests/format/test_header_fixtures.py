@@ -76,6 +76,15 @@ HEADERS: dict[str, Header] = {
         **DATES,
         commits=(Commit(WRITER, 9, 4), Commit(WRITER_2, 1, 3)),
     ),
+    "tier-with-an-id-and-a-path": of(
+        7,
+        entries=(Chunk(0, 20, TIERED, 1, AT_MS, tier="cold", moved_ms=AT_MS),),
+        tiers=(
+            Tier("cold", "5f3a9c21e0b4", AT_MS, "0d1f2a3b-4c5d-4e6f-8a9b-0c1d2e3f4a5b", "/mnt/a b/%/s\u00e4"),
+            Tier("far", "000000000000", AT_MS, path="bucket/s"),
+            Tier("id-alone", "000000000000", AT_MS, OTHER),
+        ),
+    ),
     "partial-and-foreign-chunks": of(
         3,
         entries=(

@@ -322,8 +322,8 @@ def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_
     hot.lapse(2 * GRACE_S)
     for _ in range(2):
         [did] = keep(over_two(hot, cold), steps=(COLLECT,))
-        assert "lacks the file '$tier'" in did.failed[f"collect {LONE}"]
-        assert "nothing was changed" in did.failed[f"collect {LONE}"]
+        assert "its mark is missing at /archive/$tier" in did.failed[f"collect {LONE}"]
+        assert "Nothing was dropped" in did.failed[f"collect {LONE}"]
     assert names.header_path(LONE) in hot.files()
     for path, data in crowd.items():
         cold.fs.pipe_file(path, data)  # mounted again

@@ -45,13 +45,14 @@ class Failing(TieredStore):
     """A store whose tier takes nothing, loses or damages what it takes, or takes long, while it is told so."""
 
     where = names.in_tier("cold", "")
-    """Part of the paths that it does so with."""
+    """Part of the paths that it does so with; the mark is only slow."""
     how = ""
     slow_s = 0.0
     seen: Callable[[], object] | None = None
 
     def _put(self, path: str, content: bytes) -> str:
-        how = self.how if self.where in path else ""
+        is_meant = self.where in path and (self.how == "slow" or not path.endswith(names.TIER_MARK))
+        how = self.how if is_meant else ""
         if how == "fails":
             raise ConnectionError("the cold store is away")
         token = super()._put(path, b"?" + content[1:] if how == "damages" else content)
@@ -70,6 +71,7 @@ def holding(store: Store, secret: bytes) -> set[str]:
     """
     wanted = set(secret) - set(b"\n")
     files = {path: data for path, data in store.snapshot().items() if "/index-" not in path and "/pin-" not in path}
+    files = {path: data for path, data in files.items() if not path.endswith(names.TIER_MARK)}
     contents = {path: data.partition(b"\n\n")[2] if path.endswith("$header") else data for path, data in files.items()}
     return {path for path, data in contents.items() if set(data) & wanted}
 

@@ -88,9 +88,11 @@ def pages(draw: st.DrawFn, start: int, length: int) -> Page:
 
 ALIASES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True)
 TIER_KEYS = st.integers(0, 16**12 - 1).map("{:012x}".format)
-TIERS = st.lists(st.builds(Tier, ALIASES, TIER_KEYS, TIMES_MS), unique_by=lambda tier: tier.alias, max_size=2).map(
-    tuple
-)
+TIER_IDS = st.sampled_from(["", "0d1f2a3b-4c5d-4e6f-8a9b-0c1d2e3f4a5b"])
+TIER_PATHS = st.sampled_from(["", "bucket/a b", "/mnt/%/ä\n"])
+TIERS = st.lists(
+    st.builds(Tier, ALIASES, TIER_KEYS, TIMES_MS, TIER_IDS, TIER_PATHS), unique_by=lambda tier: tier.alias, max_size=2
+).map(tuple)
 
 
 @st.composite

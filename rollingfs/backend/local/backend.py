@@ -123,6 +123,11 @@ class LocalBackend(Backend):
         except OSError:
             return False  # nothing is there to be read
 
+    def place(self, path: str, known: str = "") -> str:
+        with contextlib.suppress(OSError):
+            return known if known and os.path.samefile(path, known) else path
+        return path
+
     async def list(self, folder: str) -> Listing:
         return list_folder(folder, "", self.roots)
 

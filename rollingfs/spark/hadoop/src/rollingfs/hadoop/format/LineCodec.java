@@ -127,9 +127,16 @@ final class LineCodec {
 
     /** The alias of a tier line. */
     static String parseTier(List<String> words) {
-        Tokens.exactly(words, 3);
+        Tokens.exactly(words.subList(0, Math.min(words.size(), 3)), 3);
         Tokens.key(words.get(1));
         Tokens.parseTime(words.get(2));
+        Map<String, String> fields = Tokens.fields(words, 3, Set.of("id", "path"), true);
+        if (fields.containsKey("id")) {
+            Tokens.uuid(fields.get("id"));
+        }
+        if (fields.containsKey("path")) {
+            Tokens.checkTierPath(fields.get("path"));
+        }
         return Tokens.alias(words.get(0));
     }
 

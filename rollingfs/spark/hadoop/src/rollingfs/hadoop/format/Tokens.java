@@ -32,6 +32,7 @@ final class Tokens {
             DateTimeFormatter.ofPattern("uuuu-MM-dd'T'HH:mm:ss.SSS'Z'").withResolverStyle(ResolverStyle.STRICT);
     private static final byte[] END = "\nend crc32c=".getBytes(StandardCharsets.US_ASCII);
     private static final int END_BYTES = END.length + 8 + 2;
+    private static final int TIER_PATH_BYTES_MAX = 1024;
 
     private Tokens() {}
 
@@ -138,6 +139,14 @@ final class Tokens {
         String found = unquote(word);
         Names.checkRelative(found);
         return found;
+    }
+
+    /** Refuses what no writer writes as the path by which a tier keeps a segment's files; this reader uses none. */
+    static void checkTierPath(String word) {
+        String found = unquote(word);
+        if (found.isEmpty() || found.getBytes(StandardCharsets.UTF_8).length > TIER_PATH_BYTES_MAX) {
+            throw new Malformed("'" + word + "' is no path of a segment with files in a tier");
+        }
     }
 
     /** The file or chunk folder that a drop line names. */
