@@ -118,10 +118,7 @@ class Backend(abc.ABC):
         """
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        """Fill `target` from byte `start` of a file on, as `read_range`; return the number of bytes read.
-
-        This default copies. An adapter that can avoid the copy overrides it.
-        """
+        """Fill `target` from byte `start` of a file on, as `read_range`; return the bytes read. This default copies."""
         data = await self.read_range(path, start, start + len(target), *([] if token is None else [token]))
         target[: len(data)] = data
         return len(data)
@@ -338,6 +335,10 @@ class Backend(abc.ABC):
     async def abort_upload(self, upload: PendingUpload) -> None:
         """Make the store forget an unfinished upload and its parts; an upload that is gone is not an error."""
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
+
+    async def make_room(self, path: str) -> bool:
+        """Give up what the store keeps for a verb that frees space once it is full; False: it keeps nothing more."""
+        return False
 
     @abc.abstractmethod
     async def make_folder(self, path: str) -> bool:

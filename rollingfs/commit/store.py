@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -18,7 +20,10 @@ from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
 
+logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""A store has no block, no inode or no quota left; an object store answers 507."""
 
 
 @value_class
@@ -69,6 +74,16 @@ class Store:
         if errors:
             raise errors[0]
         return [result for found in results for result in found]
+
+    async def with_room(self, path: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call that frees space, and again once the store has given up what it keeps for the time it is full."""
+        while True:
+            try:
+                return await call()
+            except OSError as error:
+                if error.errno not in FULL or not await self.backend.make_room(path):
+                    raise
+                logger.info("%s: the store is full, and gives up a reserve: %s", path, error)
 
     async def abilities(self, path: str) -> Abilities:
         """What the store can really do where a segment lies: probed once for each root, before the first write.

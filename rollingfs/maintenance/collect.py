@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import Container, Sequence, Set
 from dataclasses import replace
+from functools import partial
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases, list_folder
@@ -86,10 +87,15 @@ class Collector:
         grace_s = GRACE_S if grace_s is None else grace_s
         if grace_s < 0:
             raise ValueError(f"grace is {grace_s} s: it must be at least 0")
+        collect = partial(self._collect, path, grace_s, dry_run, {} if seen is None else seen, named)
+        return await self.store.with_room(path, collect)
+
+    async def _collect(
+        self, path: str, grace_s: float, dry_run: bool, seen: dict[str, int], named: Container[str]
+    ) -> Collected:
         header, lies_in, results = await self._settled_map(path, dry_run)
         own = names.chunks_folder(path)
         hints = hinted(path, header) if header is not None else {}
-        seen = {} if seen is None else seen
         young = 0
         for folder in [own, *sorted({*hints, *lies_in} - {own})]:
             if folder in seen:

@@ -21,6 +21,7 @@ from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import LOOKS_MAX, successor
 from rollingfs.commit.shadowing import delete_shadowed
+from rollingfs.commit.store import FULL
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
     ConflictError,
@@ -114,6 +115,17 @@ class Eraser:
         """
         if not await self.segments.adopt(path, guard.segment):
             raise transitions.missing(path)
+        try:
+            return await self.store.with_room(path, partial(self._erase, path, offset, guard))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            before = (await self.segments.behead(path, offset, guard)).base
+            logger.info("%s: no room to write what it retains, so it was truncated first: %s", path, error)
+        did = await self.store.with_room(path, partial(self._erase, path, offset, guard))
+        return replace(did, bytes=did.start - before.start) if before is not None else did
+
+    async def _erase(self, path: str, offset: int, guard: Guard) -> Erased:
         run = _Run(path, offset, guard, Uploads(self.store.chunks, path))
         base, header = await run.uploads.settle(self._commit(run))
         try:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rollingfs.backend.tiers import check_aliases, check_tier
 from rollingfs.commit.commits import Commits
@@ -223,7 +224,8 @@ class Offloader:
             rewriter = Rewriter(self.commits, self.fetcher, path, header.segment, lag_s, protects=True)
             plan, steps, upto = moves(tier, chosen, block_bytes, is_wanted), Steps(header.size, progress), chosen.upto
             try:
-                did = await rewrite_all(rewriter, header, plan, block_bytes, steps, start=chosen.start, upto=upto)
+                how = partial(rewrite_all, start=chosen.start, upto=upto)
+                did = await self.store.with_room(path, partial(how, rewriter, header, plan, block_bytes, steps))
                 break
             except FileNotFoundError:
                 known = await live(self.store, path, segment)

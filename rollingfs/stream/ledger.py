@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
@@ -173,7 +173,7 @@ class Ledgers:
             changed = change(ledger)
             if changed == ledger:
                 return ledger
-            if await self._replace(path, segment, changed):
+            if await self.client.store.with_room(path, partial(self._replace, path, segment, changed)):
                 return changed
             attempt += 1
             if time.monotonic() >= deadline_s:

@@ -353,7 +353,8 @@ class StreamVerbs:
             raise ValueError(
                 f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
             )
-        return await retention_run.retain(self.members, self.cutter, self.trimmer, dry_run, policy, as_bytes)
+        run = partial(retention_run.retain, self.members, self.cutter, self.trimmer, dry_run, policy, as_bytes)
+        return await self.client.store.with_room(names.ledger_path(self.path), run)
 
     async def offload(
         self,

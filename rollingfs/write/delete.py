@@ -79,6 +79,9 @@ class Deletes:
 
         It raises what `Segments.delete` does.
         """
+        return await self.store.with_room(path, partial(self._buried, path, guard, seen))
+
+    async def _buried(self, path: str, guard: Guard, seen: Loaded | None) -> Buried | None:
         seen = self.store.headers.recent(path, BELIEVED_S_MAX) or seen
         if seen is not None and seen.live:
             try:

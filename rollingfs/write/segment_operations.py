@@ -341,7 +341,7 @@ class Segments:
             changed = await behead(self.store, path, found, offset)
             return None if changed is found else changed
 
-        committed = await self._commit(path, step, guard)
+        committed = await self.store.with_room(path, partial(self._commit, path, step, guard))
         with if_interrupted(path, "committed"):
             await finish_drops(self.commits, path, _header(committed))
         return committed

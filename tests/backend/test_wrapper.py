@@ -54,6 +54,7 @@ def call_every_verb(backend: Backend) -> None:
     driven.delete_if(header, token)
     driven.delete(["/chunk"])
     driven.make_folder("/folder")
+    assert driven.make_room("/x") is False
     driven.list_prefix("/folder", "a")
     for verb in ("list", "list_page", "list_uploads", "remove_folder"):
         getattr(driven, verb)("/folder")

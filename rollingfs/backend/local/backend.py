@@ -11,9 +11,9 @@ from functools import partial
 
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
-from rollingfs.backend.local import disk, extending, nofollow
+from rollingfs.backend.local import disk, extending, nofollow, reserve
 from rollingfs.backend.local.held import held_file, hold_file
-from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, list_folder, now_at
+from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, is_same, list_folder, now_at
 from rollingfs.backend.local.record_lock import (
     HAS_RECORD_LOCKS,
     HAS_TURNS,
@@ -48,8 +48,7 @@ class LocalBackend(Backend):
     Temporary files lie in ``$chunks`` folders. Collection deletes those that a dead process left.
 
     A file in a ``$chunks`` folder has the date when it got there (the inode's change date): collection must not
-    delete an old file that was just moved there. Dates and `now` come from the filesystem's clock; on a shared disk
-    that is not this machine's clock.
+    delete an old file that was just moved there. Dates and `now` come from the filesystem's clock.
 
     Parameters
     ----------
@@ -124,9 +123,7 @@ class LocalBackend(Backend):
             return False  # nothing is there to be read
 
     def place(self, path: str, known: str = "") -> str:
-        with contextlib.suppress(OSError):
-            return known if known and os.path.samefile(path, known) else path
-        return path
+        return known if known and is_same(path, known) else path
 
     async def list(self, folder: str) -> Listing:
         return list_folder(folder, "", self.roots)
@@ -162,8 +159,7 @@ class LocalBackend(Backend):
         with self._locked(path) as lock:
             old = extending.expect_header(path, token)
             new_token = extending.renew(path, data, old, self.sync, lock)
-        # after the lock: a later commit, and a look that concludes anything, flushes the same folder first
-        self._flush_name(path, new_token)
+        self._flush_name(path, new_token)  # after the lock: a later commit or conclusion flushes the same folder first
         return new_token
 
     @gives_locks_back
@@ -321,11 +317,13 @@ class LocalBackend(Backend):
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def keeps_versions(self, path: str) -> bool:
-        """False: what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge."""
-        return False
+        return False  # what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge
 
     async def delete(self, paths: Sequence[str]) -> None:
         refusals.delete_each(paths, nofollow.unlink)
+
+    async def make_room(self, path: str) -> bool:
+        return reserve.give_up(path)
 
     async def make_folder(self, path: str) -> bool:
         return disk.make_folders(path, self.sync)
@@ -388,7 +386,8 @@ class LocalBackend(Backend):
             disk.remove_folder_if_empty(os.path.dirname(lock.path))
 
     def _flush_name(self, path: str, token: str) -> None:
-        """Make the name of a header file survive a loss of power."""
+        """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""
+        reserve.keep(path)
         self._flush_folder_of(path)
         if self.sync:
             extending.note_named(path, token)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local.nofollow import Opened, open_file
+from rollingfs.backend.local.reserve import drop_alone
 
 try:
     import fcntl
@@ -335,7 +336,8 @@ def is_nameless(name: str) -> bool:
 
 
 def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
-    """Remove an empty folder; wait a moment for files in it that have no name any more, and were just closed."""
+    """Remove an empty folder, or one with a reserve; wait a moment for files in it without names, just closed."""
+    drop_alone(folder)
     for pause_s in pauses_s:
         try:
             os.rmdir(folder)

@@ -14,6 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from rollingfs.backend import refusals
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
 from rollingfs.backend.local import disk, extending
+from rollingfs.backend.local.reserve import is_reserve
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
@@ -125,9 +126,10 @@ def _date_ns(folder: str) -> int:
 def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo]:
     """The files and folders whose names begin so, by path, as one listing shows them."""
     prefix = folder if folder.endswith("/") else folder + "/"
+    is_chunks = folder.endswith(names.CHUNKS_SUFFIX)
     try:
         with os.scandir(folder) as found:
-            entries = [entry for entry in found if entry.name.startswith(begin) and not disk.is_nameless(entry.name)]
+            entries = [entry for entry in found if _is_listed(entry.name, begin, is_chunks)]
             infos = [info_of(prefix + entry.name, entry, roots) for entry in entries]
     except NotADirectoryError:
         if os.path.isfile(folder):
@@ -137,9 +139,13 @@ def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo
         if error.errno == errno.ENAMETOOLONG:
             raise refusals.no_folder(folder) from None
         raise
-    is_chunks = folder.endswith(names.CHUNKS_SUFFIX)  # there, a link that leads nowhere is as good as nothing
+    # in a chunk folder, a link that leads nowhere is as good as nothing
     shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
     return {info.path: info for info in shown}
+
+
+def _is_listed(name: str, begin: str, is_chunks: bool) -> bool:
+    return name.startswith(begin) and not disk.is_nameless(name) and not (is_chunks and is_reserve(name))
 
 
 def now_at(path: str, sync: bool) -> float:
@@ -159,6 +165,14 @@ def now_at(path: str, sync: bool) -> float:
         if error.errno not in _CANNOT_WRITE:
             raise
         return time.time()
+
+
+def is_same(path: str, other: str) -> bool:
+    """Whether two paths lead to one file or folder."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 def disk_of(path: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from rollingfs.backend.local import disk, extending
 from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of, unlink
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
+from rollingfs.backend.local.reserve import is_reserve
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -69,8 +70,8 @@ def take_away(path: str, token: str, sync: bool) -> None:
 
 
 def holds_only_lock(folder: str) -> bool:
-    """Whether nothing but the lock of a segment is in its chunk folder."""
-    return HAS_RECORD_LOCKS and os.listdir(folder) == [names.LOCK_NAME]
+    """Whether nothing but the lock and the reserve of a segment is in its chunk folder."""
+    return HAS_RECORD_LOCKS and [name for name in os.listdir(folder) if not is_reserve(name)] == [names.LOCK_NAME]
 
 
 class Closer:

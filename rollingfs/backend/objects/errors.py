@@ -44,6 +44,8 @@ _NUMBERS: dict[str | int, int] = {
     **dict.fromkeys({409, 412, *BUSY_STATUSES}, errno.EBUSY),
     **dict.fromkeys(UNSUPPORTED_STATUSES - {405}, errno.ENOTSUP),
     400: errno.EINVAL,
+    507: errno.ENOSPC,
+    "XMinioStorageFull": errno.ENOSPC,
 }
 """By the code of a refusal, or else by its status; any other is `EIO`."""
 

@@ -1,0 +1,226 @@
+"""A full disk can be freed: what is kept on a disk that is nearly full, and given up by verbs that free space."""
+
+import contextlib
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rollingfs import RetentionPolicy, RollingFileSystem
+from rollingfs.backend.local import disk, reserve
+from rollingfs.backend.objects.errors import Refusal, as_os_error
+from rollingfs.format import names
+
+MIB = 1024 * 1024
+KEPT = 250_000
+"""An offset within a chunk, so that an erase must write a part of it anew."""
+
+Verb = Callable[[RollingFileSystem, str], object]
+FREEING: dict[str, Verb] = {
+    "truncate": lambda fs, path: fs.truncate(path, KEPT),
+    "erase": lambda fs, path: fs.truncate(path, KEPT, erase=True),
+    "offload": lambda fs, path: fs.offload(path, tier="cold", deletion_lag=0),
+    "retain": lambda fs, path: fs.stream(os.path.dirname(path)).retain(),
+    "rm": lambda fs, path: fs.rm(path),
+    "rm -r": lambda fs, path: fs.rm(os.path.dirname(path), recursive=True),
+    "collect": lambda fs, path: fs.collect(path, grace=0),
+}
+
+
+def _fs(cold: Path, **options: Any) -> RollingFileSystem:
+    return RollingFileSystem(
+        "file", tiers={"cold": str(cold)}, max_bytes=100_000, inline_bytes=5000, skip_instance_cache=True, **options
+    )
+
+
+def _fill(fs: RollingFileSystem, folder: str) -> bytes:
+    data = os.urandom(600_000) + b"tail"
+    fs.pipe_file(f"{folder}/a", data[:300_000])
+    fs.append(f"{folder}/a", data[300_000:])
+    fs.pipe_file(f"{folder}/b", b"b" * 300_000)
+    fs.stream(folder).retention = RetentionPolicy(max_bytes=200_000)
+    return data
+
+
+def _reserves(folder: Path) -> list[Path]:
+    return sorted(folder.rglob(f"*{names.CHUNKS_SUFFIX}/{names.RESERVE_PREFIX}*"))
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What the disk has left, which a test sets."""
+    left = SimpleNamespace(f_bavail=MIB, f_frsize=64, f_favail=100_000)
+    monkeypatch.setattr(reserve.os, "statvfs", lambda _path: left)
+    return left
+
+
+@pytest.mark.parametrize(
+    ("blocks", "files", "kept_bytes", "kept_files"),
+    [
+        (1024 * MIB, 100_000, None, 0),  # roomy
+        (1024 * MIB, 0, None, 0),  # a filesystem that does not count inodes (Btrfs)
+        (1024 * MIB, 1000, 512 * 1024, 8),  # few inodes
+        (128 * MIB, 100_000, 512 * 1024, 8),
+        (4 * MIB, 100_000, 64 * 1024, 8),
+        (4 * MIB, 128, 64 * 1024, 2),
+        (100 * 1024, 100_000, None, 0),  # too late: a reserve takes no more than a small part of what is left
+    ],
+)
+def test_a_segment_with_chunks_keeps_a_reserve_on_a_disk_that_is_nearly_full(
+    tmp_path, left, blocks, files, kept_bytes, kept_files
+):
+    left.f_bavail, left.f_frsize, left.f_favail = blocks, 1, files
+    fs = _fs(tmp_path / "cold", sync=False)
+    fs.pipe_file(f"{tmp_path}/s/small", b"a header alone")
+    fs.seal(f"{tmp_path}/s/small")
+    fs.pipe_file(f"{tmp_path}/s/a", b"x" * 300_000)
+    found = _reserves(tmp_path)
+    assert len(found) == kept_files
+    assert {path.parent.name for path in found} <= {"a$chunks"}
+    if kept_bytes is not None:
+        assert (found[0].stat().st_size, found[0].stat().st_blocks * 512) == (kept_bytes, kept_bytes)
+
+
+def test_nobody_sees_a_reserve_and_it_goes_with_its_segment(tmp_path, left):
+    fs = _fs(tmp_path / "cold", sync=False)
+    folder = f"{tmp_path}/s"
+    fs.pipe_file(f"{folder}/a", b"x" * 300_000)
+    fs.pipe_file(f"{folder}/b", b"x" * 300_000)
+    assert len(_reserves(tmp_path)) == 2 * reserve.RESERVE_FILES
+    assert fs.collect(f"{folder}/a", grace=0).files == ()
+    assert fs.du(folder) == 600_000
+    fs.truncate(f"{folder}/a", 300_000)
+    fs.mv(f"{folder}/a", f"{folder}/c")  # of a segment that has a header alone: in one step
+    fs.rm(f"{folder}/c")
+    fs.rm(f"{folder}/b")
+    assert list(Path(folder).rglob("*")) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("verb", FREEING)
+def test_a_verb_that_frees_space_gives_a_reserve_up_once_the_disk_is_full(tmp_path, left, monkeypatch, verb, number):
+    """No new file can be made until a reserve has gone."""
+    fs, cold = _fs(tmp_path / "cold", sync=False), str(tmp_path / "cold")
+    data = _fill(fs, f"{tmp_path}/s")
+    made, kept = disk.open_new, len(_reserves(tmp_path))
+
+    def full(path: str, *args: Any) -> int:
+        if not path.startswith(cold) and len(_reserves(tmp_path)) == kept:
+            raise OSError(number, os.strerror(number), path)
+        return made(path, *args)
+
+    monkeypatch.setattr(disk, "open_new", full)
+    monkeypatch.setattr(reserve, "keep", lambda _header: None)
+    fs = _fs(tmp_path / "cold", sync=False)
+    with pytest.raises(OSError, match="nothing was committed") as refused:
+        fs.append(f"{tmp_path}/s/a", b"x" * 10_000)
+    assert refused.value.errno == number
+    assert len(_reserves(tmp_path)) == kept, "an append uses no reserve"
+    FREEING[verb](fs, f"{tmp_path}/s/a")
+    if verb == "collect":
+        return
+    assert len(_reserves(tmp_path)) < kept
+    with contextlib.suppress(FileNotFoundError):
+        start = fs.segment(f"{tmp_path}/s/a").start
+        assert fs.cat_file(f"{tmp_path}/s/a") == data[start:]
+
+
+def test_without_a_reserve_the_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
+    fs = _fs(tmp_path / "cold", sync=False)
+    data = _fill(fs, f"{tmp_path}/s")
+
+    def full(path: str, *_args: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(disk, "open_new", full)
+    for verb in ("truncate", "rm"):
+        with pytest.raises(OSError, match="nothing was committed"):
+            FREEING[verb](fs, f"{tmp_path}/s/a")
+    assert fs.cat_file(f"{tmp_path}/s/a") == data
+
+
+def test_an_erase_without_room_for_what_it_writes_anew_truncates_first(tmp_path, left, monkeypatch):
+    fs = _fs(tmp_path / "cold", sync=False)
+    data = _fill(fs, f"{tmp_path}/s")
+    opened = disk.open_new
+    first = next(path for path in (tmp_path / "s" / "a$chunks").iterdir() if path.name.startswith("0" * 20))
+
+    def full(path: str, *args: Any) -> int:
+        if "tmp-" not in path and first.exists():  # a new chunk; a header has room once the reserve is gone
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return opened(path, *args)
+
+    monkeypatch.setattr(disk, "open_new", full)
+    did = fs.truncate(f"{tmp_path}/s/a", KEPT, erase=True)
+    assert (did.start, did.bytes, did.is_gone) == (KEPT, KEPT, True)
+    assert fs.cat_file(f"{tmp_path}/s/a") == data[KEPT:]
+
+
+@pytest.mark.parametrize(("status", "code"), [(507, ""), (400, "XMinioStorageFull")])
+def test_an_object_store_that_is_full_refuses_for_good(status, code):
+    assert as_os_error(Refusal(status, code, "full"), "writing", "b/k").errno == errno.ENOSPC
+
+
+# -- a real disk ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Path]:
+    """An ext4 of 24 MiB and 800 inodes of its own."""
+    image, folder = tmp_path / "image", tmp_path / "volume"
+    folder.mkdir()
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("a loop mount needs root and mkfs.ext4")
+    with image.open("wb") as file:
+        file.truncate(24 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-N", "800", "-m", "0", image], check=True)
+    if subprocess.run(["mount", "-o", "loop", image, folder], check=False, capture_output=True).returncode:
+        pytest.skip("this machine mounts no loop device")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def _fill_blocks(folder: Path) -> None:
+    size = MIB
+    with (folder / "filler").open("wb", buffering=0) as file:
+        while size:
+            try:
+                file.write(b"x" * size)
+            except OSError:
+                size //= 2
+        os.fsync(file.fileno())
+
+
+def _fill_inodes(folder: Path) -> None:
+    (folder / "fill").mkdir()
+    with contextlib.suppress(OSError):
+        for number in range(10_000):
+            (folder / "fill" / str(number)).touch()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fill", [_fill_blocks, _fill_inodes])
+@pytest.mark.parametrize("verb", FREEING)
+def test_a_real_disk_that_is_full_to_the_last_block_or_inode_can_be_freed(volume, tmp_path, verb, fill):
+    fs = _fs(tmp_path / "cold")
+    data = _fill(fs, f"{volume}/s")
+    fill(volume)
+    fs = _fs(tmp_path / "cold")
+    with pytest.raises(OSError, match="No space left"):
+        fs.append(f"{volume}/s/a", b"x" * 10_000)
+    FREEING[verb](fs, f"{volume}/s/a")
+    if verb == "collect":  # there was no garbage
+        return
+    if not verb.startswith("rm") and verb != "retain":
+        start = fs.segment(f"{volume}/s/a").start
+        assert fs.cat_file(f"{volume}/s/a") == data[start:]
+    fs.pipe_file(f"{volume}/s/after", b"there is room again")
