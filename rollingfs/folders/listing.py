@@ -7,8 +7,8 @@ its error: the caller chooses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -18,13 +18,15 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.info import Info, info_of, info_of_folder, info_of_row, info_of_unreadable
 from rollingfs.folders.listing_rows import ListingRows
+from rollingfs.folders.scan import Scan as Scan
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.runtime.values import value_class
 
+Wanted = Callable[[str], object]
+"""Whether a caller wants a segment or plain file of this name."""
 OnError = Literal["raise", "report"]
 """What a listing does about an entry that cannot be read: fail, or show it with its error."""
 RAISE: OnError = "raise"
@@ -48,51 +50,6 @@ def check_on_error(on_error: str) -> OnError:
     if on_error == REPORT:
         return REPORT
     raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
-
-
-@value_class
-class Scan:
-    """A folder as it was listed."""
-
-    path: str
-    views: dict[str, Snapshot]
-    """Segments and plain files, by path, except those in `rows`."""
-    folders: tuple[str, ...]
-    """Folders in it. They may hold nothing but tombstones, and then they do not exist for users."""
-    stays: bool
-    """Whether it exists even if nothing is in it."""
-    unreadable: dict[str, OSError] = field(default_factory=dict)
-    """Segments and plain files that cannot be read and so are not among the views, by path."""
-    error: OSError | None = None
-    """The error, if the folder itself cannot be listed."""
-    rows: dict[str, Row] = field(default_factory=dict)
-    """Segments whose row says enough, by path; only for a caller that asked for rows."""
-    links: tuple[str, ...] = ()
-    """Symbolic links in it; see `Sorted`."""
-    listed_s: float | None = None
-    """The store's time after the listing, in seconds since 1970, if the listing told it."""
-    is_by_rows: bool = False
-    """Whether rows that were written before the listing stand for all segments that listings show."""
-
-    @property
-    def errors(self) -> dict[str, OSError]:
-        """The segments and plain files that cannot be read and that listings show."""
-        return {path: error for path, error in self.unreadable.items() if not names.is_hidden_segment(path)}
-
-    @property
-    def listed(self) -> dict[str, Snapshot]:
-        """The segments and plain files that listings show."""
-        return {path: view for path, view in self.views.items() if not names.is_hidden_segment(path)}
-
-    @property
-    def unlinked(self) -> list[str]:
-        """The folders without symbolic links."""
-        return [folder for folder in self.folders if folder not in self.links]
-
-    @property
-    def shown(self) -> list[str]:
-        """The folders that no segment of the same name hides."""
-        return [folder for folder in self.folders if folder not in self.views and folder not in self.rows]
 
 
 class Listings:
@@ -170,7 +127,13 @@ class Listings:
     # -- one folder ----------------------------------------------------------------------------------------
 
     async def scan(
-        self, folder: str, on_error: OnError = RAISE, *, with_rows: bool = False, rowless_max: int | None = None
+        self,
+        folder: str,
+        on_error: OnError = RAISE,
+        *,
+        with_rows: bool = False,
+        rowless_max: int | None = None,
+        wanted: Wanted | None = None,
     ) -> Scan:
         """List a folder.
 
@@ -180,6 +143,8 @@ class Listings:
             Whether the folder's rows may stand for headers, so that the caller gets no `Header` of those segments.
         rowless_max
             With more headers than this that have no row, the rows are written anew; by default `ROWLESS_MAX`.
+        wanted
+            Leave out the segments and plain files of other names: their headers need not be read.
 
         Raises
         ------
@@ -193,6 +158,8 @@ class Listings:
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
+        if wanted is not None:
+            found, rowless_max = found.only(wanted), sys.maxsize  # what was read is not all that the rows are of
         loads: dict[str, Loaded | OSError] = dict(headers.by_tokens(found.headers))
         unseen = [path for path in found.headers if path not in loads]
         rows: Mapping[str, Row] | None = None
@@ -320,6 +287,7 @@ class Listings:
         hidden: bool = False,
         on_error: OnError = RAISE,
         with_rows: bool = False,
+        wanted: Wanted | None = None,
     ) -> dict[str, Scan]:
         """List a folder and those below it, the upper ones first.
 
@@ -330,22 +298,24 @@ class Listings:
         hidden
             Also list folders that have the name of a segment, and do not go through symbolic links: for a caller that
             changes what it finds.
-        with_rows
+        with_rows, wanted
             The same as in `scan`.
         """
         scans: dict[str, Scan] = {}
         level = [folder]
         while level and (depth_max is None or depth_max > 0):
-            calls = [partial(self._scan, path, on_error, path == folder, with_rows) for path in level]
+            calls = [partial(self._scan, path, on_error, path == folder, with_rows, wanted) for path in level]
             found = [scan for scan in await self.gather(calls) if scan]
             scans.update({scan.path: scan for scan in found})
             level = [inner for scan in found for inner in (scan.unlinked if hidden else scan.shown)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
 
-    async def _scan(self, folder: str, on_error: OnError, is_top: bool, with_rows: bool) -> Scan | None:
+    async def _scan(
+        self, folder: str, on_error: OnError, is_top: bool, with_rows: bool, wanted: Wanted | None
+    ) -> Scan | None:
         try:
-            return await self.scan(folder, on_error, with_rows=with_rows)
+            return await self.scan(folder, on_error, with_rows=with_rows, wanted=wanted)
         except (FileNotFoundError, NotADirectoryError):
             return None  # deleted meanwhile
         except PermissionError as error:
@@ -354,25 +324,36 @@ class Listings:
             return Scan(folder, {}, (), stays=True, error=error)
 
     async def find(
-        self, path: str, depth_max: int | None = None, *, with_folders: bool = False, on_error: OnError = REPORT
+        self,
+        path: str,
+        depth_max: int | None = None,
+        *,
+        with_folders: bool = False,
+        on_error: OnError = REPORT,
+        wanted: Wanted | None = None,
     ) -> dict[str, Info]:
         """The infos of everything below a path, by name; of a file, its own; of nothing, none.
 
-        Folders that cannot be listed are shown with their errors, also without `with_folders`.
+        Folders that cannot be listed are shown with their errors, also without `with_folders`. With `wanted`, segments
+        and plain files of other names are left out; which folders come with them is not said.
         """
         segment = await self._segment_first(path, on_error)
         if segment is not None:
             return {path: segment}
-        scans = await self.tree(path, depth_max, on_error=on_error, with_rows=True)
+        scans = await self.tree(path, depth_max, on_error=on_error, with_rows=True, wanted=wanted)
         found: dict[str, Info] = {}
         if with_folders:
-            found |= {folder: info_of_folder(folder) for folder in await self._alive_in(scans) if folder != ""}
+            alive = await self._alive_in(scans)
+            if wanted is not None:  # nothing was read of what else lies in a folder
+                asked = [folder for folder in scans if folder not in alive and (wanted(folder) or wanted(f"{folder}/"))]
+                alive |= {one for one, is_one in zip(asked, await self._alive(asked), strict=True) if is_one}
+            found |= {folder: info_of_folder(folder) for folder in alive if folder != ""}
         for scan in scans.values():
             if scan.error is not None:
                 found[scan.path] = {**info_of_folder(scan.path), "error": str(scan.error)}
         for scan in scans.values():
             found |= await self.infos_of(scan)
-        if not found:
+        if not found and wanted is None:
             try:
                 return {path: await self._info_of_file(path, on_error)}
             except FileNotFoundError:

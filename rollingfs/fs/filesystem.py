@@ -208,6 +208,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     cat_ranges, _cat_ranges = both(reading.cat_ranges, of="_core")
     get_file, _get_file = both(reading.get_file, of="_core")
     expand_path, _expand_path = both(patterns.expand_path, of="_core", passes=(queries.find, reading.cat_file))
+    glob, _glob = both(patterns.glob, of="_core", passes=(queries.find,))
     segment, _segment = both(opening.segment, of="_core")
 
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)

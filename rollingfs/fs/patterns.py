@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from glob import has_magic
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem, make_path_posix, trailing_sep
-from fsspec.utils import other_paths, stringify_path
+from fsspec.utils import glob_translate, other_paths, stringify_path
 
 from rollingfs.fs import queries
 from rollingfs.fs.core import Core
@@ -213,10 +214,35 @@ async def _names(core: Core, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if path not in missing]
 
 
+async def glob(core: Core, path: str, maxdepth: int | None = None, **kwargs: Any) -> list[str] | Matches:
+    """Names that match a pattern of fsspec; of the files, only the headers of those that match are read.
+
+    Parameters
+    ----------
+    maxdepth
+        Maximum levels of folders for ``**``.
+
+    Other Parameters
+    ----------------
+    detail : bool
+        Return infos by name rather than names.
+    withdirs, on_error
+        The same as in `find`; by default, folders come too.
+    """
+    pattern = stringify_path(path)
+    text = core.strip(pattern) + ("/" if pattern.endswith("/") else "")
+    wanted = re.compile(glob_translate(text)).match if has_magic(text) else None
+    find = partial(queries.find, core, wanted=wanted)
+    place = SimpleNamespace(  # what fsspec's `_glob` asks of a filesystem
+        _strip_protocol=core.strip, _exists=partial(queries.exists, core), _info=partial(queries.info, core), _find=find
+    )
+    found: list[str] | Matches = await AsyncFileSystem._glob(place, pattern, maxdepth=maxdepth, **kwargs)
+    return found
+
+
 async def _glob(core: Core, pattern: str, maxdepth: int | None) -> Matches:
-    asked = {f"_{verb.__name__}": partial(verb, core) for verb in (queries.exists, queries.info, queries.find)}
-    place = SimpleNamespace(_strip_protocol=core.strip, **asked)  # what fsspec's `_glob` asks of a filesystem
-    found: Matches = await AsyncFileSystem._glob(place, pattern, maxdepth=maxdepth, detail=True)
+    found = await glob(core, pattern, maxdepth, detail=True)
+    assert isinstance(found, dict)
     return found
 
 

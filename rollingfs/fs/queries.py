@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fsspec.utils import stringify_path
 
 from rollingfs.folders.info import Info
-from rollingfs.folders.listing import RAISE, REPORT, check_on_error
+from rollingfs.folders.listing import RAISE, REPORT, Wanted, check_on_error
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
@@ -109,6 +109,8 @@ async def find(
     detail: bool = False,
     on_error: str = REPORT,
     prefix: str = "",
+    *,
+    wanted: Wanted | None = None,
     **kwargs: Any,
 ) -> dict[str, Info] | list[str]:
     """Everything below a path, as of the call: segments and plain files, and folders on request.
@@ -125,11 +127,13 @@ async def find(
         The same as in `ls`; a folder that may not be listed is reported, too.
     prefix
         Return only what begins so, counted from `path`.
+    wanted
+        Return only files for whose name this is true, and perhaps other folders; headers of other files are not read.
     """
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     below, raises = core.strip(path), check_on_error(on_error)
-    infos = await core.listings.find(below, maxdepth, with_folders=withdirs, on_error=raises)
+    infos = await core.listings.find(below, maxdepth, with_folders=withdirs, on_error=raises, wanted=wanted)
     if prefix:
         start = f"{below.rstrip('/')}/{prefix}" if below else prefix
         infos = {name: info for name, info in infos.items() if name.startswith(start)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, cast
 
@@ -90,6 +91,11 @@ class Sorted:
             elif not names.is_hidden(name):
                 files.append(entry)
         return Sorted(headers, tuple(files), tuple(folders), is_removed, is_kept, read, tuple(links))
+
+    def only(self, wanted: Callable[[str], object]) -> Sorted:
+        """Without the segments and plain files of names that are not wanted; a folder's rows stay."""
+        headers = {path: token for path, token in self.headers.items() if names.is_listing(path) or wanted(path)}
+        return replace(self, headers=headers, files=tuple(file for file in self.files if wanted(file.path)))
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
         """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""
