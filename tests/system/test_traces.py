@@ -106,6 +106,13 @@ def _list(fs: RollingFileSystem) -> None:
     assert fs.isdir("/d")
 
 
+def _glob(fs: RollingFileSystem) -> None:
+    for name in ("a.csv", "b.txt", "c.txt", "sub/d.csv"):
+        _filled(fs, f"/d/{name}", 1)
+    fs.invalidate_cache()
+    assert fs.glob("/d/*.csv") == ["/d/a.csv"]
+
+
 def _write(fs: RollingFileSystem) -> None:
     fs.pipe_file("/d/w", b"one")
     with fs.open("/d/w", "wb") as file:
@@ -151,6 +158,7 @@ STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
     "consolidate": _after("/d/small", 8, lambda fs: fs.segment("/d/small").consolidate(grace=0)),
     "copy": _after("/d/from", 3, lambda fs: fs.cp_file("/d/from", "/d/copy")),
     "exclusive": _exclusive,
+    "glob": _glob,
     "list": _list,
     "move": _after("/d/from", 3, lambda fs: fs.mv("/d/from", "/d/to")),
     "read": _read,
