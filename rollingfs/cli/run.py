@@ -11,6 +11,7 @@ from rollingfs import parquet
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf, Time
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.expected import ExpectMark, check_mark
 from rollingfs.cli.follow import tell
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stopping import stopping
@@ -32,6 +33,7 @@ def run(
     grace: Time = None,
     readers_grace: Time = "10min",
     follow: bool = False,
+    expect_mark: ExpectMark = None,
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
@@ -65,6 +67,7 @@ def run(
     if every <= 0:
         raise WrongUsage(f"--every {every:g}: it must be more than 0")
     place = session.place(root)
+    check_mark(place, expect_mark)
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     if follow and once:
         raise WrongUsage("--follow goes on until stopped: leave out --once")
@@ -76,6 +79,7 @@ def run(
         while True:
             session.code = errors.DONE
             try:
+                check_mark(place, expect_mark)
                 saved = _round(session, place, number, upkeep, saved)
             except OSError as error:
                 if once or number == 1:

@@ -16,6 +16,7 @@ import typer
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.expected import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
 
 commands = Commands("Serve")
@@ -41,6 +42,7 @@ def serve(
     stall: Time = "30s",
     grace: Time = "30s",
     until_eof: bool = False,
+    expect_mark: ExpectMark = None,
 ) -> None:
     """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
 
@@ -86,6 +88,7 @@ def serve(
     if not lines and not hosts:
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
+    check_mark(place, expect_mark)
     _allow_files()
     limits = Limits(max_requests, max_tails, math.inf if max_body is None else max_body, stall, grace)
     try:
@@ -95,6 +98,7 @@ def serve(
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
     where = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
+    app = guarded(app, place, expect_mark)
     run(app, host, port, lambda bound: _say(session, f"{where}:{bound}/"), ssl_certfile=certificate, ssl_keyfile=key)
 
 
