@@ -79,8 +79,10 @@ class Client:
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
         self.meters, kind = Meters(), type(backend).__name__
         backend = MeteredBackend(backend, self.meters, PATIENCE_SHARE * commit_timeout_s)
-        headers, pages, chunks = Headers(backend, header_cache_s), Pages(backend, runtime), Chunks(backend, clock)
+        headers, pages = Headers(backend, runtime, header_cache_s), Pages(backend, runtime)
+        chunks = Chunks(backend, clock)
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
+        headers.condemn = verdicts.condemn
         self.store = Store(backend, runtime, headers, pages, chunks, verdicts, self.meters, clock)
         self.backend, self.runtime, self.headers = backend, runtime, headers
         self.pages, self.chunks = pages, chunks

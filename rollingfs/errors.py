@@ -107,6 +107,27 @@ class UnsafeBackendError(RollingError):
     """The backend cannot replace a header atomically, so writing through it could lose data."""
 
 
+class LostCommitError(UnsafeBackendError):
+    """The store has acknowledged a commit of this client, and then let another writer take its place.
+
+    Attributes
+    ----------
+    start, end : int
+        The offsets of the bytes that are gone; equal if the commit had none.
+    data : bytes or None
+        These bytes, where the client still has them: append them to a safe store.
+    """
+
+    def __init__(self, message: str, start: int, end: int, data: bytes | None) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+        self.data = data
+
+    def __reduce__(self) -> tuple[type[LostCommitError], tuple[str, int, int, bytes | None]]:
+        return type(self), (str(self), self.start, self.end, self.data)
+
+
 class UnknownTierError(RollingError):
     """A header names a tier that this filesystem was not told of; the message says which. No file was looked for."""
 
@@ -204,3 +225,17 @@ def not_committed(error: OSError, path: str) -> OSError:
     if isinstance(error.filename, str) and not error.filename.startswith(path):
         why = f"{why}: {error.filename!r}"
     return OSError(error.errno or errno.EIO, f"{NOT_COMMITTED}: {why}", path)
+
+
+def lost_commit(path: str, start: int, end: int, data: bytes | None) -> LostCommitError:
+    """The error for a commit to the segment `path` that was acknowledged and is gone; `data` begins with its bytes."""
+    kept = data[: end - start] if data is not None else None
+    rest = "the error has these bytes as `data`" if kept is not None else "their bytes are with their caller only"
+    return LostCommitError(
+        f"{path}: the store acknowledged a commit of the bytes from {start} to {end}, and then let another writer take "
+        f"its place: they are gone, {rest}. This process writes nothing more to that store: use one whose conditional "
+        "writes are atomic (docs/stores.md)",
+        start,
+        end,
+        kept,
+    )

@@ -380,6 +380,10 @@ class Backend(abc.ABC):
     def unstrip(self, path: str) -> str:
         """The URL for a path (``b/k`` is ``s3://b/k``)."""
 
+    def may_tear(self, path: str) -> bool:
+        """Whether a read beside a write of the same file may be cut off, or mix two versions; some stores do so."""
+        return True
+
     def is_shared(self, folder: str) -> bool:
         """Whether any user of the machine may write into a folder (``/tmp``): what it says counts only in itself."""
         return False

@@ -198,6 +198,9 @@ class MemoryBackend(Backend):
     def root(self, path: str) -> str:
         return "memory"
 
+    def may_tear(self, path: str) -> bool:
+        return False
+
     def put_whole(self, path: str, content: bytes, over: Over | None, metadata: Metadata = None) -> None:
         """Store a whole file."""
         with _lock:

@@ -1,6 +1,8 @@
-"""The verdicts of the probe: kept for the process, and in a file for other processes of the same user.
+"""The verdicts of the probe: kept for the process, and in files for other processes of the same user.
 
-Only "safe" is kept so. A client remembers that it refused a store; the next client probes that store again.
+"Unsafe" beats "safe": a store on which a probe or a commit has found two winners is refused by the whole process, and
+by others that read the file, for as long as a verdict is believed. It has a file of its own, so that no process that
+writes "safe" at the same time takes it away.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
+from rollingfs.backend.race import BrokenPromise
 from rollingfs.backend.refusals import not_atomic
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
@@ -27,6 +31,8 @@ CACHE_NAME = "rollingfs-probe.json"
 CACHE_S_MAX = 30 * 24 * 3600
 """After this time a verdict of a file is not believed: servers are replaced by other releases."""
 _VERSION = "rollingfs_probe"
+_UNSAFE = ".unsafe"
+"""What the name of a file of refusals has at its end."""
 _USER_FOLDER = "rollingfs"
 """The folder in the user's cache folder."""
 
@@ -34,6 +40,8 @@ logger = logging.getLogger("rollingfs")
 
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
+_unsafe: dict[str, str] = {}
+"""Why stores are refused, by the same."""
 _told: set[tuple[str, str]] = set()
 """Ignored cache files and folders that a warning has named already."""
 
@@ -41,6 +49,7 @@ _told: set[tuple[str, str]] = set()
 def forget_verdicts() -> None:
     """Forget what this process knows: the next write through a new client probes again."""
     _of_process.clear()
+    _unsafe.clear()
 
 
 class Verdicts:
@@ -62,6 +71,8 @@ class Verdicts:
         self._kind = kind or type(backend).__name__
         self._of_root: dict[str, Abilities | str] = {}
         """What the stores can do, or why they are not safe."""
+        self._keys: dict[str, str] = {}
+        """By which the process knows the stores that have a name."""
         self._locks: dict[str, Lock] = {}
 
     async def abilities(self, path: str) -> Abilities:
@@ -73,6 +84,8 @@ class Verdicts:
             As `rollingfs.backend.probe.probe`; a refusal holds for the life of this client.
         """
         root = self._backend.root(path)
+        if _unsafe and (why := _unsafe.get(self._keys.get(root, ""))):
+            self._of_root[root] = why
         if root not in self._of_root:
             # many segments may begin at once: the first probes, the others wait for its verdict
             lock = self._locks.setdefault(root, self._runtime.lock(path))
@@ -89,20 +102,40 @@ class Verdicts:
             raise not_atomic(path)
         store = await self._backend.store_name(path)
         key = None if store is None else f"{self._kind} {store}"
+        file = None if key is None else _file_of(self._cache)
+        if key is not None:
+            self._keys[root] = key
+            known_why = _unsafe.get(key) or (_unsafe_by(file, key) if file is not None else None)
+            if known_why is not None:
+                self._of_root[root] = known_why
+                return
         known = None if key is None else _of_process.get(key)
-        file = None if key is None or known is not None else _file_of(self._cache)
         if known is None and key is not None and file is not None:
             known = _kept(file, key)
         try:
             found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
         except UnsafeBackendError as error:
-            self._of_root[root] = str(error).removeprefix(f"{names.shown(path)}: ")
+            self._of_root[root] = why = _without(path, str(error))
+            if isinstance(error.__cause__, BrokenPromise) and key is not None and file is not None:
+                _save_unsafe(file, key, why)
             raise
         if key is not None:
             _of_process[key] = found
             if known is None and file is not None:
-                _save(file, key, found)
+                _save(file, key, {"delete_if": found.delete_if, "at": int(time.time())})
         self._of_root[root] = found
+
+    def condemn(self, path: str, why: str) -> None:
+        """Let no further commit to the store of `path` begin: in this process, and in those that read the file."""
+        root, why = self._backend.root(path), _without(path, why)
+        self._of_root[root] = why
+        key = self._keys.get(root)
+        if key is None:
+            return
+        _unsafe[key] = why
+        _of_process.pop(key, None)
+        if (file := _file_of(self._cache)) is not None:
+            _save_unsafe(file, key, why)
 
     def after_fork(self) -> None:
         """In a child process: no lock that a thread of the parent holds."""
@@ -194,12 +227,30 @@ def _kept(file: str, key: str) -> Abilities | None:
     return None
 
 
-def _save(file: str, key: str, found: Abilities) -> None:
+def _unsafe_by(file: str, key: str) -> str | None:
+    """Why a store is unsafe, if any process has found that in the last 30 days."""
+    row, now = (_load(f"{file}{_UNSAFE}") or {}).get(key), time.time()
+    why, at = (row.get("why"), row.get("at")) if isinstance(row, dict) else (None, None)
+    if not isinstance(why, str) or not isinstance(at, int | float) or not now - CACHE_S_MAX < at <= now:
+        return None
+    day = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+    return f"{why} (found at {day}; if the store was mended since, delete {file}{_UNSAFE})"
+
+
+def _save_unsafe(file: str, key: str, why: str) -> None:
+    _save(f"{file}{_UNSAFE}", key, {"why": why, "at": int(time.time())})
+
+
+def _without(path: str, why: str) -> str:
+    return why.removeprefix(f"{names.shown(path)}: ")
+
+
+def _save(file: str, key: str, row: Mapping[str, object]) -> None:
     """Add a verdict to the file, in one step; one that another process adds at the same time may be lost."""
     known = _load(file)
     if known is None:
         return  # it may be another user's: leave it alone
-    stores = {**known, key: {"delete_if": found.delete_if, "at": int(time.time())}}
+    stores = {**known, key: dict(row)}
     folder = os.path.dirname(os.path.abspath(file))
     temporary = None
     try:

@@ -20,6 +20,7 @@ from rollingfs.format import invariants, names, records
 from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.codec import format_header, parse_more
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
+from rollingfs.format.lost import Acknowledged
 from rollingfs.format.records import Record
 from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.values import value_class
@@ -117,6 +118,8 @@ class Attempt:
     """Where the record may follow on records that were put behind its base since: gives the size of its bytes."""
     adapted: tuple[bytes, Record] | None = None
     """These records, and the one that was put behind them."""
+    may_lose: bool = False
+    """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
     has_turns: bool = False
     """Whether the store lets it look and change the header before anybody else changes that."""
     took_turn: bool = False
@@ -308,6 +311,11 @@ class Attempt:
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
 """Makes the wanted header (not stamped) from the present one; None if the present header is as wanted already."""
+
+
+def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
+    """The operation of an attempt that has replaced `base`, as the client remembers it."""
+    return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number)
 
 
 def _tail_bytes_left(header: Header | None) -> int:

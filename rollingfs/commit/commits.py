@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 
-from rollingfs.commit.attempt import Attempt, Change, Plain, Shared, Step, check_time
+from rollingfs.commit.attempt import Attempt, Change, Plain, Shared, Step, acknowledged, check_time
 from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError, names_page
@@ -227,6 +227,10 @@ class Commits:
         attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
         attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
         attempt.anywhere = change.anywhere
+        if slot.may_lose is None:
+            backend = self.store.backend
+            slot.may_lose = backend.must_race or backend.may_tear(names.header_path(path))
+        attempt.may_lose = slot.may_lose
         if self.share is not None and change.plain is not None:
             attempt.shared = self.share(slot, attempt, change.plain, writer.numbers)
         return attempt
@@ -353,14 +357,22 @@ class Commits:
                     return current
                 if verdict is Verdict.MINE:
                     done = None if attempt.shared is None else await attempt.shared.judge(current)
-                    return done or attempt.result()
+                    return done or self._shown(attempt)
             else:
                 if attempt.adapted is not None:
                     base, wanted = attempt.made(base, wanted)
                 attempt.turns.took(attempt.request_s, wanted)
                 room = RECORDS_MAX if attempt.record is None else base.room - 1
-                headers.keep(attempt.operation.path, Loaded(wanted, token, room), began, is_own=True)
+                mine = acknowledged(attempt, base.header, wanted) if attempt.may_lose else None
+                headers.keep(attempt.operation.path, Loaded(wanted, token, room), began, is_own=True, mine=mine)
                 return Committed(base.header, wanted)
+
+    def _shown(self, attempt: Attempt) -> Committed:
+        """The result of a commit that a look has shown."""
+        done = attempt.result()
+        if attempt.may_lose and done.header is not None:
+            self.store.headers.acknowledge(attempt.path, acknowledged(attempt, done.base, done.header))
+        return done
 
     async def _send(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
         """Send the request; note how long it took alone: what goes on beside it may take longer."""

@@ -256,6 +256,8 @@ class Slot:
         self.turns = turns
         self.queue: deque[Any] = deque()
         """The appends that wait for it; whoever changes this has the lock of all slots."""
+        self.may_lose: bool | None = None
+        """Whether the store may lose what it acknowledges; None: nobody has asked."""
         self.is_led = False
         """Whether one of them leads the others."""
         self.others: Any = None

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rollingfs.backend.contract import Backend, Blob
+from rollingfs.commit.torn_reads import read_fitting
+from rollingfs.errors import lost_commit
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
+from rollingfs.format.lost import Acknowledged, Trace, trace
+from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.values import value_class
+
+logger = logging.getLogger("rollingfs")
 
 HEADERS_CACHED_MAX = 8192
 TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
@@ -36,6 +44,11 @@ class Loaded:
 NOTHING = Loaded(None, None)
 
 
+def _loaded(path: str, blob: Blob) -> Loaded:
+    header, room = parse_file(blob.data, path)
+    return Loaded(header, blob.token, room)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class _Entry:
     """A header that was seen, and when: by the clock, and by the cache's count of events."""
@@ -48,6 +61,8 @@ class _Entry:
     """When the cache learned of the last commit of this client; 0 if there was none."""
     weight: int
     """Bytes of its inline tail."""
+    mine: Acknowledged | None
+    """The last commit of this client; None if there was none, or its line has gone."""
 
 
 class Headers:
@@ -64,9 +79,12 @@ class Headers:
         For how long, in seconds, a header seen is believed without asking; 0 to ask always.
     """
 
-    def __init__(self, backend: Backend, cache_s: float) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, cache_s: float) -> None:
         self.backend = backend
+        self.runtime = runtime
         self.cache_s = cache_s
+        self.condemn: Callable[[str, str], None] = lambda _path, _why: None
+        """Called with a path and the reason when the store of the path has lost a commit."""
         self._count = 0
         self._lost = 0
         """A load that began before this event may bring an older header than the one that was removed."""
@@ -114,7 +132,15 @@ class Headers:
                     found[segment] = entry.loaded
         return found
 
-    def keep(self, segment: str, loaded: Loaded, began: int, *, is_own: bool = False) -> None:
+    def keep(
+        self,
+        segment: str,
+        loaded: Loaded,
+        began: int,
+        *,
+        is_own: bool = False,
+        mine: Acknowledged | None = None,
+    ) -> None:
         """Remember a header, unless the one remembered may be newer. A missing header is not remembered.
 
         Parameters
@@ -123,9 +149,18 @@ class Headers:
             What `begin` said before the load or the commit.
         is_own
             Whether a commit of this client made it, rather than that a load found it.
+        mine
+            That commit, where the store may lose it.
+
+        Raises
+        ------
+        LostCommitError
+            It shows that the store has lost the last commit of this client.
         """
         with self._lock:
             entry = self._entries.get(segment)
+            if not is_own and entry is not None and entry.mine is not None:
+                mine = self._checked(segment, entry, loaded.header, began)
             if entry is None and began < self._lost:
                 return
             if entry is not None and began < entry.known and not self._is_newer(segment, entry, loaded, began, is_own):
@@ -136,7 +171,37 @@ class Headers:
             self._count = known = self._count + 1
             own = known if is_own else entry.own if entry is not None else 0
             weight = len(loaded.header.tail) if loaded.header is not None else 0
-            self._put(segment, _Entry(loaded, time.monotonic(), known, own, weight))
+            self._put(segment, _Entry(loaded, time.monotonic(), known, own, weight, mine))
+
+    def acknowledge(self, segment: str, mine: Acknowledged) -> None:
+        """Note the last commit of this client, which a look has shown."""
+        with self._lock:
+            entry = self._entries.get(segment)
+            if entry is not None:
+                entry.mine, entry.own = mine, self._event()
+
+    def _checked(self, segment: str, entry: _Entry, found: Header | None, began: int) -> Acknowledged | None:
+        """The last commit of this client, if the header that was found has it, or may be older than it."""
+        mine, seen = entry.mine, entry.loaded.header
+        if mine is None or found is None or seen is None or began < entry.own:
+            return mine
+        shown = trace(mine, seen, found)
+        if shown is Trace.KEPT:
+            return mine if found.commit_of(mine.writer) is not None else None
+        entry.mine = None
+        if shown is Trace.LOST:
+            at = mine.start - seen.tail_start
+            error = lost_commit(names.shown(segment), mine.start, mine.end, seen.tail[at:] if at >= 0 else None)
+            self._lose(segment)
+            self.condemn(segment, str(error))
+            raise error
+        logger.warning(
+            "%s: the commit of the bytes from %d to %d is not there any more: an older header was put in its place",
+            names.shown(segment),
+            mine.start,
+            mine.end,
+        )
+        return None
 
     def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
         """Whether a header is newer than the one remembered, by its version: by time, either may be."""
@@ -216,9 +281,9 @@ class Headers:
         if blob.is_rest and seen is not None and seen.header is not None:
             more, room = parse_more(seen.header, seen.room, blob.data, path)
             return Loaded(more, blob.token, room)
-        header, room = parse_file(blob.data, path)
-        self._learn(names.segment_of_header(path), header)
-        return Loaded(header, blob.token, room)
+        loaded = await read_fitting(self.backend, self.runtime, path, partial(_loaded, path), blob)
+        self._learn(names.segment_of_header(path), loaded.header)
+        return loaded
 
     def _learn(self, segment: str, header: Header | None) -> None:
         """Let the backend know by which path tiers keep the files of a segment that this client reaches by another."""

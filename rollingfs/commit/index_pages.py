@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from rollingfs.backend.contract import Backend
 from rollingfs.commit.header_cache import Headers, Loaded
+from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import format_text
@@ -116,10 +117,11 @@ class Pages:
                 self._cache.move_to_end(path)
         if found is None:
             try:
-                data = (await self.backend.read(path)).data
+                found = await read_fitting(
+                    self.backend, self.runtime, path, lambda blob: parse_page(blob.data, page, path)
+                )
             except FileNotFoundError as error:
                 raise PageGoneError(2, "The index page is gone", path) from error
-            found = parse_page(data, page, path)
             self._keep(path, found)
         return found
 

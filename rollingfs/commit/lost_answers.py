@@ -16,6 +16,7 @@ from rollingfs.errors import (
     AppendInterrupted,
     ConflictError,
     LockedError,
+    LostCommitError,
     NoBucketError,
     RollingError,
     UnflushedError,
@@ -123,6 +124,8 @@ class LostAnswers:
                 if attempt.judge(found) is Verdict.MINE:
                     await store.headers.secure(attempt.path, found)
                 return found
+            except LostCommitError:
+                raise
             except (OSError, TimeoutError) as error:
                 if isinstance(error, RollingError):
                     raise unknown(attempt.path, f"its header cannot be read: {error}") from cause

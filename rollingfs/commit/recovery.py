@@ -89,10 +89,10 @@ class Merges:
         folder, txn = names.chunks_folder(target), header.merge.txn
         path = pin_path(folder, txn)
         try:
-            data = (await self.store.backend.read(path)).data
+            pin = await self.store.read_fitting(path, lambda blob: parse_pin(blob.data, folder, path))
         except FileNotFoundError:
             return False
-        return parse_pin(data, folder, path) == Pin(txn, source, target, header.segment)
+        return pin == Pin(txn, source, target, header.segment)
 
     async def abort(self, source: str, target: str, header: Header) -> bool:
         """Make sure that a merge never takes place; False if it has taken place already."""

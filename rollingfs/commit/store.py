@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.backend.contract import Backend
+from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.probe import Abilities
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
+from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
@@ -84,6 +85,10 @@ class Store:
                 if error.errno not in FULL or not await self.backend.make_room(path):
                     raise
                 logger.info("%s: the store is full, and gives up a reserve: %s", path, error)
+
+    async def read_fitting(self, path: str, parse: Callable[[Blob], T]) -> T:
+        """Return what `parse` makes of a small file, as `torn_reads.read_fitting`."""
+        return await read_fitting(self.backend, self.runtime, path, parse)
 
     async def abilities(self, path: str) -> Abilities:
         """What the store can really do where a segment lies: probed once for each root, before the first write.

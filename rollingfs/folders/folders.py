@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rollingfs.backend import refusals
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
@@ -21,12 +22,18 @@ from rollingfs.read.contents import kept_path, removed_path
 from rollingfs.write.whole import take_all
 
 if TYPE_CHECKING:
+    from rollingfs.backend.contract import Blob
+    from rollingfs.format.header import Header
     from rollingfs.write.delete import Buried
 
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
 _HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True)"
+
+
+def _parsed(header: str, blob: Blob) -> Header | None:
+    return parse_header(blob.data, header)
 
 
 class Folders:
@@ -266,7 +273,7 @@ class Folders:
         while True:
             try:
                 blob = await self.backend.read(header)
-                parse_header(blob.data, header)
+                await read_fitting(self.backend, self.client.runtime, header, partial(_parsed, header), blob)
             except CorruptHeaderError:
                 pass  # still unreadable: delete this version
             except FileNotFoundError:

@@ -14,6 +14,7 @@ from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
 from rollingfs.commit.index_pages import PageGoneError, Pages, successor
 from rollingfs.commit.tier_checks import check_there
+from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase
@@ -225,8 +226,9 @@ class Surveyor:
         return [info for info in listed if info.path in paths]
 
     async def _pin(self, folder: str, info: FileInfo) -> PinFile:
-        blob = await self.backend.read(info.path)
-        return PinFile(info, parse_pin(blob.data, folder, info.path))
+        runtime, path = self.headers.runtime, info.path
+        pin = await read_fitting(self.backend, runtime, path, lambda blob: parse_pin(blob.data, folder, path))
+        return PinFile(info, pin)
 
     async def referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
         """What a loaded header says that matters to a folder."""

@@ -6,6 +6,7 @@ where tombstones have to stay in it, a hidden file marks it as removed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -329,7 +330,8 @@ class Contents:
         try:
             loaded = self.headers.by_token(path, token)
             if loaded is None and token is not None and data is not None:
-                return self.headers.listed(path, token, data, began)
+                with contextlib.suppress(CorruptHeaderError):  # a read of its own says whether it is damaged
+                    return self.headers.listed(path, token, data, began)
             return loaded or await self.headers.load(path)
         except OSError as error:
             if not is_of_entry(error):

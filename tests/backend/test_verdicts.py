@@ -340,3 +340,39 @@ def test_a_user_without_a_folder_of_his_own_probes_in_each_process(cache, monkey
 def test_the_option_is_a_local_path(value):
     with pytest.raises((TypeError, ValueError), match=r"probe_cache is .*local file or folder"):
         fsspec.filesystem("rolling", target_protocol="memory", probe_cache=value, skip_instance_cache=True)
+
+
+# -- unsafe beats safe ------------------------------------------------------------------------------------------
+
+
+def test_unsafe_beats_safe(tmp_path):
+    """Of two processes, the first finds the store unsafe; another had found it safe, or finds it safe later."""
+    cache, safe = f"{tmp_path}/{CACHE_NAME}", Named(private_memory())
+    ask(safe, cache)
+    verdicts._of_process.clear()  # from here on, another process
+    Verdicts(safe, SyncRuntime(), cache).condemn(PATH, "it is of no name that is known")
+    assert ask(safe, cache).delete_if
+    first = Verdicts(safe, SyncRuntime(), cache)
+    run(safe, first.abilities(PATH))
+    first.condemn(PATH, f"{PATH}: two writers won")
+    for path in (PATH, "/logs/other"):
+        with pytest.raises(UnsafeBackendError, match=f"{path}: two writers won$"):
+            ask(safe, cache, path)
+    verdicts._of_process.clear()
+    verdicts._unsafe.clear()
+    probes = probes_of(safe)
+    with pytest.raises(UnsafeBackendError, match=r"two writers won \(found at .*delete .*\.unsafe\)"):
+        ask(safe, cache)
+    assert probes_of(safe) == probes
+    os.unlink(f"{cache}.unsafe")
+    assert ask(safe, cache).delete_if
+
+
+def test_a_store_that_a_probe_refuses_is_refused_by_others_without_a_probe(tmp_path):
+    cache = f"{tmp_path}/{CACHE_NAME}"
+    unsafe = Named(private_memory())
+    unsafe.plan("create", instead=lambda *_: "token", times=None, probes=True)
+    for _ in range(2):
+        with pytest.raises(UnsafeBackendError, match="condition that does not hold did not fail"):
+            ask(unsafe, cache)
+    assert unsafe.count("create") == 2

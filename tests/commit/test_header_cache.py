@@ -11,7 +11,7 @@ from rollingfs.backend.contract import Blob
 from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
-from rollingfs.runtime.concurrency import drive
+from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.site import Site
 
@@ -125,7 +125,7 @@ def test_of_an_own_commit_and_a_late_answer_neither_hides_what_is_newer(
     own_is_known: str, own: Header, late: Header, stays: str | None
 ) -> None:
     backend, answer = Scripted(private_memory()), Blob(format_header(late), "late", 0.0)
-    headers = Headers(backend, CACHE_S)
+    headers = Headers(backend, SyncRuntime(), CACHE_S)
     keep = partial(headers.keep, PATH, Loaded(own, "own"), headers.begin(), is_own=True)
     backend.plan(LOOKS, instead=lambda *_: answer, after=keep if own_is_known == "before the answer" else None)
     backend.plan(LOOKS, instead=lambda *_: answer)

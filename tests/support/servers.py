@@ -44,6 +44,7 @@ S3Response.delete_object = alone(S3Response.delete_object)
 main(sys.argv[1:])
 """
 MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+RCLONE = "github.com/rclone/rclone@v1.76.0"
 BUILD_S_MAX = 1500
 READY_S_MAX = 60
 READY_POLL_S = 0.05
@@ -95,6 +96,7 @@ def go_program(name: str, package: str, build: bool) -> Path | None:
 
 
 minio_binary = functools.partial(go_program, "minio", MINIO)
+rclone_binary = functools.partial(go_program, "rclone", RCLONE)
 
 
 def installed(name: str, program: Callable[[bool], Path | None], tool: str) -> Path:
@@ -138,6 +140,21 @@ def minio_server(certificate: Path | None = None, region: str | None = None) -> 
         settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
         settings |= {} if region is None else {"MINIO_SITE_REGION": region}
         with _server("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
+            yield _options(url)
+
+
+@contextlib.contextmanager
+def rclone_server() -> Iterator[dict[str, Any]]:
+    """``rclone serve s3`` of an empty folder, which writes objects in place; gives the storage options for it."""
+    require_module("s3fs")
+    binary = installed("rclone", rclone_binary, "go")
+    with tempfile.TemporaryDirectory(prefix="rollingfs-rclone-") as data:
+
+        def command(port: int) -> list[str]:
+            keys = ["--auth-key", f"{USER},{PASSWORD}", "--addr", f"127.0.0.1:{port}"]
+            return [str(binary), "serve", "s3", "--config", os.devnull, *keys, data]
+
+        with _server("rclone", command, "/", os.environ.copy()) as url:
             yield _options(url)
 
 
@@ -310,7 +327,12 @@ def main() -> None:
     """Build all servers into the cache."""
     from tests.support.clouds import azurite_program, fake_google_program
 
-    programs = {"MinIO": minio_binary, "azurite": azurite_program, "fake-gcs-server": fake_google_program}
+    programs = {
+        "MinIO": minio_binary,
+        "rclone": rclone_binary,
+        "azurite": azurite_program,
+        "fake-gcs-server": fake_google_program,
+    }
     for name, program in programs.items():
         started = time.monotonic()
         print(f"{name}: {program(build=True)} ({time.monotonic() - started:.0f} s)")

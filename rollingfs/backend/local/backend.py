@@ -358,6 +358,9 @@ class LocalBackend(Backend):
     def root(self, path: str) -> str:
         return disk_of(path)
 
+    def may_tear(self, path: str) -> bool:
+        return not extending.is_local(os.path.dirname(path))
+
     # -- within --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager

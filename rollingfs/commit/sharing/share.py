@@ -23,7 +23,8 @@ from rollingfs.errors import AppendOutcomeUnknown, ConflictError
 from rollingfs.format import asks, names, transitions
 from rollingfs.format.asks import Ask
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import Header
+from rollingfs.format.header import Commit, Header
+from rollingfs.format.lost import Acknowledged
 from rollingfs.format.verdict import Verdict
 
 logger = logging.getLogger("rollingfs")
@@ -295,6 +296,7 @@ class Share:
             before, is_gone = clean.header if clean is not None else None, header.segment != sent.asked.segment
             attempt.done = Committed(before, before if is_gone or header.deleted else header, place)
             attempt.turns.carried(header)
+            self._acknowledge(line, before, header.segment, place, len(sent.asked.data))
         elif sent.wanted is not None:
             # the result is what this commit made: others may have gone on from it before the look
             attempt.done = Committed(sent.base.header if sent.base is not None else None, sent.wanted)
@@ -302,6 +304,13 @@ class Share:
             raise unknown(attempt.path, "it took place, but nothing says where its bytes begin")
         attempt.sent = replace(sent, asked=None)
         return attempt.done
+
+    def _acknowledge(self, line: Commit | None, before: Header | None, segment: str, start: int, size: int) -> None:
+        """Note an append that another's commit has carried as this client's last commit."""
+        if line is not None:
+            own = before.commit_of(line.writer) if before is not None else None
+            mine = Acknowledged(segment, line.writer, line.number, line.version, own, start, start + size)
+            self._attempt.store.headers.acknowledge(self._attempt.path, mine)
 
     async def _withdraw(self, current: Loaded, number: int) -> None:
         """Commit no bytes, under a higher number, on a header that was judged: then the ask is too old for ever."""
@@ -313,7 +322,8 @@ class Share:
         wanted = transitions.stamp(replace(header, turn=None), header, attempt.operation.writer, number, now_ms)
         began = headers.begin()
         call = attempt.store.backend.replace(names.header_path(attempt.path), format_header(wanted), token)
-        headers.keep(attempt.path, Loaded(wanted, await self._soon(call)), began, is_own=True)
+        mine = Acknowledged.of(header, wanted, attempt.operation.writer, number)
+        headers.keep(attempt.path, Loaded(wanted, await self._soon(call)), began, is_own=True, mine=mine)
 
     async def _soon(self, call: Awaitable[T]) -> T:
         return await self._runtime.limit(call, max(self._attempt.share_s(), LAST_LOOK_S))

@@ -1,0 +1,73 @@
+"""Small files that are read beside their replacement: a file that does not fit is read again before it is damaged.
+
+A store that writes in place may answer a read with a part of the new file, or with parts of both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.patience import wanted_s
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.runtime.concurrency import Runtime, until_s
+
+T = TypeVar("T")
+
+PAUSE_FIRST_S = 0.01
+PAUSE_S_MAX = 0.16
+SETTLED_S = 0.3
+"""A file whose bytes and token are the same for this long is at rest: it is damaged, and nobody writes it."""
+
+
+async def read_fitting(
+    backend: Backend, runtime: Runtime, path: str, parse: Callable[[Blob], T], blob: Blob | None = None
+) -> T:
+    """Return what `parse` makes of a file, which is read again while it is malformed or empty, and still changes.
+
+    Parameters
+    ----------
+    blob
+        The file as it was read already.
+
+    Raises
+    ------
+    CorruptHeaderError
+        It is malformed, and nobody changes it; or it changes longer than a read is patient.
+    FileNotFoundError
+        It is gone.
+    """
+    blob = await backend.read(path) if blob is None else blob
+    found = _parsed(parse, blob)
+    if blob.data and not isinstance(found, CorruptHeaderError):
+        return found
+    if not backend.may_tear(path):
+        return _told(found)
+    began_s = since_s = time.monotonic()
+    end_s = min(began_s + wanted_s(), until_s() or began_s + wanted_s())
+    for count in itertools.count():
+        await runtime.sleep(min(PAUSE_FIRST_S * 2.0**count, PAUSE_S_MAX))
+        before, blob = blob, await backend.read(path)
+        if (blob.token, blob.data) != (before.token, before.data):
+            since_s = time.monotonic()
+        found = _parsed(parse, blob)
+        is_whole = blob.data and not isinstance(found, CorruptHeaderError)
+        if is_whole or time.monotonic() >= min(since_s + SETTLED_S, end_s):
+            return _told(found)
+    raise AssertionError("`count` has no end")
+
+
+def _parsed(parse: Callable[[Blob], T], blob: Blob) -> T | CorruptHeaderError:
+    try:
+        return parse(blob)
+    except CorruptHeaderError as error:
+        return error
+
+
+def _told(found: T | CorruptHeaderError) -> T:
+    if isinstance(found, CorruptHeaderError):
+        raise found
+    return found

@@ -1,0 +1,74 @@
+"""Acknowledged commits as evidence: whether a later header shows that the store has lost a commit. Pure.
+
+See "Lost commits" in ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from rollingfs.format.header import Commit, Header
+from rollingfs.runtime.values import value_class
+
+
+@value_class
+class Acknowledged:
+    """The last commit of a client to a segment that the store has acknowledged."""
+
+    segment: str
+    """The incarnation."""
+    writer: str
+    number: int
+    version: int
+    before: Commit | None
+    """The writer's commit line in the header that was replaced."""
+    start: int
+    """The segment's length before the commit."""
+    end: int
+
+    @classmethod
+    def of(cls, base: Header | None, header: Header, writer: str, number: int) -> Acknowledged:
+        """The commit that replaced `base` by `header`."""
+        if base is None or base.segment != header.segment:
+            start, before = header.start, base.commit_of(writer) if base is not None else None
+        else:
+            start, before = base.length, base.commit_of(writer)
+        return cls(header.segment, writer, number, header.version, before, start, header.length)
+
+
+class Trace(Enum):
+    """What a header that was read after a commit was acknowledged shows of that commit."""
+
+    KEPT = "its line is there, or may have gone as lines do"
+    LOST = "another commit has taken its place"
+    BACK = "an older header is back, or what is there cannot be told from that"
+
+
+def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
+    """What `found` shows of a commit.
+
+    Parameters
+    ----------
+    seen
+        The newest header that had the commit.
+    found
+        A header that was read later.
+    """
+    line = found.commit_of(own.writer)
+    if found.segment != own.segment or (line is not None and line.number >= own.number):
+        return Trace.KEPT
+    if line is None and found.evicted >= own.version:
+        return Trace.KEPT
+    if found.version < own.version or not _is_of_base(own, line, found):
+        return Trace.BACK
+    others = {one.writer: one.number for one in found.commits}
+    before = [one for one in seen.commits if one.version < own.version and one.version > found.evicted]
+    kept = all(others.get(one.writer, 0) >= one.number for one in before)
+    return Trace.LOST if kept else Trace.BACK
+
+
+def _is_of_base(own: Acknowledged, line: Commit | None, found: Header) -> bool:
+    """Whether the writer's line is that of the header which the commit replaced."""
+    if line is None and own.before is not None:
+        return found.evicted >= own.before.version
+    return line == own.before

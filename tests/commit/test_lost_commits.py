@@ -1,0 +1,180 @@
+"""A commit that the store has acknowledged and lost: its writer is told, and nobody on a right store is."""
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from rollingfs.backend import verdicts
+from rollingfs.backend.verdicts import forget_verdicts
+from rollingfs.client import Client
+from rollingfs.errors import LostCommitError, UnsafeBackendError
+from rollingfs.format import names
+from rollingfs.format.codec import parse_header
+from rollingfs.format.header import COMMITS_MAX
+from tests.support.backends import Scripted, private_memory
+from tests.support.site import Site
+
+NAME = "http://store/bucket"
+
+
+class Lying(Scripted):
+    """A store that lets two replaces win where a test says so; it is an object store to its clients."""
+
+    async def store_name(self, path: str) -> str:
+        return NAME
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> Iterator[None]:
+    with mock.patch.dict(verdicts._of_process, clear=True), mock.patch.dict(verdicts._unsafe, clear=True):
+        yield
+
+
+@pytest.fixture
+def site() -> Site:
+    backend: Any = Lying(private_memory())
+    backend.may_tear = lambda _path: True
+    site = Site(backend, "m")
+    site.create()
+    site.append(b"first ")
+    return site
+
+
+def raw(site: Site) -> bytes:
+    return site.run(site.backend.inner.read(names.header_path(site.path))).data
+
+
+def put(site: Site, data: bytes) -> None:
+    """Put a file in the place of the header, as a store does that compares a token first and writes later."""
+    site.run(site.backend.inner.put(names.header_path(site.path), data))
+
+
+def others_after(site: Site, before: bytes, *appends: bytes) -> None:
+    """What the header would be if another had appended to an older one; it takes the place of the header."""
+    put(site, before)
+    other = Client(Scripted(site.backend.inner))
+    for data in appends:
+        site.run(other.segments.append(site.path, data))
+
+
+def lose(site: Site, *others: bytes) -> None:
+    """Let an append be acknowledged that another writer's append, on the same header, has the place of."""
+    before = raw(site)
+    assert site.append(b"ours") == 6
+    others_after(site, before, *(others or (b"theirs",)))
+
+
+LOOKS = {
+    "commits": lambda site: site.append(b"more"),
+    "reads": lambda site: site.run(site.client.lookup.view(site.path, fresh=True)),
+    "seals": lambda site: site.run(site.client.segments.seal(site.path)),
+    "lists": lambda site: site.run(site.client.headers.load(site.path)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("others", [[b"theirs"], [b"theirs", b"theirs too", b"and more"]], ids=["one", "several"])
+def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, others):
+    lose(site, *others)
+    with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 6 to 10") as told:
+        LOOKS[look](site)
+    assert (told.value.start, told.value.end, told.value.data) == (6, 10, b"ours")
+    assert vars(pickle.loads(pickle.dumps(told.value))) == vars(told.value)
+    again = Client(site.backend)
+    for client in (site.client, again):
+        with pytest.raises(UnsafeBackendError, match="let another writer take its place"):
+            site.run(client.segments.append(site.path, b"more"))
+    assert site.content() == b"first " + b"".join(others)
+    forget_verdicts()
+    assert site.run(Client(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
+
+
+def test_a_lost_commit_is_told_once_and_reads_go_on(site):
+    lose(site)
+    with pytest.raises(LostCommitError):
+        LOOKS["reads"](site)
+    assert LOOKS["reads"](site).length == 12
+
+
+def restore_older(site: Site) -> None:
+    before = raw(site)
+    site.append(b"one")
+    site.append(b"two")
+    others_after(site, before, b"theirs", b"and theirs")
+
+
+def restore_alone(site: Site) -> None:
+    before = raw(site)
+    site.append(b"one")
+    put(site, before)
+
+
+def overwrite(site: Site) -> None:
+    site.append(b"one")
+    site.by_another("overwrite", b"new")
+
+
+def make_anew(site: Site) -> None:
+    site.append(b"one")
+    site.run(site.backend.inner.delete([names.header_path(site.path)]))
+    other = Client(Scripted(site.backend.inner))
+    site.run(other.segments.create(site.path, None))
+    for _ in range(5):
+        site.run(other.segments.append(site.path, b"x"))
+
+
+def evict(site: Site) -> None:
+    site.append(b"one")
+    for _ in range(COMMITS_MAX + 2):
+        site.by_another("append", b"x")
+
+
+def truncate(site: Site) -> None:
+    end = site.append(b"one") + 3
+    site.by_another("truncate", end)
+
+
+def delete(site: Site) -> None:
+    site.append(b"one")
+    site.by_another("delete")
+    site.by_another("create", None)
+
+
+def beside(site: Site) -> None:
+    """A look that began before the commit was acknowledged brings an older header."""
+    old = site.run(site.backend.inner.read(names.header_path(site.path)))
+    began = site.client.headers.begin()
+    site.append(b"one")
+    site.client.headers.listed(site.path, old.token, old.data, began)
+
+
+CHANGES = [restore_older, restore_alone, overwrite, make_anew, evict, truncate, delete, beside]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])
+def test_nothing_else_counts_as_a_lost_commit(site, change):
+    change(site)
+    length = site.run(site.client.headers.load(site.path)).header.length
+    assert site.append(b"more") == length
+    assert parse_header(raw(site), site.path).length == length + 4
+
+
+@pytest.mark.parametrize("change", [restore_older, restore_alone], ids=["with others' commits", "alone"])
+def test_an_older_header_that_is_put_back_is_in_the_log(site, change, caplog):
+    change(site)
+    LOOKS["reads"](site)
+    site.append(b"more")
+    assert caplog.text.count("an older header was put in its place") == 1
+
+
+def test_where_the_kernel_decides_no_commit_counts_as_lost(caplog):
+    site = Site(Scripted(private_memory()), "m")
+    site.create()
+    site.append(b"first ")
+    lose(site)
+    LOOKS["reads"](site)
+    assert site.append(b"more") == 12
+    assert caplog.text == ""

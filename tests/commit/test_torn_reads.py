@@ -1,0 +1,157 @@
+"""Reads beside a write in place: what does not fit is read again, and what is at rest is damaged."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.contract import Blob
+from rollingfs.client import Client
+from rollingfs.commit import torn_reads
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import names
+from rollingfs.format.header import LOOSE_CHUNKS_MAX
+from tests.support.backends import LOOKS, Scripted, private_memory
+from tests.support.disks import mounted
+from tests.support.servers import new_bucket, rclone_server
+from tests.support.site import Site
+from tests.support.small import SMALL
+
+APPENDS = 150
+CHUNK = b"0123456789" * 2
+"""An append that becomes a chunk."""
+TORN = {
+    "cut within its text": lambda data: data[:40],
+    "cut within its tail": lambda data: data[:-2],
+    "mixed with another": lambda data: data[:30] + bytes([data[30] ^ 1]) + data[31:],
+    "empty": lambda _: b"",
+}
+
+
+def site_that_may_tear(patch: pytest.MonkeyPatch, policy: RollingPolicy | None = None) -> Site:
+    """An empty segment on a store whose reads may be torn."""
+    patch.setattr(torn_reads, "PAUSE_FIRST_S", 0.0)
+    backend: Any = Scripted(private_memory())
+    backend.may_tear = lambda _path: True
+    site = Site(backend, "m", policy)
+    site.create()
+    return site
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    site = site_that_may_tear(monkeypatch)
+    site.append(b"content")
+    return site
+
+
+def torn(how: str, times: list[int]) -> Any:
+    """Answers that are torn, each in another way, as beside a writer."""
+
+    def answer(blob: Blob) -> Blob:
+        times.append(len(times))
+        return replace(blob, data=TORN[how](blob.data), token=f"torn {len(times)}")
+
+    return answer
+
+
+@pytest.mark.parametrize("how", TORN)
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_torn_header_is_read_again_until_it_fits(site, how, times):
+    site.client.headers.forget()
+    site.backend.plan(LOOKS, names.header_path(site.path), answers=torn(how, met := []), times=times)
+    assert site.run(site.client.lookup.view(site.path, fresh=True)).length == 7
+    assert len(met) == times
+
+
+@pytest.mark.parametrize("how", TORN)
+def test_a_writer_judges_by_a_whole_header(site, how):
+    other = Client(Scripted(site.backend.inner))  # which replaces the header, as on a store that may tear
+    site.run(other.segments.append(site.path, b", others'"))
+    site.backend.plan(LOOKS, names.header_path(site.path), answers=torn(how, met := []), times=2)
+    assert site.append(b", ours") == 16
+    assert site.content() == b"content, others', ours"
+    assert len(met) == 2
+
+
+def test_a_torn_page_is_read_again(monkeypatch):
+    site = site_that_may_tear(monkeypatch, SMALL)
+    for _ in range(LOOSE_CHUNKS_MAX + 2):
+        site.append(CHUNK)
+    site.client.pages.after_fork()  # nothing is cached
+    site.backend.plan("read", lambda path: "/index-" in path, answers=torn("cut within its text", met := []))
+    view = site.run(site.client.lookup.view(site.path, fresh=True))
+    assert site.run(site.client.fetcher.read(view, 0, view.length)) == (LOOSE_CHUNKS_MAX + 2) * CHUNK
+    assert len(met) == 1
+
+
+@pytest.mark.parametrize("how", [how for how in TORN if how != "empty"])
+def test_a_header_that_is_damaged_at_rest_is_told_soon(site, how, monkeypatch):
+    slept: list[float] = []
+    site.client.headers.forget()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(torn_reads, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(site.client.runtime, "sleep", sleep)
+    monkeypatch.setattr(torn_reads.time, "monotonic", lambda: sum(slept))
+    path = names.header_path(site.path)
+    site.backend.plan(LOOKS, path, answers=lambda blob: replace(blob, data=TORN[how](blob.data)), times=None)
+    with pytest.raises(CorruptHeaderError):
+        site.run(site.client.lookup.view(site.path, fresh=True))
+    assert torn_reads.SETTLED_S <= sum(slept) < 1
+
+
+def test_a_header_that_fits_costs_one_read(site):
+    site.client.headers.forget()
+    site.backend.clear()
+    site.run(site.client.lookup.view(site.path, fresh=True))
+    assert site.backend.verbs == ["read"]
+
+
+def live_beside(make: Callable[[], RollingFileSystem], path: str) -> None:
+    """Read a segment again and again while others append: no call fails, and each answer is whole."""
+    make().create(path, policy=RollingPolicy(inline_bytes=8192))
+    record, is_over = b"<" + b"x" * 200 + b">", threading.Event()
+
+    def write() -> None:
+        fs = make()
+        for _ in range(APPENDS):
+            fs.append(path, record)
+
+    def read() -> int:
+        fs, size, count = make(), 0, 0
+        while not is_over.is_set():
+            data = fs.cat_file(path)
+            assert data == record * (len(data) // len(record))
+            assert len(data) >= size
+            size, count = len(data), count + 1
+        return count
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for writer in [pool.submit(write) for _ in range(2)]:
+                writer.result()
+        finally:
+            is_over.set()
+        assert all(reader.result() for reader in readers)
+    assert make().cat_file(path) == record * 2 * APPENDS
+
+
+@pytest.mark.slow
+def test_nobody_fails_beside_a_server_that_writes_in_place():
+    with rclone_server() as options:
+        bucket = new_bucket(options)
+        live_beside(lambda: RollingFileSystem("s3", skip_instance_cache=True, **options), f"{bucket}/log")
+
+
+@pytest.mark.slow
+def test_nobody_fails_on_a_disk_with_stale_pages(tmp_path):
+    with mounted("gocryptfs", tmp_path) as disk:
+        live_beside(lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True), f"{disk}/log")

@@ -1,0 +1,21 @@
+"""No acknowledged commit is lost in silence while its writer goes on, and none is called lost on a right store."""
+
+import pytest
+
+from tests.models.lost_commits import explore
+
+RULES = ("incarnation", "evicted", "number")
+STORES = {"right": {}, "lies": {"lies": 1}, "restored": {"restores": 1}, "overwritten": {"overwrites": 1}}
+BREAKS = {"incarnation": "overwritten", "evicted": "right", "number": "lies"}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_each_lost_commit_is_told_and_no_other(store):
+    worlds, why, world = explore(frozenset(RULES), **STORES[store])
+    assert not why, (why, world)
+    assert worlds > 100
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_a_commit_is_lost_in_silence_or_called_lost(rule):
+    assert explore(frozenset(RULES) - {rule}, **STORES[BREAKS[rule]])[1]
