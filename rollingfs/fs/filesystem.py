@@ -213,7 +213,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
 
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
-    touch, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True)
+    _touch_now, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True)
     _pipe_file_now, _pipe_file = both(
         segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"
     )
@@ -224,22 +224,25 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     mkdir, _mkdir = both(folder_operations.mkdir, of="_core")
     makedirs, _makedirs = both(folder_operations.makedirs, of="_core")
     rmdir, _rmdir = both(folder_operations.rmdir, of="_core")
-    rm_file, _rm_file = both(folder_operations.rm_file, of="_core")
-    rm, _rm = both(folder_operations.rm, of="_core")
-    mv_file, _mv_file = both(folder_operations.mv_file, of="_core")
-    mv, _mv = both(folder_operations.mv, of="_core")
+    rm_file, _rm_file = in_transaction.outside(*both(folder_operations.rm_file, of="_core"))
+    rm, _rm = in_transaction.outside(*both(folder_operations.rm, of="_core"))
+    mv_file, _mv_file = in_transaction.outside(*both(folder_operations.mv_file, of="_core"))
+    mv, _mv = in_transaction.outside(*both(folder_operations.mv, of="_core"))
 
-    cp_file, _cp_file = both(transfers.cp_file, of="_core")
+    cp_file, _cp_file = in_transaction.outside(*both(transfers.cp_file, of="_core"))
     _put_file_now, _put_file = both(transfers.put_file, of="_core")
-    copy, _copy = both(transfers.copy, of="_core", passes=(transfers.cp_file,))
+    copy, _copy = in_transaction.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
     get, _get = both(transfers.get, of="_core", passes=(reading.get_file,))
     _put_now, _put = both(transfers.put, of="_core", passes=(transfers.put_file,))
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
-    # the blocking forms, which wait for the end of a transaction
-    pipe_file, put_file, put = in_transaction.pipe_file, in_transaction.put_file, in_transaction.put
+    transaction_type = in_transaction.Transaction
+    # the blocking forms wait for the end of a transaction; what takes place at once refuses within it
+    pipe, pipe_file, touch = in_transaction.pipe, in_transaction.pipe_file, in_transaction.touch
+    put_file, put = in_transaction.put_file, in_transaction.put
+    _pipe_file, _touch, _put_file, _put = in_transaction.outside(_pipe_file, _touch, _put_file, _put)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -323,9 +326,10 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         """
         if mode == "rb" and compression is None:
             return self._open(path, mode, block_size, cache_options=cache_options, **kwargs)
-        from rollingfs.fs.text_file import open_text
-
-        return open_text(super().open, path, mode, block_size, cache_options, compression, kwargs)
+        if "r" in mode:
+            return super().open(path, mode, block_size, cache_options, compression, **kwargs)
+        options = {"block_size": block_size, "cache_options": cache_options, **kwargs}
+        return in_transaction.open_to_write(self, path, mode, compression, options)
 
     async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:
         """Open a binary file whose `read`, `write` and `close` are awaited, on any event loop.
@@ -345,6 +349,8 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         if kwargs.get("compression"):
             raise ValueError(f"{path}: open_async knows no compression: use open")
         opening.check_known(path, kwargs, "open_async")
+        if mode != "rb":
+            in_transaction.check_outside(self, "open_async", path)
         from rollingfs.fs.async_file import open_async
 
         return await open_async(self._core, path, mode)

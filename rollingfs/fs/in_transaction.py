@@ -1,16 +1,105 @@
-"""The blocking methods of the filesystem that write files: within a transaction they wait for its end."""
+"""The methods of the filesystem that write files: within a transaction they wait for its end, or refuse."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import fsspec.transaction
+from fsspec import AbstractFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.fs import arguments, segment_verbs, transfers
 from rollingfs.fs.patterns import Paths
 from rollingfs.fs.sync_async import PASSED_OVER
+
+
+class Transaction(fsspec.transaction.Transaction):
+    """fsspec's transaction, whose error at the end names the files that were not written."""
+
+    def complete(self, commit: bool = True) -> None:
+        """Commit or discard the files, and end the transaction."""
+        files: list[Any] = list(self.files)
+        self.files.clear()
+        done = 0
+        try:
+            for file in files if commit else ():
+                file.commit()
+                done += 1
+        except BaseException as error:
+            others = ", ".join(file.path for file in files[done + 1 :]) or "no other file"
+            error.add_note(
+                f"this ended a transaction at {files[done].path}: it had committed {done} of {len(files)} files; "
+                f"not written either: {others}"
+            )
+            raise
+        finally:
+            try:
+                for file in files[done:]:
+                    file.discard()
+            finally:
+                super().complete(commit)
+
+
+def outside(*methods: Callable[..., Any]) -> tuple[Any, ...]:
+    """These methods, which take place at once: within a transaction each of them refuses."""
+    return tuple(map(_outside, methods))
+
+
+def check_outside(self: Any, name: str, path: object) -> None:
+    """Refuse a method that takes place at once.
+
+    Raises
+    ------
+    NotImplementedError
+        A transaction is under way; nothing was changed.
+    """
+    if self._intrans:
+        raise NotImplementedError(
+            f"{path}: within a transaction this {name} would take place at once, and stay if the transaction is rolled "
+            "back. So nothing was changed: call it before or after the transaction. The blocking open, pipe, put and "
+            "touch wait for its end"
+        )
+
+
+def _outside(method: Callable[..., Any]) -> Callable[..., Any]:
+    def check(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        check_outside(self, method.__name__, next(iter((*args, *kwargs.values())), ""))
+
+    @functools.wraps(method)
+    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        check(self, args, kwargs)
+        return method(self, *args, **kwargs)
+
+    @functools.wraps(method)
+    async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        check(self, args, kwargs)
+        return await method(self, *args, **kwargs)
+
+    return awaited if inspect.iscoroutinefunction(method) else blocking
+
+
+def open_to_write(self: Any, path: str, mode: str, compression: str | None, options: dict[str, Any]) -> Any:
+    """Open a file for writing; a transaction holds it, with what wraps it for text and compression."""
+    from rollingfs.fs.text_file import open_to_write  # not before a file is written
+
+    autocommit = options.pop("autocommit", not self._intrans)
+    file = open_to_write(self._open, path, mode, compression, {**options, "autocommit": autocommit})
+    if not autocommit:
+        self.transaction.files.append(file)
+    return file
+
+
+def pipe(self: Any, path: str | Mapping[str, Any], value: Any = None, **kwargs: Any) -> None:
+    """Write whole files, each in one commit: `value` to one path, or each value of a mapping to its path."""
+    if isinstance(path, Mapping) and self._backend.is_async and not self._intrans:
+        self._bridge.run(self._pipe(path, **kwargs))  # side by side
+    else:
+        AbstractFileSystem.pipe(self, path, value, **kwargs)
 
 
 def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
@@ -24,6 +113,13 @@ def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE,
 def _meant(options: dict[str, Any]) -> dict[str, Any]:
     """The options that `open` is to see, or to refuse."""
     return {name: value for name, value in options.items() if name not in PASSED_OVER}
+
+
+def touch(self: Any, path: str, truncate: bool = True, **kwargs: Any) -> None:
+    if not self._intrans:
+        self._touch_now(path, truncate, **kwargs)
+        return
+    self.open(path, "wb" if truncate else "ab", **_meant(kwargs)).close()
 
 
 def put_file(
@@ -66,5 +162,6 @@ def put(
 
 
 pipe_file.__doc__ = segment_verbs.pipe_file.__doc__
+touch.__doc__ = segment_verbs.touch.__doc__
 put_file.__doc__ = transfers.put_file.__doc__
 put.__doc__ = transfers.put.__doc__

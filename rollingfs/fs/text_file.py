@@ -70,16 +70,19 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         return True
 
     def commit(self) -> None:
-        """Refuse: a compressed stream is whole only at its end.
+        """Refuse, except at the end of a transaction: a compressed stream is whole only at its end.
 
         Raises
         ------
         io.UnsupportedOperation
-            Always; nothing is lost.
+            The file is of no transaction; nothing is lost.
         """
-        raise io.UnsupportedOperation(
-            f"{self.path}: only close() commits a compressed file; nothing is committed yet, and writing may go on"
-        )
+        if self._file.autocommit:
+            raise io.UnsupportedOperation(
+                f"{self.path}: only close() commits a compressed file; nothing is committed yet, and writing may go on"
+            )
+        self.close()
+        self._file.commit()
 
     def close(self) -> None:
         """End the stream and commit."""
@@ -133,6 +136,11 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         self._is_made = True
         watch(self, instead_of=file)
 
+    @property
+    def path(self) -> str:
+        """The segment."""
+        return self._file.path
+
     def commit(self) -> None:
         """Publish all bytes written so far, or none; writing may go on.
 
@@ -172,26 +180,18 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         self._file.tell_at_exit()
 
 
-def open_text(
-    open_binary: Callable[..., Any],
-    path: str,
-    mode: str,
-    block_size: int | None,
-    cache_options: dict[str, Any] | None,
-    compression: str | None,
-    options: dict[str, Any],
+def open_to_write(
+    open_binary: Callable[..., Any], path: str, mode: str, compression: str | None, options: dict[str, Any]
 ) -> Any:
-    """Open a file as fsspec does; what is written as text or compressed is committed by `close` alone.
+    """Open a file for writing; what is written as text or compressed is committed by `close` alone.
 
     Parameters
     ----------
     open_binary
-        fsspec's `open`.
+        Opens a binary file, which nothing compresses.
     """
     keys = [key for key in ("encoding", "errors", "newline") if "b" not in mode and key in options]
     text = {key: options.pop(key) for key in keys}
-    if "r" in mode or ("b" in mode and compression is None):
-        return open_binary(path, mode, block_size, cache_options, compression, **text, **options)
     codec = get_compression(path, compression)
     if codec is not None and options.get("commit_on") is not None:
         raise ValueError(f"{path}: only close() commits a compressed file: leave out commit_on")
@@ -200,7 +200,6 @@ def open_text(
             f"{path}: a reader finds only one of several {codec} archives in a file, so nothing can be appended "
             "by this codec; nothing was written: open by 'wb', or append by gzip, bz2 or xz"
         )
-    binary = mode if "b" in mode else mode.replace("t", "") + "b"
-    file = open_binary(path, binary, block_size, cache_options, None, **options)
+    file = open_binary(path, mode if "b" in mode else mode.replace("t", "") + "b", **options)
     file = file if codec is None else CompressedFile(file, codec)
     return file if "b" in mode else TextFile(file, write_through="commit_on" in options, **text)
