@@ -51,6 +51,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
     def __init__(self, file: WriteFile, codec: str) -> None:
         self._file = file
         self._taken = 0
+        self._start = file.tell()
         self._is_dying = False
         self._codec = compr[codec](file, mode=file.mode[0])
         watch(self, instead_of=file)
@@ -68,6 +69,10 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
 
     def writable(self) -> bool:
         return True
+
+    def tell(self) -> int:
+        """The bytes that this file took, before compression, and those that were there, as they are there."""
+        return self._start + self._taken
 
     def commit(self) -> None:
         """Refuse, except at the end of a transaction: a compressed stream is whole only at its end.

@@ -6,6 +6,7 @@ import abc
 import atexit
 import io
 import logging
+import os
 import sys
 import warnings
 import weakref
@@ -37,6 +38,42 @@ class CommitsByClose(io.IOBase):
         """Refuse copies and pickles: two files would commit the same bytes, or one overwrite what the other wrote."""
         raise TypeError(
             f"{self!r} is for writing, so it is neither copied nor pickled: open the file where it is needed"
+        )
+
+    def seekable(self) -> bool:
+        """Whether `seek` works: no. What wraps the file for text hears yes, and then asks for the position.
+
+        So a byte order mark is written at offset 0, and only there, as by Python's own `open`.
+        """
+        return _is_asked_for_text()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """The position, for ``seek(0, os.SEEK_END)``; else refuse.
+
+        Raises
+        ------
+        io.UnsupportedOperation
+            Another place is meant; nothing was changed.
+        """
+        if (offset, whence) == (0, os.SEEK_END):
+            return self.tell()
+        raise self._refusal("seek")
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Refuse.
+
+        Raises
+        ------
+        io.UnsupportedOperation
+            Always; nothing was changed.
+        """
+        raise self._refusal("truncate")
+
+    def _refusal(self, verb: str) -> io.UnsupportedOperation:
+        return io.UnsupportedOperation(
+            f"{getattr(self, 'path', '')}: there is no {verb} in a file for writing, which takes bytes at its end "
+            "only; nothing was changed. A format that goes back in its file (HDF5, an archive that is added to) needs "
+            "a file of the local disk: write there, then call put(local, path)"
         )
 
     @abc.abstractmethod
@@ -92,6 +129,13 @@ def is_unwinding(file: CommitsByClose) -> bool:
             return args[0] is not None and any(one is file for one in opened.fobjects)
         frame = frame.f_back
     return False
+
+
+def _is_asked_for_text() -> bool:
+    """Whether code that makes an `io.TextIOWrapper` asks (pandas, fsspec): its constructor asks, and has no frame."""
+    frame = sys._getframe(2)
+    is_constructor = isinstance(frame.f_locals.get("self"), io.TextIOWrapper)
+    return is_constructor or io.TextIOWrapper.__name__ in frame.f_code.co_names
 
 
 def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:

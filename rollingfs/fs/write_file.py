@@ -299,7 +299,7 @@ class WriteFile(CommitsByClose):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        raise io.UnsupportedOperation("read")
+        raise io.UnsupportedOperation(f"{self.path}: it is open for writing, by mode {self.mode!r}: open it by 'rb'")
 
     def writable(self) -> bool:
         return True
