@@ -1,7 +1,7 @@
 """Append, seal, truncate and zero-copy concat for files on object stores and disks."""
 
 import importlib
-import logging
+import logging as _logging
 from typing import TYPE_CHECKING, Any
 
 from fsspec import register_implementation
@@ -163,7 +163,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())
+# `logging` is the name of a module of this package, which `logging.config` finds by its name
+_logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
 for _scheme, _class in (

@@ -5,17 +5,15 @@ Must not be here: what a commit is; the handler is a user of the filesystem like
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import contextvars
 import errno
 import logging
-import multiprocessing.util
+import multiprocessing
 import os
 import sys
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -27,7 +25,7 @@ from rollingfs.errors import AppendOutcomeUnknown, SegmentSealedError, UnsafeBac
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.runtime import ending
+from rollingfs.runtime import ending, logs
 
 INTERVAL_S_DEFAULT = 1.0
 QUEUE_BYTES_DEFAULT = 8 * 2**20
@@ -47,7 +45,8 @@ class RollingHandler(logging.Handler):
     """A handler that appends records to a segment, with one commit for all records of an interval.
 
     Many processes may log to one segment: records never mix, and readers (``rollingfs tail -f``) see them as they are
-    committed. `emit` only queues a record. A thread of the handler commits.
+    committed. `emit` only queues a record. A thread of the handler commits. A handler that is made on the main thread
+    writes what waits at SIGTERM as well, unless the process handles or ignores that signal itself.
 
     Parameters
     ----------
@@ -68,7 +67,9 @@ class RollingHandler(logging.Handler):
     block_s
         For how many seconds `emit` waits for room in a full queue, before the record is lost.
     close_s
-        For how many seconds `close` waits for the last commit, and the end of the program for all that is queued.
+        For how many seconds `close` waits for the last commit, and the end of the program, also by SIGTERM, for all
+        that is queued. Under the lock of `logging` itself, as in `dictConfig`, `close` and `flush` do not wait: the
+        thread commits, and the end of the program waits for it.
     encoding
         Of the text.
 
@@ -136,35 +137,40 @@ class RollingHandler(logging.Handler):
         """How long the end of the program may wait for commits, in its two steps together."""
         self._end_s: float | None = None
         """When the second step stops waiting, by the monotonic clock."""
+        self._until_s: float | None = None
+        """When a closed handler that nobody waited for stops its tries, by the monotonic clock."""
+        self._formatting = threading.RLock()
         self._thread: threading.Thread | None = None
-        self._is_hurried = False
+        self._is_hurried = self._has_appended = False
         self._failure: Exception | None = None
         """Why the last commit failed, if it did."""
-        self._has_appended = False
-        self.lost = 0
-        self.unknown = 0
-        self._lost_told = self._unknown_told = 0
+        self.lost = self.unknown = self._lost_told = self._unknown_told = 0
         self._why_lost = self._why_unknown = ""
         self._close_at_end()
+        ending.at_sigterm(self)
 
     # -- the program's side ----------------------------------------------------------------------------------
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Leave out the records that commits of a handler cause: they would never end.
 
-        A commit must not wait for the handler's lock: whoever holds the lock may wait for the commit.
+        Do not take the handler's lock: `logging.shutdown` holds it and waits for the store's event loop, which may log.
         """
-        return False if _is_committing.get() else bool(super().handle(record))
+        kept: Any = not _is_committing.get() and self.filter(record)  # Python 3.12 may give another record
+        if kept:
+            self.emit(kept if isinstance(kept, logging.LogRecord) else record)
+        return bool(kept)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record."""
+        if self._process != os.getpid():
+            self._begin()
         try:
-            line = self._encoded(record)
+            with self._formatting:
+                line = self._encoded(record)
         except Exception:  # noqa: BLE001 - as in all handlers of `logging`: a bad record must not stop the program
             self.handleError(record)
             return
-        if self._process != os.getpid():
-            self._begin()
         with self._changed:
             if self._is_closed or not self._has_room(len(line)):
                 self._lose(1, "the handler was closed" if self._is_closed else "the queue was full")
@@ -216,13 +222,11 @@ class RollingHandler(logging.Handler):
                 return
             if has_thread := self._has_thread():
                 self._hurry()
-                self._changed.wait_for(lambda: self._done >= wanted, wait_s_max)
+                self._changed.wait_for(lambda: self._done >= wanted, 0 if logs.is_locked_here() else wait_s_max)
         if not has_thread:
-            contextvars.copy_context().run(self._commit_here)
-
-    def _commit_here(self) -> None:
-        _is_committing.set(True)
-        self._commit()
+            context = contextvars.copy_context()
+            context.run(_is_committing.set, True)
+            context.run(self._commit)
 
     def close(self) -> None:
         """Commit the queued records, and stop. What cannot be committed in `close_s` seconds is lost, and is told."""
@@ -230,14 +234,22 @@ class RollingHandler(logging.Handler):
             self.flush()
             with self._changed:
                 self._is_closed = True
-                why = str(self._failure or "the handler was closed before the commit ended")
-                self._lose(len(self._queue), why)
-                self._doubt(len(self._committing), why)
-                self._queue.clear()
-                self._done = self._queued
-                self._changed.notify_all()
-            self._tell_lost()
+                self._until_s = time.monotonic() + self.close_s
+            if not logs.is_locked_here():
+                self._drop("the handler was closed before the commit ended")
         super().close()
+
+    def _drop(self, why: str) -> None:
+        """Give up the records that wait, and tell of them."""
+        with self._changed:
+            why = str(self._failure or why)
+            self._lose(len(self._queue), why)
+            self._doubt(len(self._committing), why)
+            self._queue.clear()
+            self._committing = []
+            self._done, self._bytes = self._queued, 0
+            self._changed.notify_all()
+        self._tell_lost()
 
     def main_ends(self) -> None:
         """Commit what is queued when the main thread ends, while connections can be opened; other threads may go on."""
@@ -245,16 +257,22 @@ class RollingHandler(logging.Handler):
         self._flush(self._end_left_s)
         self._end_left_s = max(0.0, self._end_left_s - (time.monotonic() - began_s))
 
+    def sigterm_comes(self) -> None:
+        """Commit what is queued, and tell of what cannot be committed, because SIGTERM ends the process."""
+        if self._process == os.getpid():
+            self._flush(self.close_s)
+            self._drop("SIGTERM ended the process before the commit ended")
+
     def _at_end(self) -> None:
+        if self._process != os.getpid():
+            return
+        if self._end_s is None:
+            self._end_s = time.monotonic() + self._end_left_s
         if multiprocessing.parent_process() is not None:
             self.close()  # `logging` does not close handlers in a child of multiprocessing
-            return
-        if self._process == os.getpid():
-            if self._end_s is None:
-                self._end_s = time.monotonic() + self._end_left_s
-            self.flush()
-            if self._is_closed:
-                self._tell_lost()
+        self.flush()
+        if self._is_closed:
+            self._drop("the program ended before the commit ended")
 
     def _lose(self, count: int, why: str) -> None:
         if count:
@@ -270,12 +288,13 @@ class RollingHandler(logging.Handler):
 
     def _tell_lost(self) -> None:
         texts = []
-        if self.lost > self._lost_told:
-            texts.append(f"{_records(self.lost - self._lost_told)} not written: {self._why_lost}")
-        if self.unknown > self._unknown_told:
-            what = _records(self.unknown - self._unknown_told)
-            texts.append(f"it is unknown whether {what} written: {self._why_unknown}")
-        self._lost_told, self._unknown_told = self.lost, self.unknown
+        with self._changed:  # else two threads tell the same
+            if self.lost > self._lost_told:
+                texts.append(f"{_records(self.lost - self._lost_told)} not written: {self._why_lost}")
+            if self.unknown > self._unknown_told:
+                what = _records(self.unknown - self._unknown_told)
+                texts.append(f"it is unknown whether {what} written: {self._why_unknown}")
+            self._lost_told, self._unknown_told = self.lost, self.unknown
         if texts and logging.raiseExceptions and sys.stderr is not None:
             print(f"{self.path}: {'; '.join(texts)}", file=sys.stderr)
 
@@ -287,6 +306,7 @@ class RollingHandler(logging.Handler):
         while self._wait(pause_s):
             is_done = self._commit()
             pause_s = self.interval_s if is_done else min(max(2 * pause_s, RETRY_S_MIN), RETRY_S_MAX)
+        self._drop("the handler was closed before the commit ended")
 
     def _wait(self, pause_s: float) -> bool:
         """Wait for records, and then until they are due; False once there will be no more."""
@@ -294,9 +314,11 @@ class RollingHandler(logging.Handler):
             self._changed.wait_for(lambda: self._queue or self._is_closed)
             if not self._queue:
                 return False
-            self._changed.wait_for(lambda: self._is_hurried or self._is_closed, pause_s)
+            if self._until_s is not None:
+                pause_s = min(pause_s, self._until_s - time.monotonic())
+            self._changed.wait_for(lambda: self._is_hurried or not self._queue, pause_s)
             self._is_hurried = False
-            return True
+            return self._until_s is None or time.monotonic() < self._until_s
 
     def _commit(self) -> bool:
         """Append all queued records; if that fails for certain, they wait for the next try."""
@@ -311,14 +333,14 @@ class RollingHandler(logging.Handler):
         except Exception as error:  # noqa: BLE001 - the thread must not die of it
             self._failed(error)
             with self._changed:
-                count = 0 if self._is_closed else len(lines)  # `close` has counted them
+                count = len(self._committing)  # none if `_drop` has counted them
                 if isinstance(error, AppendOutcomeUnknown):  # a repetition could write the records twice
                     self._doubt(count, str(error))
                 elif _is_final(error):
                     self._lose(count, str(error))
                 else:
-                    self._queue.extendleft(reversed(lines[:count]))
-                    self._committing = self._committing[count:]
+                    self._queue.extendleft(reversed(self._committing))
+                    self._committing = []
                     return False
         else:
             self._lost_told += lost
@@ -360,21 +382,12 @@ class RollingHandler(logging.Handler):
     def _close_at_end(self) -> None:
         """Make the end of the process commit before it takes down what the filesystem needs.
 
-        The first step comes when the main thread ends (`main_ends`). The second comes when all threads have ended. What
-        is registered last runs first: so the handler registers again once the filesystem is in use. `logging`
-        registers its own end, which closes the handler, when it is imported, which is too early. The program's own
-        functions that run between the two may log.
+        The first step comes when the main thread ends (`main_ends`). The second comes when all threads have ended. The
+        last registered runs first, so the handler registers again once the filesystem is in use. `logging` closes the
+        handler as well, by what it registered at its import: too late. The program's functions between may log.
         """
         ending.at_end(self)
-        at_end = weakref.WeakMethod(self._at_end)
-
-        def end() -> None:
-            method = at_end()
-            if method is not None:
-                method()
-
-        atexit.register(end)
-        multiprocessing.util.Finalize(None, end, exitpriority=0)  # a child of multiprocessing runs no `atexit`
+        ending.at_last(self._at_end)
 
 
 def _is_final(error: Exception) -> bool:

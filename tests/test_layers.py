@@ -123,3 +123,29 @@ def test_other_modules_use_three_calls_of_the_room_where_commits_are_shared() ->
                 calls.add(node.attr)
     assert imports == {("commit/commits.py", ROOM, "share_of")}
     assert calls == CALLS
+
+
+def _bound(path: Path) -> Iterator[str]:
+    """The names that a package's own code binds, or gives by `__getattr__`, other than by an import of its modules."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For):
+            inner = list(ast.walk(node))
+            yield from (one.id for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+            if any(isinstance(one, ast.Name) and one.id == "__all__" for one in inner):
+                yield from (one.value for one in inner if isinstance(one, ast.Constant))
+
+
+VERBS_OF_THEIR_MODULES = {"spark": {"configure", "doctor", "maintain", "storage_options"}}
+"""Public functions, each of which has the name of its module, and is all that others need of it."""
+
+
+@pytest.mark.parametrize("package", list(ROLLINGFS.rglob("__init__.py")), ids=lambda path: path.parent.name)
+def test_a_package_hides_no_module_of_its_own(package: Path) -> None:
+    """`logging.config` and others find ``rollingfs.logging`` by the attributes of ``rollingfs`` first."""
+    below = [*package.parent.glob("*.py"), *(path.parent for path in package.parent.glob("*/__init__.py"))]
+    hidden = {path.stem for path in below} & set(_bound(package))
+    assert hidden == VERBS_OF_THEIR_MODULES.get(package.parent.name, set())

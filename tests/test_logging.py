@@ -15,7 +15,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory, raises
-from tests.support.schedules import beside, eventually, in_threads
+from tests.support.schedules import HELD_S_MAX, beside, eventually, in_threads
 from tests.support.servers import new_bucket, require_module
 
 PATH = "logs/app"
@@ -349,3 +349,194 @@ logging.getLogger("app").warning("early")
     said = ended(program)
     assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == ["early"]
     assert said == f"{tmp_path}/app: 1 log record was not written: the handler was closed\n"
+
+
+CONFIGURED = """
+import configparser, json, logging.config, sys
+
+how, url, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+given = {"url": url, "storage_options": options, "interval": "1h"}
+loggers = {"app": {"handlers": ["app"]}}
+for number in range(3):
+    if how == "fileConfig":
+        file = configparser.RawConfigParser()
+        file["loggers"], file["handlers"], file["formatters"] = {"keys": "root,app"}, {"keys": "app"}, {"keys": ""}
+        file["logger_root"] = {"handlers": ""}
+        file["logger_app"] = {"qualname": "app", "handlers": "app"}
+        file["handler_app"] = {"class": "rollingfs.logging.RollingHandler", "kwargs": repr(given)}
+        logging.config.fileConfig(file)
+    else:
+        handlers = {"app": {how: "rollingfs.logging.RollingHandler", **given}}
+        logging.config.dictConfig({"version": 1, "handlers": handlers, "loggers": loggers})
+    logging.getLogger("app").warning("%d", number)
+logging.basicConfig(force=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["class", "()", "fileConfig"])
+def test_a_configuration_finds_the_handler_and_a_later_one_waits_for_no_commit(moto, how):
+    require_module("s3fs")
+    bucket = new_bucket(moto)
+    assert ended(CONFIGURED, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
+    assert sorted(lines(RollingFileSystem("s3", moto), f"{bucket}/log")) == ["0", "1", "2"]
+
+
+def test_close_under_the_lock_of_logging_leaves_the_commit_to_the_thread(fs, make, monkeypatch):
+    handler, logger = make(interval="1h", close_s=HELD_S_MAX)
+    beside(monkeypatch, fs, "append", lambda *_, **__: logging._lock.acquire() and logging._lock.release())
+    logger.info("one")
+    began_s = time.monotonic()
+    with logging._lock:  # as `dictConfig` and `basicConfig(force=True)`
+        handler.flush()
+        handler.close()
+        assert lines(fs) == []
+    assert time.monotonic() - began_s < HELD_S_MAX / 2
+    eventually(lambda: lines(fs) == ["one"])
+    assert (handler.lost, handler.unknown) == (0, 0)
+    logger.info("late")
+    assert handler.lost == 1
+
+
+def test_what_a_handler_closed_under_the_lock_cannot_write_is_told(fs, make, monkeypatch, capsys):
+    failing(fs, monkeypatch, *[OSError("no store")] * ALWAYS)
+    handler, logger = make(interval="1h", close_s=0.1)
+    logger.info("one")
+    with logging._lock:
+        handler.close()
+    eventually(lambda: handler.lost)
+    handler._thread.join(SOON_S)
+    assert f"{PATH}: 1 log record was not written: no store\n" in capsys.readouterr().err
+
+
+def test_a_wait_for_the_loop_under_the_lock_of_logging_lets_the_loop_log(request):
+    """A `StreamHandler` of a file over S3, which `dictConfig` flushes, waited for ever."""
+    backend = Scripted(private_memory(), suspends=True)
+    fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
+    fs.create(PATH)
+    logger = logging.getLogger(request.node.name)
+    seen = []
+    backend.plan("replace", HEADER, before=lambda: seen.append(logging.DEBUG in logger._cache))
+    with logging._lock:
+        fs.append(PATH, b"one\n")
+    assert seen == [True]
+
+
+def test_flush_under_the_handlers_lock_does_not_stop_others_that_log(make):
+    handler, logger = make(interval="1h")
+    handler.acquire()  # as `logging.shutdown` does
+    try:
+        in_threads(lambda: logger.info("on the store's event loop"))
+    finally:
+        handler.release()
+    assert handler._queued == 1
+
+
+TERMINATED = """
+import logging, os, signal, sys, time
+from rollingfs.logging import RollingHandler
+
+how, url = sys.argv[1:]
+
+
+def own(*_):
+    print("own", flush=True)
+    sys.exit(7)
+
+
+def beside(append):
+    def appends(path, data):
+        if how == "held":
+            with logging._lock:  # which the main thread holds when the signal comes
+                pass
+        return append(path, data)
+
+    return appends
+
+
+if how in ("own", "ignored"):
+    signal.signal(signal.SIGTERM, own if how == "own" else signal.SIG_IGN)
+handler = RollingHandler(url, interval="1h", close_s=20)
+handler.fs.append = beside(handler.fs.append)
+logger = logging.getLogger("app")
+logger.addHandler(handler)
+if how == "own, later":
+    signal.signal(signal.SIGTERM, own)
+if how == "given back":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+if how == "forked" and (child := os.fork()):
+    sys.exit(-os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+logger.warning("hi")
+with logging._lock:
+    os.kill(os.getpid(), signal.SIGTERM)
+    while how == "held" and logger.isEnabledFor(10) is None:
+        pass
+if how == "ignored":
+    sys.exit()
+while True:
+    time.sleep(3600)
+"""
+ENDS_BY = {
+    "system": (-15, ["hi"]),
+    "held": (-15, ["hi"]),
+    "forked": (15, ["hi"]),
+    "own": (7, ["hi"]),
+    "own, later": (7, ["hi"]),
+    "ignored": (0, ["hi"]),
+    "given back": (-15, []),
+}
+"""The status with which a program ends that gets SIGTERM, and its log."""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+@pytest.mark.parametrize("how", ENDS_BY)
+def test_a_program_that_sigterm_ends_writes_its_log_and_keeps_its_status(tmp_path, how):
+    status, expected = ENDS_BY[how]
+    command = [sys.executable, "-W", "ignore", "-c", TERMINATED, how, f"rolling::file://{tmp_path}/app"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert lines(RollingFileSystem("file"), f"{tmp_path}/app") == expected
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+def test_what_cannot_be_written_at_sigterm_is_told(tmp_path):
+    path = f"{tmp_path}/app"
+    RollingFileSystem("file").create(path)
+    program = TERMINATED.replace("return append(path, data)", 'raise OSError("no store")').replace("=20", "=0.1")
+    command = [sys.executable, "-W", "ignore", "-c", program, "system", f"rolling::file://{path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == -15
+    assert f"{path}: 1 log record was not written: no store\n" in done.stderr
+
+
+POOL = """
+import logging, multiprocessing, sys
+from rollingfs.logging import RollingHandler
+
+method, url = sys.argv[1:]
+context = multiprocessing.get_context(method)
+
+
+def begin():
+    logging.getLogger("app").addHandler(RollingHandler(url, interval="1h"))
+
+
+def work(number):
+    logging.getLogger("app").warning("%d", number)
+
+
+if __name__ == "__main__":
+    if method == "fork":
+        begin()
+    with context.Pool(2, None if method == "fork" else begin) as pool:
+        pool.map(work, range(100))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_the_children_of_a_pool_write_their_logs_though_sigterm_ends_them(tmp_path, method):
+    (tmp_path / "program.py").write_text(POOL)
+    command = [sys.executable, "-W", "ignore", tmp_path / "program.py", method, f"rolling::file://{tmp_path}/app"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stderr == ""
+    assert sorted(map(int, lines(RollingFileSystem("file"), f"{tmp_path}/app"))) == list(range(100))

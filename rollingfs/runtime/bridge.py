@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
-from rollingfs.runtime import ending
+from rollingfs.runtime import ending, logs
 from rollingfs.runtime.concurrency import drive, lasting
 
 T = TypeVar("T")
@@ -94,6 +94,8 @@ class Bridge:
         loop = self._other_loop(coroutine)
         call = _Call(coroutine, is_lasting=commits is not None)
         try:
+            if logs.is_locked_here():
+                logs.let_others_log()
             loop.call_soon_threadsafe(call.begin, loop)
             return wait(call.outcome)
         except AppendInterrupted as interrupt:

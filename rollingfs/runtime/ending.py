@@ -3,18 +3,27 @@
 When the main thread ends, Python closes all executors (`concurrent.futures`). Then it waits for the other threads, and
 then it runs `atexit`. A request that opens a connection needs an executor, for the names of hosts and for certificates.
 So `at_end` calls while executors are open, and `without_executors` lets an event loop do without them from then on.
+
+SIGTERM ends a process without any of that, unless the process handles it. `at_sigterm` calls before, in a thread of its
+own: a signal's handler interrupts the main thread anywhere, so it must wait for no lock that the main thread may hold.
+The main thread goes on until then, as if the signal came later.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import atexit
 import contextlib
+import os
+import signal
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor  # an import after the main thread's end would fail
+from types import FrameType
 from typing import ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
@@ -25,6 +34,12 @@ class EndsWithMain(Protocol):
     """Something that is told when the main thread ends, while other threads go on."""
 
     def main_ends(self) -> None: ...
+
+
+class EndsBySigterm(Protocol):
+    """Something that is told when SIGTERM ends the process."""
+
+    def sigterm_comes(self) -> None: ...
 
 
 class _Here(ThreadPoolExecutor):
@@ -41,6 +56,7 @@ class _Here(ThreadPoolExecutor):
 
 _here = _Here(1)
 _told: weakref.WeakKeyDictionary[EndsWithMain, None] = weakref.WeakKeyDictionary()
+_told_by_sigterm: weakref.WeakSet[EndsBySigterm] = weakref.WeakSet()
 _main_has_ended = False
 _waits: list[Callable[[], None]] = []
 
@@ -48,6 +64,20 @@ _waits: list[Callable[[], None]] = []
 def at_end(thing: EndsWithMain) -> None:
     """Tell something when the main thread ends, in the order of these calls. Nothing is kept alive by this."""
     _told[thing] = None
+
+
+def at_last(method: Callable[[], None]) -> None:
+    """Call a method when all threads have ended, the last registered first; its object is not kept alive by this."""
+    import multiprocessing.util  # a program without such a method starts sooner without it
+
+    weak = weakref.WeakMethod(method)
+
+    def end() -> None:
+        if (found := weak()) is not None:
+            found()
+
+    atexit.register(end)
+    multiprocessing.util.Finalize(None, end, exitpriority=0)  # a child of multiprocessing runs no `atexit`
 
 
 def main_has_ended() -> bool:
@@ -77,6 +107,34 @@ def settle() -> None:
     """Wait, at the end of a blocking call, for libraries whose threads must not outlive the interpreter."""
     for wait in _waits:
         wait()
+
+
+def at_sigterm(thing: EndsBySigterm) -> None:
+    """Tell something before SIGTERM ends the process, where the process leaves SIGTERM to the system.
+
+    A process that handles or ignores SIGTERM itself keeps that, also if it begins to do so later. Python lets only the
+    main thread change it: a call on another thread changes nothing. Nothing is kept alive by this.
+    """
+    _told_by_sigterm.add(thing)
+    is_main = threading.current_thread() is threading.main_thread()
+    if os.name == "posix" and is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        with contextlib.suppress(ValueError):  # in a subinterpreter
+            signal.signal(signal.SIGTERM, _sigterm_comes)
+
+
+def _sigterm_comes(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # so that the next one ends the process: another's, or ours
+    try:
+        _thread.start_new_thread(_end_by_sigterm, ())  # `threading` takes a lock for it
+    except RuntimeError:  # there are too many threads, or the interpreter ends
+        _end_by_sigterm()
+
+
+def _end_by_sigterm() -> None:
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.kill, os.getpid(), signal.SIGTERM)  # the last, so the exit status is that of SIGTERM
+        for thing in list(_told_by_sigterm):
+            stack.callback(thing.sigterm_comes)
 
 
 def _main_ends() -> None:

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 LOGGER = logging.getLogger("rollingfs")
+LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 
 class Held(Protocol):
@@ -87,6 +88,27 @@ def keeper() -> Keeper:
     new = Keeper(known)
     _keeper.set(new)
     return new
+
+
+def is_locked_here() -> bool:
+    """Whether this thread holds the lock of `logging` itself, as `dictConfig` does while it closes handlers.
+
+    By a private name that Python 3.11 to 3.14 have; without it, no thread counts as holding the lock.
+    """
+    lock = getattr(logging, "_lock", None)
+    return lock is not None and bool(lock._is_owned())
+
+
+def let_others_log() -> None:
+    """Let other threads log while this one waits with the lock of `logging` itself.
+
+    A logger takes that lock to find its level, and then remembers the answer. No thread can make a logger forget while
+    this one has the lock.
+    """
+    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    for logger in (logging.root, *loggers):
+        for level in LEVELS:
+            logger.isEnabledFor(level)
 
 
 class _KeepBack(logging.Filter):
