@@ -120,3 +120,19 @@ def test_a_plain_file_that_comes_before_the_commit_refuses_a_move_that_may_not_o
         fs.mv(f"{path}/a", f"{path}/b", overwrite=False)
     assert [other.cat_file(f"{path}/{name}") for name in "ab"] == [b"a", b"plain"]
     other.append(f"{path}/a", b"+")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_file_that_comes_into_a_folder_whose_name_a_segment_takes_is_read_and_stays(
+    store: str, tmp_path: Path
+) -> None:
+    """As docs/guarantees.md says of the one race in which a segment hides a folder."""
+    path, backend, fs, other = clients(store, tmp_path)
+    backend.plan("create", f"{path}$header", before=lambda: other.pipe_file(f"{path}/new", b"new"))
+    fs.pipe_file(path, b"segment")
+    assert [other.cat_file(name) for name in (path, f"{path}/new")] == [b"segment", b"new"]
+    assert other.ls(path, detail=False) == [path]
+    fs.rm(path)
+    assert other.find(path) == [f"{path}/new"]
+    with pytest.raises(IsADirectoryError):
+        fs.pipe_file(path, b"segment")

@@ -311,3 +311,16 @@ def test_metrics_are_those_of_the_filesystem(client: Client) -> None:
     text = client.get("/metrics").text
     assert 'rollingfs_call_seconds_count{call="commits"}' in text
     assert "rollingfs_conflicts_total 0" in text
+
+
+def test_a_rename_never_goes_into_a_folder_nor_over_the_file_of_that_name_in_it(
+    client: Client, fs: RollingFileSystem, root: str
+) -> None:
+    for path in ("x", "d/x"):
+        fs.pipe_file(f"{root}/{path}", path.encode())
+    for overwrite in (False, True):
+        refused = client.post("/v1/segments/x:rename", json={"to": "d", "overwrite": overwrite})
+        assert (refused.status_code, refused.json()["changed"]) == (409, NOTHING), refused.text
+    assert [fs.cat_file(f"{root}/{path}") for path in ("x", "d/x")] == [b"x", b"d/x"]
+    assert client.post("/v1/segments/x:rename", json={"to": "d/x", "overwrite": True}).status_code == 200
+    assert fs.cat_file(f"{root}/d/x") == b"x"
