@@ -53,7 +53,6 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
         "an empty folder makes way for a folder",
     ),
     ("server/webhdfs.py", "_delete"): ("delete", "one verb"),
-    ("server/webhdfs.py", "_concat"): ("concat seal", "a file of HDFS that is closed takes no more bytes"),
     ("logging.py", "_append"): ("append append create", "no undo: who meets a segment of another is content"),
     ("spark/source/sink/segment_commit.py", "_write"): ("extend overwrite", "one of two, by the mode"),
     ("spark/stream_operations.py", "_drop"): ("retain trim", "one of two, by an option"),
