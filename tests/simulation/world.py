@@ -282,8 +282,9 @@ class World:
                 op.done(value, doing)
 
     def is_last(self, op: Op) -> bool:
-        """Whether an operation does nothing after its commit; a segment that moved whole is flushed after that,
-        and a rename by a program on top looks at the folder that it left.
+        """Whether an operation does nothing after its commit.
+
+        A segment that moved whole is flushed, and a rename by a program on top looks at the folder that it left.
         """
         is_more = op.call.verb is model.rename and (self.store.removes_whole or "overwrite" in op.call.args)
         return op.call.verb in COMMIT_IS_LAST and not is_more
