@@ -1,4 +1,4 @@
-"""Plain files whose names leave no room for that of a header, on a disk: they are files that cannot become segments."""
+"""Plain files whose names leave no room for that of a header: they are files that cannot become segments."""
 
 import errno
 import os
@@ -10,7 +10,9 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.objects.errors import Refusal, as_os_error
 from tests.support.backends import Scripted
+from tests.support.servers import new_bucket
 
 NAMES = ("n" * 249, "ä" * 127 + "n")
 """Of 249 and 255 bytes."""
@@ -106,3 +108,28 @@ def test_it_cannot_become_a_segment_and_stays_as_it_is(place: Any) -> None:
     assert fs.cat_file(file) == b"plain"
     assert fs.append(f"{folder}/segment", b"!") == 4
     assert set(fs.find(folder)) == {file, f"{folder}/segment"}
+
+
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_key_of_s3_without_room_for_a_header_is_one_of_a_plain_file(minio: dict[str, Any]) -> None:
+    fs, bucket = RollingFileSystem("s3", minio, skip_instance_cache=True), new_bucket(minio)
+    folder = f"{bucket}/folder"
+    key = "folder/" + 4 * f"{'k' * 200}/"
+    file = f"{bucket}/{key}{'z' * (1020 - len(key))}"
+    fs._bridge.run(fs._backend.write(file, [b"plain"]))
+    assert fs.cat_file(file) == b"plain"
+    assert fs.find(folder) == [file]
+    with pytest.raises(OSError, match="KeyTooLongError") as caught:
+        fs.append(file, b"x")
+    assert caught.value.errno == errno.ENAMETOOLONG
+    fs.cp(folder, f"{bucket}/second", recursive=True)
+    fs.mv(f"{bucket}/second", f"{bucket}/third", recursive=True)
+    assert fs.find(f"{bucket}/third") == [file.replace("/folder/", "/third/")]
+    fs.rm(folder, recursive=True)
+    assert fs.find(bucket) == [file.replace("/folder/", "/third/")]
+
+
+@pytest.mark.parametrize(("verb", "number"), [("reading", errno.ENOENT), ("creating", errno.ENAMETOOLONG)])
+def test_a_key_that_is_too_long_is_that_of_no_file_and_cannot_be_made(verb: str, number: int) -> None:
+    assert as_os_error(Refusal(400, "KeyTooLongError", "too long"), verb, "bucket/key").errno == number

@@ -34,10 +34,15 @@ NO_BUCKET_CODES = frozenset({"NoSuchBucket", "noSuchBucket", "ContainerNotFound"
 LEASE_CODE = "Lease"
 """Azure's words for a file that somebody has leased begin so; their status is that of a failed condition."""
 NO_UPLOAD_CODE = "NoSuchUpload"
+LONG_KEY_CODE = "KeyTooLongError"
+"""S3's word for a key of more than 1,024 bytes, as of the header of a plain file whose key has no room for it."""
+LOOKING = frozenset({"reading", "looking up"})
+"""Verbs for which there is no file of such a key."""
 _NUMBERS: dict[str | int, int] = {
     "BucketNotEmpty": errno.ENOTEMPTY,
     "NotImplemented": errno.ENOTSUP,  # some stores send it with status 400
     "SlowDown": errno.EBUSY,
+    LONG_KEY_CODE: errno.ENAMETOOLONG,
     **dict.fromkeys(CONFLICT_CODES, errno.EBUSY),
     **dict.fromkeys(REFUSED_CODES, errno.EACCES),
     **dict.fromkeys(REFUSED_STATUSES, errno.EACCES),
@@ -169,7 +174,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
         return refusals.no_bucket(
             path, "container" if code == "ContainerNotFound" else "bucket", "make it first, with fs.mkdir"
         )
-    if status == 404:
+    if status == 404 or (code == LONG_KEY_CODE and verb in LOOKING):
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
     if isinstance(error, LastingError):
         number = error.number
