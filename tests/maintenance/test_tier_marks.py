@@ -20,7 +20,7 @@ from rollingfs.format.tier_mark import format_mark, parse_mark
 from rollingfs.runtime.concurrency import drive
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World, pieces_of
-from tests.support.small import SMALL
+from tests.support.small import SMALL, holding
 
 A, B = "/stream/a", "/stream/b"
 DATA, TAIL = bytes(range(1, 101)), b"tail"
@@ -307,3 +307,29 @@ def test_a_path_that_is_too_long_for_the_line_is_left_out(pair):
 
 def _but_path(line: Tier) -> tuple[Any, ...]:
     return line.alias, line.key, line.at_ms, line.id
+
+
+@pytest.mark.parametrize("call", range(0, 60, 6))
+@pytest.mark.parametrize("verb", ["offload", "append", "unmount"])
+def test_what_an_erase_says_is_gone_is_gone_also_beside_another_client(pair, call, verb):
+    """`is_gone` is tried at each sixth call of the erase, by an offload, an append, or a disk that goes away."""
+    world, other = pair.filled(), pair.client()
+    calls = {
+        "offload": partial(other.offload, A),
+        "append": partial(other.append, A, b"z" * 20),
+        "unmount": partial(pair.unmount, None),
+    }
+    world.backend.inner.prepare(between={call: calls[verb]})
+    try:
+        is_gone = world.erase(A, 50).is_gone
+    except MissingTierError:
+        is_gone = False
+    world.backend.inner.prepare()
+    if pair.taken:
+        pair.mount()
+    if is_gone:
+        left = holding(pair.hot, DATA[:50]) | holding(pair.cold, DATA[:50])
+        assert not [path for path in left if B not in path], "B has the same bytes"
+    more = b"z" * 20 if verb == "append" and pair.client().content(A).endswith(b"z") else b""
+    start = pair.client().header(A).start
+    assert pair.client().content(A) == DATA[start:] + TAIL + more
