@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rollingfs.commit.commits import Commits
-from rollingfs.errors import BadOffsetError, WholeFileError
+from rollingfs.errors import BadOffsetError, CorruptChunkError, WholeFileError
 from rollingfs.format import whole_files
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
@@ -48,16 +48,19 @@ class Cut:
 
 
 async def format_of(fetcher: Fetcher, view: Snapshot) -> str | None:
-    """The format of a segment that is one file and does not join; None for any other. Reads both ends."""
+    """Return the format of a segment that is one file and does not join, by both ends; None for any other.
+
+    A segment whose end is damaged is no whole file: a cut is a way to be rid of the damage.
+    """
     head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
-    if tail <= head:
-        data = await fetcher.read(view, view.start, view.length)
-        return whole_files.format_of(data[: whole_files.HEAD_BYTES], data[-whole_files.TAIL_BYTES :])
-    answers = await fetcher.read_many([(view, view.start, head), (view, tail, view.length)])
+    ends = [(view, view.start, head), (view, tail, view.length)] if head < tail else [(view, view.start, view.length)]
+    answers = await fetcher.read_many(ends)
     for answer in answers:
+        if isinstance(answer, CorruptChunkError):
+            return None
         if isinstance(answer, Exception):
             raise answer
-    return whole_files.format_of(answers[0], answers[1])  # type: ignore[arg-type]
+    return whole_files.format_of(answers[0][: whole_files.HEAD_BYTES], answers[-1][-whole_files.TAIL_BYTES :])  # type: ignore[index]
 
 
 class Cuts:

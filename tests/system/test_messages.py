@@ -166,7 +166,7 @@ def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full)
     root, fill = full
     fs = RollingFileSystem("file", header_cache_s=0, commit_timeout_s=2, skip_instance_cache=True)
     path = f"{root}/log"
-    fs.pipe_file(path, b"12345", policy=None)
+    fs.pipe_file(path, b"12345")
     much = bytes(CHUNK_BYTES)
     for change in (
         lambda: fs.append(path, much),
