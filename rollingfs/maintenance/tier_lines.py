@@ -89,4 +89,6 @@ async def _check_unused(store: Store, path: str, tier: str) -> None:
         except CorruptHeaderError:
             continue
         if found is not None and (line := found.tier(tier)) is not None:
+            if await find_mark(store.backend, tier) is not None:
+                return  # another client has made the mark, and then this line, since the first look
             raise missing(store.backend, tier, path, line.id)

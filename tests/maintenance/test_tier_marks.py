@@ -167,6 +167,18 @@ def test_clients_that_make_a_mark_at_once_take_one_id(pair):
             assert {parse_mark(bytes(pair.cold.snapshot()[MARK]), MARK)} == set(found)
 
 
+@pytest.mark.parametrize("calls", range(8))
+def test_first_offloads_of_two_clients_at_once_are_both_done(pair, calls):
+    """A line that came after the look for the mark shows no tier that went away: its mark came before it."""
+    hot, second = Faulty(pair.hot), pair.client()
+    first = World(TieredBackend(hot, {"cold": TierStore(pair.cold, ROOT)}), SMALL, CLOCK.time)
+    for path in (A, B):
+        first.append(first.create(path, pieces_of(DATA, [20] * 5)), TAIL)
+    hot.prepare(between={calls: partial(second.offload, B, upto=60, block_bytes=20)})
+    first.offload(A, upto=60, block_bytes=20)
+    assert pair.client().content(A) == pair.client().content(B) == DATA + TAIL
+
+
 def _add(found: list[str], make: Callable[[], Any]) -> None:
     found.append(drive(make()))
 
