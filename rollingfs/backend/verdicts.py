@@ -30,6 +30,8 @@ CACHE_NAME = "rollingfs-probe.json"
 """The file in a folder that a user names."""
 CACHE_S_MAX = 30 * 24 * 3600
 """After this time a verdict of a file is not believed: servers are replaced by other releases."""
+LOOK_S = 30.0
+"""A client that commits looks after this time for refusals of other processes."""
 _VERSION = "rollingfs_probe"
 _UNSAFE = ".unsafe"
 """What the name of a file of refusals has at its end."""
@@ -73,6 +75,8 @@ class Verdicts:
         """What the stores can do, or why they are not safe."""
         self._keys: dict[str, str] = {}
         """By which the process knows the stores that have a name."""
+        self._next_look_s = 0.0
+        """When the refusals of other processes are looked at again, by the monotonic clock."""
         self._locks: dict[str, Lock] = {}
 
     async def abilities(self, path: str) -> Abilities:
@@ -84,8 +88,8 @@ class Verdicts:
             As `rollingfs.backend.probe.probe`; a refusal holds for the life of this client.
         """
         root = self._backend.root(path)
-        if _unsafe and (why := _unsafe.get(self._keys.get(root, ""))):
-            self._of_root[root] = why
+        if self._keys and (key := self._keys.get(root)) is not None:
+            self._look_again(root, key)
         if root not in self._of_root:
             # many segments may begin at once: the first probes, the others wait for its verdict
             lock = self._locks.setdefault(root, self._runtime.lock(path))
@@ -94,6 +98,16 @@ class Verdicts:
         if isinstance(found, str):
             raise UnsafeBackendError(f"{names.shown(path)}: {found}")
         return found
+
+    def _look_again(self, root: str, key: str) -> None:
+        """Refuse a store that was safe once somebody has found that it is not: at once in this process, others soon."""
+        why, now_s = _unsafe.get(key), time.monotonic()
+        if why is None and self._cache and now_s >= self._next_look_s:
+            self._next_look_s = now_s + LOOK_S
+            file = _file_of(self._cache)
+            why = _unsafe_by(file, key) if file is not None and os.path.exists(f"{file}{_UNSAFE}") else None
+        if why is not None:
+            self._of_root[root] = why
 
     async def _find(self, root: str, path: str) -> None:
         if root in self._of_root:

@@ -368,6 +368,22 @@ def test_unsafe_beats_safe(tmp_path):
     assert ask(safe, cache).delete_if
 
 
+def test_a_client_that_goes_on_hears_of_what_another_process_has_found(tmp_path, monkeypatch):
+    cache, safe, now_s = f"{tmp_path}/{CACHE_NAME}", Named(private_memory()), [1000.0]
+    monkeypatch.setattr(verdicts.time, "monotonic", lambda: now_s[0])
+    going_on = Verdicts(safe, SyncRuntime(), cache)
+    assert run(safe, going_on.abilities(PATH)).delete_if
+    run(safe, going_on.abilities(PATH))
+    other = Verdicts(safe, SyncRuntime(), cache)
+    run(safe, other.abilities(PATH))
+    other.condemn(PATH, "two writers won")
+    verdicts._unsafe.clear()  # it was another process
+    assert run(safe, going_on.abilities(PATH)).delete_if
+    now_s[0] += verdicts.LOOK_S
+    with pytest.raises(UnsafeBackendError, match=r"two writers won .found at"):
+        run(safe, going_on.abilities(PATH))
+
+
 def test_a_store_that_a_probe_refuses_is_refused_by_others_without_a_probe(tmp_path):
     cache = f"{tmp_path}/{CACHE_NAME}"
     unsafe = Named(private_memory())
