@@ -66,6 +66,10 @@ class Store(MemoryBackend):
         self.files.witness = witness
         self.clock = clock
 
+    def may_tear(self, path: str) -> bool:
+        """As for an object store: so clients compare what they load with their commits, and none may count as lost."""
+        return not self.is_disk
+
     def _put(self, path: str, content: bytes) -> str:
         token = self.dated(path, super()._put(path, content), content)
         self.files.witness.written(path, content)

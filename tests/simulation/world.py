@@ -23,6 +23,7 @@ from rollingfs.errors import (
     StagedExpiredError,
     TierFailedError,
     UnflushedError,
+    UnsafeBackendError,
 )
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
@@ -256,6 +257,8 @@ class World:
             self._end(doing, "unknown")
         except CommitTimeoutError as error:
             self._end(doing, "not done", error)
+        except UnsafeBackendError as error:
+            raise Violation(f"a right store is called unsafe: {error}: {doing}") from error
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
             is_told |= isinstance(error, UnflushedError) and not self.is_last(op)  # a look's flush failed
