@@ -80,8 +80,11 @@ async def _check_unused(store: Store, path: str, tier: str) -> None:
     MissingTierError
         The tier was in use before, so its disk is not mounted, or its bucket was emptied.
     """
-    listing = await store.backend.list(names.parent(path))
-    headers = [info.path for info in listing.entries if info.path.endswith(names.HEADER_SUFFIX) and not info.is_folder]
+    try:
+        entries = (await store.backend.list(names.parent(path))).entries
+    except FileNotFoundError:  # in memory, the root is no folder
+        return
+    headers = [info.path for info in entries if info.path.endswith(names.HEADER_SUFFIX) and not info.is_folder]
     for file in headers[:NEIGHBOURS_MAX]:
         segment = names.segment_of_header(file)
         try:

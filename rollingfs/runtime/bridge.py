@@ -88,6 +88,7 @@ class Bridge:
             except AppendInterrupted as interrupt:
                 raise _judged(interrupt, commits) from interrupt.__cause__
             except KeyboardInterrupt as interrupt:
+                coroutine.close()  # Ctrl-C may have come before its first step
                 if commits is None:
                     raise
                 raise interrupted(commits, "unknown") from interrupt  # the core did not see Ctrl-C in time to judge

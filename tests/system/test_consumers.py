@@ -58,7 +58,7 @@ class Place:
         self.fs.create(path)
         self.fs.append(path, head)
         self.fs.append(path, data)
-        self.fs.truncate(path, len(head))
+        self.fs.truncate(path, len(head), as_bytes=True)  # the head looks as if it belonged to the Parquet file
         assert self.fs.info(path)["start_offset"] == len(head)
         assert self.fs.info(path)["chunks"] > 2
         return path
