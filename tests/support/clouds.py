@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import BUILD_S_MAX, _server, cache_dir, go_program, installed, require_module
+from tests.support.servers import BUILD_S_MAX, cache_dir, go_program, installed, require_module, running
 
 AZURITE_VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -71,7 +71,7 @@ def azurite_server() -> Iterator[dict[str, Any]]:
             # it knows no API version that is newer than itself
             return [node, str(script), *listen, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
 
-        with _server("azurite", command, f"/{ACCOUNT}", os.environ.copy()) as url:
+        with running("azurite", command, f"/{ACCOUNT}", os.environ.copy()) as url:
             given = {"AccountName": ACCOUNT, "AccountKey": ACCOUNT_KEY, "BlobEndpoint": f"{url}/{ACCOUNT}"}
             yield {"connection_string": ";".join(f"{name}={value}" for name, value in given.items())}
 
@@ -101,7 +101,7 @@ def fake_google_server() -> Iterator[dict[str, Any]]:
         listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
         return [str(binary), *listen, "-backend", "memory", "-log-level", "error"]
 
-    with _server("fake-gcs-server", command, "/storage/v1/b?project=p", os.environ.copy()) as url:
+    with running("fake-gcs-server", command, "/storage/v1/b?project=p", os.environ.copy()) as url:
         yield {"endpoint_url": url, "token": "anon", "project": PROJECT}
 
 

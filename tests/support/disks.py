@@ -1,4 +1,4 @@
-"""Disks of other filesystems to test against, mounted by FUSE: each needs a package of Debian, and `/dev/fuse`."""
+"""Disks of other filesystems to test against: each needs a package of Debian, and `/dev/fuse` or root."""
 
 import contextlib
 import os
@@ -11,6 +11,7 @@ from tests.support.schedules import eventually
 from tests.support.servers import require
 
 NTFS_MB = 64
+LOOP_MB = 512
 Commands = Callable[[Path, Path], list[list[str]]]
 """The programs that mount a disk, by the folder for what it lies on, and the folder where it is to be."""
 
@@ -35,15 +36,40 @@ DISKS: dict[str, Commands] = {
 }
 
 
+def _looped(make: list[str]) -> Commands:
+    def commands(below: Path, there: Path) -> list[list[str]]:
+        image = str(below / "image")
+        return [["truncate", "-s", f"{LOOP_MB}M", image], [*make, image], ["mount", "-o", "loop", image, str(there)]]
+
+    return commands
+
+
+def _overlay(below: Path, there: Path) -> list[list[str]]:
+    (below / "work").mkdir()
+    folders = f"lowerdir={below}/b,upperdir={below}/a,workdir={below}/work"
+    return [["mount", "-t", "overlay", "overlay", "-o", folders, str(there)]]
+
+
+KERNEL_DISKS: dict[str, Commands] = {
+    "ext4": _looped(["mkfs.ext4", "-q", "-F"]),
+    "xfs": _looped(["mkfs.xfs", "-q"]),
+    "btrfs": _looped(["mkfs.btrfs", "-q"]),
+    "overlay": _overlay,
+}
+"""Disks of the kernel, which only root mounts."""
+
+
 @contextlib.contextmanager
 def mounted(kind: str, folder: Path) -> Iterator[Path]:
     """A disk of a kind, empty; the test is skipped where it cannot be mounted."""
     below, there = folder / "below", folder / "disk"
     for path in (below / "a", below / "b", there):
         path.mkdir(parents=True)
-    commands = DISKS[kind](below, there)
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+    commands = (DISKS | KERNEL_DISKS)[kind](below, there)
+    if kind in DISKS and not os.access("/dev/fuse", os.R_OK | os.W_OK):
         require("/dev/fuse cannot be opened here")
+    if kind in KERNEL_DISKS and os.geteuid():
+        require(f"only root mounts {kind}")
     if missing := [command[0] for command in commands if shutil.which(command[0]) is None]:
         require(f"{missing[0]} is not installed (a package of Debian)")
     for command in commands:

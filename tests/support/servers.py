@@ -117,7 +117,7 @@ def moto_server() -> Iterator[dict[str, Any]]:
     def command(port: int) -> list[str]:
         return [sys.executable, "-c", MOTO_PROGRAM, "-H", "127.0.0.1", "-p", str(port)]
 
-    with _server("moto", command, "/moto-api/", os.environ.copy()) as url:
+    with running("moto", command, "/moto-api/", os.environ.copy()) as url:
         yield _options(url)
 
 
@@ -139,7 +139,7 @@ def minio_server(certificate: Path | None = None, region: str | None = None) -> 
         secure = [] if certificate is None else ["--certs-dir", str(certificate.parent)]
         settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
         settings |= {} if region is None else {"MINIO_SITE_REGION": region}
-        with _server("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
+        with running("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
             yield _options(url)
 
 
@@ -154,7 +154,7 @@ def rclone_server() -> Iterator[dict[str, Any]]:
             keys = ["--auth-key", f"{USER},{PASSWORD}", "--addr", f"127.0.0.1:{port}"]
             return [str(binary), "serve", "s3", "--config", os.devnull, *keys, data]
 
-        with _server("rclone", command, "/", os.environ.copy()) as url:
+        with running("rclone", command, "/", os.environ.copy()) as url:
             yield _options(url)
 
 
@@ -163,7 +163,7 @@ def _options(url: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _server(
+def running(
     name: str,
     command: Callable[[int], list[str]],
     ready_path: str,
