@@ -218,7 +218,7 @@ def drop_quarter(demo: Demo, year: str, months: dict[int, bytes]) -> None:
     april = sum(len(months[month]) for month in MONTHS[:QUARTER_MONTHS])
     left = sum(len(months[month]) for month in MONTHS[QUARTER_MONTHS:])
     held, before = demo.disk_bytes(), demo.wrote()
-    demo.fs.truncate(demo.path(year), april)
+    demo.fs.truncate(demo.path(year), april, as_bytes=True)  # at the border of two files
     collected = demo.fs.collect(demo.folder, grace=0, recursive=True)  # nobody else writes here
     demo.say(f"   {volume(demo.wrote(before))} written instead of the {volume(left)} that stay, with their offsets")
     demo.say(f"   {len(collected.files):,} files deleted: {volume(held - demo.disk_bytes())} less on the disk")
@@ -297,7 +297,7 @@ def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
         demo.map(year)
         read_log(demo, year, months, rest_of_year(frames))
     with demo.step("truncate all but December: what is left is a Parquet file by itself"):
-        demo.fs.truncate(demo.path(year), sum(len(months[month]) for month in MONTHS[:-1]))
+        demo.fs.truncate(demo.path(year), sum(len(months[month]) for month in MONTHS[:-1]), as_bytes=True)
         demo.fs.collect(demo.folder, grace=0, recursive=True)
         demo.map(year)
         read_parquet(demo, year, frames[MONTHS[-1]])

@@ -208,6 +208,6 @@ def _bound(guard: Guard, view: Snapshot) -> Guard:
 def _whole(path: str, name: str, offset: int) -> WholeFileError:
     by_group = ", and rollingfs.parquet.truncate drops whole row groups" if name == PARQUET else ""
     return WholeFileError(
-        f"{path} is a {name} file, and its bytes from offset {offset} on would be none: nothing was dropped. "
+        f"{path} is a {name} file, and its bytes from offset {offset} on may be none: nothing was dropped. "
         f"as_bytes=True drops the bytes all the same{by_group}"
     )
