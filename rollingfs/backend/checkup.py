@@ -111,7 +111,7 @@ async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, 
     store = await backend.store_name(bench.folder) or backend.unstrip(folder)
     try:
         refusal, able, findings = await _probed(backend, runtime, bench.folder, races, races_s_min)
-        findings += [_delete_if(able), _reads(able)]
+        findings += _abilities(able)
         checks = {
             "copy on the server": (_copies, backend.can_copy),
             "join on the server": (_joins, backend.can_join),
@@ -157,22 +157,28 @@ async def _probed(
     return "", able, [Finding(what, YES, means) for what, means in right.items()]
 
 
-def _delete_if(able: Abilities | None) -> Finding:
-    what = "conditional delete"
-    if able is None:
+def _ability(what: str, can: bool | None, right: str, wrong: str) -> Finding:
+    """Return what the probe has seen; None: it has refused the store."""
+    if can is None:
         return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
-    if able.delete_if:
-        return Finding(what, YES, "collect deletes tombstones, and plain files that a segment hides")
-    return Finding(what, NO, "collect leaves tombstones (small files), and plain files that a segment hides")
+    return Finding(what, YES, right) if can else Finding(what, NO, wrong)
 
 
-def _reads(able: Abilities | None) -> Finding:
-    what = "whole reads beside a replace"
-    if able is None:
-        return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
-    if able.reads_whole:
-        return Finding(what, YES, "a reader sees a header before or after a commit")
-    return Finding(what, NO, "a reader may see a mixture of two headers, and reads again")
+def _abilities(able: Abilities | None) -> list[Finding]:
+    return [
+        _ability(
+            "conditional delete",
+            None if able is None else able.delete_if,
+            "collect deletes tombstones, and plain files that a segment hides",
+            "collect leaves tombstones (small files), and plain files that a segment hides",
+        ),
+        _ability(
+            "whole reads beside a replace",
+            None if able is None else able.reads_whole,
+            "a reader sees a header before or after a commit",
+            "a reader may see a mixture of two headers, and reads again",
+        ),
+    ]
 
 
 # -- what else ------------------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
     """
     began_s = time.monotonic()
     now = await race_to_create(backend, path, 2)
-    bodies, undecided, is_whole = {now.token: now.data}, 0, True
+    bodies, is_whole = {now.token: now.data}, True
+    undecided: list[Sequence[Outcome]] = []
     for number in range(1 if backend.commit_interval_s else rounds):
         if number and time.monotonic() - began_s > ROUNDS_S_MAX:
             rounds = number
@@ -119,14 +120,14 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
             [(token, body)] = won.items()
             now = Blob(body, token, 0.0)
         else:
-            undecided += 1
+            undecided.append(outcomes)
             now = await _settle(backend, path, now, fresh, outcomes)
         is_whole &= _judge_read(seen, bodies)
     last = await _found(backend, path)
     if last is None or (last.token, last.data) != (now.token, now.data):
         raise BrokenPromise("replace", f"let one of {RIVALS} concurrent writers win, and the file is not its own")
-    if 2 * undecided > rounds and not backend.commit_interval_s:
-        raise _inconclusive(path, "replace", [], [])
+    if 2 * len(undecided) > rounds and not backend.commit_interval_s:
+        raise _inconclusive(path, "replace", undecided[-1], _failures(undecided[-1], ConflictError))
     return is_whole
 
 
@@ -218,7 +219,7 @@ def judge(
         As `race`.
     """
     winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
-    failures = [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, refusal)]
+    failures = _failures(outcomes, refusal)
     if len(winners) > 1:
         raise BrokenPromise(verb, f"let {len(winners)} of {len(outcomes)} concurrent writers win where only one may")
     for failure in failures:
@@ -235,6 +236,11 @@ def judge(
         if len(outcomes) - len(failures) >= answered_min * len(outcomes):
             return found
     raise _inconclusive(path, verb, outcomes, failures)
+
+
+def _failures(outcomes: Sequence[Outcome], refusal: type[Exception]) -> list[BaseException]:
+    """Return the errors of racers that got no answer."""
+    return [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, refusal)]
 
 
 def _inconclusive(path: str, verb: str, outcomes: Sequence[Outcome], failures: Sequence[BaseException]) -> OSError:

@@ -292,6 +292,15 @@ def test_a_torn_read_beside_writes_is_noticed_and_no_danger():
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True, reads_whole=False)
 
 
+def test_rounds_that_show_nothing_say_how_many_racers_got_an_answer():
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    is_first = lambda _path, data, *_: b"by racer 0" in data  # noqa: E731
+    backend.plan("replace", when=is_first, before=raises(LOST), times=None, probes=True)
+    backend.plan("replace", before=raises(BROKEN), times=None, probes=True)
+    with pytest.raises(OSError, match=r"of 3 concurrent attempts to replace a file, 1 got an answer .*broke"):
+        run(backend, race_module.race_in_rounds(backend, f"{FOLDER}/one$header"))
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_contract_finds_it_too(verb):
     with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
