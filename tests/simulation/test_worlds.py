@@ -12,8 +12,8 @@ from tests.simulation.plan import plan_of
 from tests.simulation.shrink import broken, shrunk
 
 ROOT = Path(__file__).parents[2]
-LONG_RUN = ("--seed", "60000", "--steps", "1000", "--worlds", "190", "--processes", "2")
-"""Some five minutes of two processors; `.ci/nightly` draws new seeds."""
+LONG_RUN = ("--seed", "60000", "--steps", "1000", "--worlds", "150", "--processes", "2")
+"""Some four minutes of two processors; `.ci/nightly` draws new seeds."""
 SECONDS_MAX = 2400
 SAMPLE = (
     "a judge that says yes",
