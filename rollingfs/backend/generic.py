@@ -15,7 +15,7 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.generic import GenericFileSystem
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
@@ -87,17 +87,17 @@ class GenericBackend(Backend):
         data = self._range(path, start, end)
         if token is not None:
             # after the read: a file that had the token before and has it now had it all the while
-            refusals.check_token(path, (await self.stat(path)).token, token)
+            shared_errors.check_token(path, (await self.stat(path)).token, token)
         return data
 
     def _range(self, path: str, start: int, end: int) -> bytes:
         try:
             data: bytes = self.fs.cat_file(path, start=start, end=end, **self._to_seek)
         except FileNotFoundError as error:
-            raise refusals.no_file(path) from error  # many filesystems give no more than a name
+            raise shared_errors.no_file(path) from error  # many filesystems give no more than a name
         except Exception as error:  # for a range beyond the end, filesystems give b"", a 416 or another error
             if isinstance(error, IsADirectoryError | NotADirectoryError):
-                raise refusals.no_file(path) from error
+                raise shared_errors.no_file(path) from error
             if start < int(self._file_info(path)["size"]):
                 raise
             return b""
@@ -119,14 +119,14 @@ class GenericBackend(Backend):
         try:
             found = self.fs.ls(folder, detail=True)
         except FileNotFoundError as error:
-            raise refusals.no_folder(folder) from error
+            raise shared_errors.no_folder(folder) from error
         entries: dict[str, FileInfo] = {}
         for info in found:
             path = self.fs._strip_protocol(info["name"]).rstrip("/")
             if path == folder.rstrip("/"):
                 # an object store lists the marker object of a folder in the folder, and lists a file as itself
                 if info["type"] != "directory":
-                    raise refusals.not_a_folder(folder)
+                    raise shared_errors.not_a_folder(folder)
             elif info["type"] == "directory":
                 entries[path] = FileInfo(path, 0, 0.0, is_folder=True)
             else:
@@ -163,7 +163,7 @@ class GenericBackend(Backend):
             found = (await self.stat(path)).token
         except FileNotFoundError:
             found = None
-        refusals.check_token(path, found, token)
+        shared_errors.check_token(path, found, token)
         return self._put(path, bytes(data))
 
     # -- new files -----------------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ class GenericBackend(Backend):
 
     async def delete(self, paths: Sequence[str]) -> None:
         if not self._can_delete:
-            raise refusals.read_only(paths[0], type(self.fs).__name__)
-        refusals.delete_each(paths, self.fs.rm_file)  # not `rm`, which takes "*" and "[" in a name for a pattern
+            raise shared_errors.read_only(paths[0], type(self.fs).__name__)
+        shared_errors.delete_each(paths, self.fs.rm_file)  # not `rm`, which takes "*" and "[" in a name for a pattern
 
     async def make_folder(self, path: str) -> bool:
         is_new = not await self.is_folder(path)  # there is a single writer
@@ -192,7 +192,7 @@ class GenericBackend(Backend):
     async def remove_folder(self, path: str) -> None:
         listing = await self.list(path)
         if listing.entries:
-            raise refusals.not_empty(path)
+            raise shared_errors.not_empty(path)
         self.fs.rmdir(path)
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class GenericBackend(Backend):
             self.fs.info(path)  # not `exists`, which takes every error for "no"
         except FileNotFoundError:
             return
-        raise refusals.name_taken(path)
+        raise shared_errors.name_taken(path)
 
     async def move(self, path: str, target: str, over: Over) -> None:
         """Give a whole file another name; with `Over.ANYTHING`, over the file that may have it."""
@@ -232,9 +232,9 @@ class GenericBackend(Backend):
 
     def _check_can_write(self, path: str) -> None:
         if not self.can_write:
-            raise refusals.not_atomic(path)
+            raise shared_errors.not_atomic(path)
         if not self._can_delete:
-            raise refusals.read_only(path, type(self.fs).__name__)
+            raise shared_errors.read_only(path, type(self.fs).__name__)
 
     def _forget(self, path: str) -> None:  # some filesystems answer `info` from the cached listing of the parent
         self.fs.invalidate_cache(path)
@@ -245,9 +245,9 @@ class GenericBackend(Backend):
         try:
             info: dict[str, Any] = self.fs.info(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise refusals.no_file(path) from error
+            raise shared_errors.no_file(path) from error
         if info["type"] == "directory":
-            raise refusals.no_file(path)
+            raise shared_errors.no_file(path)
         return info
 
     def _blob(self, path: str, info: dict[str, Any]) -> Blob:
@@ -348,12 +348,12 @@ class _GenericUpload(Upload):
 
     async def write(self, data: Buffer) -> None:
         if self._is_over:
-            raise refusals.upload_closed(self._path)
+            raise shared_errors.upload_closed(self._path)
         self._file.write(bytes(data))
 
     async def finish(self) -> None:
         if self._is_over:
-            raise refusals.upload_closed(self._path)
+            raise shared_errors.upload_closed(self._path)
         self._file.close()
         self._is_over = True
 
@@ -383,7 +383,7 @@ class _MovedUpload(_GenericUpload):
                 self._backend.check_absent(self._target)
             await self._backend.move(self._path, self._target, self._over)
         except FileNotFoundError as error:
-            raise refusals.export_ended(self._target) from error
+            raise shared_errors.export_ended(self._target) from error
         except BaseException:
             await self._backend.delete([self._path])
             raise

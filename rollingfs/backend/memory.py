@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.format.sizes import read_bytes_max
 
@@ -75,7 +75,7 @@ class MemoryBackend(Backend):
         with _lock:
             file = self._file(path)
             if token is not None and not _is_still(file, token):
-                raise refusals.changed(path, token, _token(file))
+                raise shared_errors.changed(path, token, _token(file))
             # not `getbuffer`: while a buffer is in use, another thread's append to the file fails
             content: bytes = file.getvalue()
         return content[start:end]
@@ -93,7 +93,7 @@ class MemoryBackend(Backend):
         prefix = folder + "/"
         with _lock:
             if folder in self.fs.store:
-                raise refusals.not_a_folder(folder)
+                raise shared_errors.not_a_folder(folder)
             entries: dict[str, FileInfo] = {}
             for path, file in tuple(self.fs.store.items()):
                 if path.startswith(prefix):
@@ -108,7 +108,7 @@ class MemoryBackend(Backend):
                     if child not in entries:
                         entries[child] = _folder_info(child)
             if not entries and folder and folder not in self.fs.pseudo_dirs:
-                raise refusals.no_folder(folder)
+                raise shared_errors.no_folder(folder)
         return Listing(tuple(map(entries.__getitem__, sorted(entries))), now)
 
     async def now(self, path: str) -> float:
@@ -166,7 +166,7 @@ class MemoryBackend(Backend):
         with _lock:
             file = self._file(source)
             if token is not None:
-                refusals.check_token(source, _token(file), token)
+                shared_errors.check_token(source, _token(file), token)
             self._put_new(target, file.getvalue())
             self._keep_metadata(target, metadata or getattr(file, "_rollingfs_metadata", None))
 
@@ -178,7 +178,7 @@ class MemoryBackend(Backend):
     async def make_folder(self, path: str) -> bool:
         with _lock:
             if path in self.fs.store:
-                raise refusals.name_taken(path)
+                raise shared_errors.name_taken(path)
             is_new = not self._is_folder(path)
             self._make_folders(path)
             return is_new
@@ -186,9 +186,9 @@ class MemoryBackend(Backend):
     async def remove_folder(self, path: str) -> None:
         with _lock:
             if not self._is_folder(path):
-                raise refusals.no_folder(path)
+                raise shared_errors.no_folder(path)
             if self._has_below(path):
-                raise refusals.not_empty(path)
+                raise shared_errors.not_empty(path)
             if path:
                 self.fs.pseudo_dirs.remove(path)
 
@@ -213,18 +213,18 @@ class MemoryBackend(Backend):
     def _expect(self, path: str, token: str) -> MemoryFile:
         file = self.fs.store.get(path)
         if file is None or _token(file) != token:
-            raise refusals.changed(path, token, None if file is None else _token(file))
+            raise shared_errors.changed(path, token, None if file is None else _token(file))
         return file
 
     def _file(self, path: str) -> MemoryFile:
         file = self.fs.store.get(path)
         if file is None:
-            raise refusals.no_file(path)
+            raise shared_errors.no_file(path)
         return file
 
     def _put_new(self, path: str, content: bytes) -> str:
         if path in self.fs.store or path in self.fs.pseudo_dirs:
-            raise refusals.name_taken(path)
+            raise shared_errors.name_taken(path)
         self._make_folders(path.rpartition("/")[0])
         return self._put(path, content)
 
@@ -249,7 +249,7 @@ class MemoryBackend(Backend):
     def _make_folders(self, path: str) -> None:
         while path and path not in self.fs.pseudo_dirs:
             if path in self.fs.store:
-                raise refusals.not_a_folder(path)
+                raise shared_errors.not_a_folder(path)
             self.fs.pseudo_dirs.append(path)
             path = path.rpartition("/")[0]
 
@@ -291,7 +291,7 @@ class _MemoryUpload(Upload):
 
     async def write(self, data: Buffer) -> None:
         if self._content is None:
-            raise refusals.upload_closed(self._path)
+            raise shared_errors.upload_closed(self._path)
         self._content += data
 
     async def copy(self, part: Part) -> None:
@@ -302,7 +302,7 @@ class _MemoryUpload(Upload):
 
     async def finish(self) -> None:
         if self._content is None:
-            raise refusals.upload_closed(self._path)
+            raise shared_errors.upload_closed(self._path)
         self._backend.put_whole(self._path, bytes(self._content), self._over, self._metadata)
         self._content = None
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
 from rollingfs.backend.race import BrokenPromise, Write, let_rest, race, race_in_rounds, race_to_create
@@ -89,7 +89,7 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         The store failed, or too few of its answers arrived, before it could be judged.
     """
     if not backend.can_write:
-        raise refusals.not_atomic(names.segment_of_folder(folder))
+        raise shared_errors.not_atomic(names.segment_of_folder(folder))
     races *= backend.must_race
     paths = [
         names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (2 + PAIRS))

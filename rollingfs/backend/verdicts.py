@@ -21,7 +21,7 @@ from typing import Any
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
 from rollingfs.backend.race import BrokenPromise
-from rollingfs.backend.refusals import not_atomic
+from rollingfs.backend.shared_errors import not_atomic
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Lock, Runtime

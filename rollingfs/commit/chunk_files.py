@@ -13,7 +13,7 @@ from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
-from rollingfs.format.labels import Label, Last
+from rollingfs.format.object_metadata import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.values import value_class
 

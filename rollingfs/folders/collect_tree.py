@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
@@ -199,7 +199,7 @@ class TreeCollector:
             name = entry.path.rpartition("/")[2]
             if entry.link is not None and (entry.is_folder or names.is_hidden(name)):
                 if names.is_hidden(name) and unlisted is not None:
-                    unlisted[entry.path] = refusals.linked(entry.path)
+                    unlisted[entry.path] = shared_errors.linked(entry.path)
                 continue  # what a link leads to is not below this folder
             if not entry.is_folder and name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
                 found.add(names.segment_of_header(entry.path))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.torn_reads import read_fitting
@@ -84,7 +84,7 @@ class Folders:
         """
         if exist_ok and not self.backend.has_folders:
             if self.listings.is_top(path) and not await self.listings.is_folder(path):
-                raise refusals.no_bucket(path, "bucket", "make it first, with fs.mkdir")
+                raise shared_errors.no_bucket(path, "bucket", "make it first, with fs.mkdir")
             return
         if not exist_ok or not await self.listings.is_folder(path):
             try:
@@ -136,11 +136,11 @@ class Folders:
         if [info["name"] for info in infos if info["type"] == "file"] == [path]:
             raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
         if infos:
-            raise refusals.not_empty(path)
+            raise shared_errors.not_empty(path)
         is_gone = await self._remove(path, is_kept=True)
         if not is_gone and await self.listings.is_folder(path):  # another writer has put something in it since
             await self.keep(path)
-            raise refusals.not_empty(path)
+            raise shared_errors.not_empty(path)
         await self.unmark(self.above(path))
 
     async def _remove(self, path: str, is_kept: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from functools import partial
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.folders.copies import rename
 from rollingfs.folders.folders import Folders, check_readable
@@ -83,7 +83,7 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
     links = [link for scan in scans.values() for link in scan.links]
     for link in links:
         if names.is_reserved(link):  # the header, the chunks or the lock of a segment
-            raise refusals.linked(link)
+            raise shared_errors.linked(link)
     if not overwrite:
         await _claim(folders, target)
     for folder in scans:

@@ -13,8 +13,8 @@ from typing import Any
 from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
 
 from rollingfs.folders.info import info_of
+from rollingfs.fs.arrow_at_exit import lent
 from rollingfs.fs.core import Core
-from rollingfs.fs.lent import lent
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning

@@ -26,7 +26,7 @@ from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderErro
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.format.index_codec import parse_page
-from rollingfs.format.labels import parse_label
+from rollingfs.format.object_metadata import parse_label
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.maintenance.passing import copy_range
 from rollingfs.maintenance.rebuild_evidence import (

@@ -25,7 +25,7 @@ from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedEr
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
-from rollingfs.format.labels import Label
+from rollingfs.format.object_metadata import Label
 from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
 from rollingfs.maintenance.pieces import Piece, plan_pieces
 from rollingfs.maintenance.runs import Run, size_of

@@ -15,7 +15,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
 from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.runtime.garbage import collected_later
+from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import check_member_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 
-from rollingfs.runtime.garbage import collected_later
+from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut

@@ -12,7 +12,7 @@ from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
-from rollingfs.format.labels import Label, Last
+from rollingfs.format.object_metadata import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
 

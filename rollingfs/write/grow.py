@@ -14,7 +14,7 @@ from rollingfs.commit.uploads import NewFiles
 from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.header import Chunk, Entry, Header
-from rollingfs.format.labels import Last
+from rollingfs.format.object_metadata import Last
 from rollingfs.format.placement import Item, Spill
 
 UPLOADS_MAX = 8

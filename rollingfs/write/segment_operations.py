@@ -21,7 +21,7 @@ from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
-from rollingfs.format.labels import Last
+from rollingfs.format.object_metadata import Last
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.read.contents import Contents

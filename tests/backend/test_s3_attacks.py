@@ -262,22 +262,22 @@ def test_credentials_that_are_incomplete_are_refused_alike_either_way(moto, monk
 
 ENDING = """
 import asyncio, atexit, gc, sys
-atexit.register(lambda: print(len(ending._held)))
-from rollingfs.backend.objects.obstores import ending
+atexit.register(lambda: print(len(obstore_exit._held)))
+from rollingfs.backend.objects.obstores import obstore_exit
 sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
-ending.watched(sys.kept)
-ending.WAIT_S_MAX = 0.01
-wait = ending._wait
+obstore_exit.watched(sys.kept)
+obstore_exit.WAIT_S_MAX = 0.01
+wait = obstore_exit._wait
 
 def wait_for_the_test():
-    ending._wait = wait
+    obstore_exit._wait = wait
     print("waits", flush=True)
     sys.stdin.readline()
     wait()
-    ending.WAIT_S_MAX = 60  # obstore's next call drops what it held
-    ending.MemoryStore = lambda: (vars(sys).pop("kept", 0), gc.collect())
+    obstore_exit.WAIT_S_MAX = 60  # obstore's next call drops what it held
+    obstore_exit.MemoryStore = lambda: (vars(sys).pop("kept", 0), gc.collect())
 
-ending._wait = wait_for_the_test
+obstore_exit._wait = wait_for_the_test
 """
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rollingfs import AppendOutcomeUnknown, ConflictError
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
@@ -118,7 +118,7 @@ def test_a_writer_that_was_idle_while_its_segment_was_collected_and_made_anew_kn
 def lose_bucket(site: Site) -> None:
     """The bucket and all that is in it are gone, and stay so."""
     site.backend.inner.fs.store.clear()  # type: ignore[attr-defined]
-    gone = raises(refusals.no_bucket("bucket/clicks", "bucket", "make it first"))
+    gone = raises(shared_errors.no_bucket("bucket/clicks", "bucket", "make it first"))
     site.backend.plan("create", before=gone, times=None)
     site.backend.plan("replace", before=gone, times=None)
 

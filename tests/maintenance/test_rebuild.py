@@ -8,9 +8,9 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.format import labels, names
+from rollingfs.format import names, object_metadata
 from rollingfs.format.header import GRACE_S
-from rollingfs.format.labels import parse_label
+from rollingfs.format.object_metadata import parse_label
 from rollingfs.maintenance import swaps
 from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
 from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, Gap
@@ -150,7 +150,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
     (page,) = [file for file in store.files() if "/index-" in file]
     if of_earlier_release:
         store.fs.store[f"{A}$chunks/index-5f3a9c21e0b4"] = old = store.fs.store.pop(page)
-        old._rollingfs_metadata = {labels.OFFSET: "0"}
+        old._rollingfs_metadata = {object_metadata.OFFSET: "0"}
     lose(store)
     with pytest.raises(FileNotFoundError, match="chunks begin at 20"):
         rebuild(client(store), 0)

@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from tests.support.backends import Scripted, private_memory
 from tests.support.proxy import Handler
 
@@ -32,11 +32,11 @@ def careless(verb: str, *, suspends: bool = True, share: float = 1.0, gap_s: flo
         if not fate.setdefault((path, *token), random.random() < share):
             return await getattr(inner, verb)(path, data, *token)
         if token:
-            refusals.check_token(path, (await inner.stat(path)).token, *token)
+            shared_errors.check_token(path, (await inner.stat(path)).token, *token)
         else:
             with contextlib.suppress(FileNotFoundError):
                 await inner.stat(path)
-                raise refusals.name_taken(path)
+                raise shared_errors.name_taken(path)
         if suspends:
             await asyncio.sleep(gap_s)
         else:

@@ -27,8 +27,8 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.flatbuffer import duration_units
 from rollingfs.format.header import Chunk
 from rollingfs.format.index_codec import format_page, parse_page
-from rollingfs.format.labels import CHECKSUM, INCARNATION, LAST, OFFSET, parse_label
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
+from rollingfs.format.object_metadata import CHECKSUM, INCARNATION, LAST, OFFSET, parse_label
 from rollingfs.format.parquet_footer import JoinedFile, MalformedFooterError, understood
 from rollingfs.format.pin_codec import Pin, format_pin, parse_pin
 from rollingfs.format.policies import parse_rolling

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.local import disk, extending, nofollow, reserve
 from rollingfs.backend.local.held import held_file, hold_file
@@ -139,7 +139,7 @@ class LocalBackend(Backend):
     async def create(self, path: str, data: Buffer) -> str:
         _check_conditional("create", path)
         if os.path.lexists(path):
-            raise refusals.name_taken(path)
+            raise shared_errors.name_taken(path)
         temporary = names.temporary_path(path)
         # no lock is needed, even beside the other verbs: a link is atomic, and fails over anything that exists
         with disk.new_file(temporary, self.sync) as descriptor:
@@ -184,7 +184,7 @@ class LocalBackend(Backend):
                 try:
                     descriptor, status = file.open()
                 except FileNotFoundError:
-                    raise refusals.changed(path, token, None) from None
+                    raise shared_errors.changed(path, token, None) from None
                 except PermissionError:  # a file that may not be written may still be replaced
                     extending.expect_header(path, token)
                     return None
@@ -210,7 +210,7 @@ class LocalBackend(Backend):
                 self._renew(path, descriptor)
             except (OSError, ConflictError) as failed:
                 logger.warning("%s: its flush failed, and a new file could not be put in its place: %s", path, failed)
-            raise refusals.unflushed(path, error) from error
+            raise shared_errors.unflushed(path, error) from error
 
     def _renew(self, path: str, descriptor: int) -> None:
         """Put a new file in the place of an open header whose flush has failed; mark the header until that is there."""
@@ -307,7 +307,7 @@ class LocalBackend(Backend):
         """
         with disk.opened(source) as (origin, status):
             if token is not None:
-                refusals.check_token(source, disk.token_of(origin, status), token)
+                shared_errors.check_token(source, disk.token_of(origin, status), token)
             with disk.new_file(target, self.sync) as descriptor:
                 disk.copy_whole(origin, status, descriptor)
                 if token is not None:
@@ -320,7 +320,7 @@ class LocalBackend(Backend):
         return False  # what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge
 
     async def delete(self, paths: Sequence[str]) -> None:
-        refusals.delete_each(paths, nofollow.unlink)
+        shared_errors.delete_each(paths, nofollow.unlink)
 
     async def make_room(self, path: str) -> bool:
         return reserve.give_up(path)

@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local.nofollow import Opened, open_file
 from rollingfs.backend.local.reserve import drop_alone
@@ -71,18 +71,18 @@ class opened(Opened):  # noqa: N801 - used as a function
             descriptor = self._open(self._path, self._flags)
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise refusals.no_file(self._path)
+                raise shared_errors.no_file(self._path)
             return descriptor, status
         except (NotADirectoryError, IsADirectoryError) as error:
-            raise refusals.no_file(self._path) from error
+            raise shared_errors.no_file(self._path) from error
         except PermissionError:
             if os.path.isdir(self._path):  # the error of Windows for a folder
-                raise refusals.no_file(self._path) from None
+                raise shared_errors.no_file(self._path) from None
             raise
         except OSError as error:
             self.close()
             if error.errno == errno.ENAMETOOLONG:  # the header of a plain file whose name has no room for it
-                raise refusals.no_file(self._path) from error
+                raise shared_errors.no_file(self._path) from error
             raise
         except BaseException:
             self.close()
@@ -162,7 +162,7 @@ def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
         head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size)))
         if token.endswith(f"-{head:08x}"):
             return
-    raise refusals.changed(path, token, found)
+    raise shared_errors.changed(path, token, found)
 
 
 def _size_of(token: str) -> int:
@@ -312,7 +312,7 @@ def link(path: str, target: str) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        raise refusals.no_links(target, error) from error
+        raise shared_errors.no_links(target, error) from error
 
 
 def take_name(temporary: str, path: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
@@ -120,9 +120,9 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
     try:
         with disk.opened(path, flags) as (descriptor, status):
             if not has_token(path, descriptor, status, token):
-                raise refusals.changed(path, token, "another")
+                raise shared_errors.changed(path, token, "another")
     except FileNotFoundError:
-        raise refusals.changed(path, token, None) from None
+        raise shared_errors.changed(path, token, None) from None
     return status
 
 
@@ -206,7 +206,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
     if not lock.is_held:
         disk.remove_if_there(temporary)
-        raise refusals.unlocked(path)
+        raise shared_errors.unlocked(path)
     disk.take_name(temporary, path)
     return token
 
@@ -269,12 +269,12 @@ def put(
             mark, data = mark.followed(others), adapted
     if mark is None or mark.end != status.st_size:
         if not has_token(path, descriptor, status, token):
-            raise refusals.changed(path, token, "another")
+            raise shared_errors.changed(path, token, "another")
         return None  # the rest of a torn record goes with a new file
     if status.st_nlink > 1:  # a backup made of hard links shares the inode; or it is `marked`
         return None
     if lock.is_deleted:
-        raise refusals.unlocked(path)
+        raise shared_errors.unlocked(path)
     view, at = memoryview(data).cast("B"), mark.end
     try:
         while view:

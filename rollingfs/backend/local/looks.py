@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from fsspec.implementations.local import LocalFileSystem
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
 from rollingfs.backend.local import disk, extending
 from rollingfs.backend.local.reserve import is_reserve
@@ -134,10 +134,10 @@ def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo
     except NotADirectoryError:
         if os.path.isfile(folder):
             raise
-        raise refusals.no_folder(folder) from None
+        raise shared_errors.no_folder(folder) from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise refusals.no_folder(folder) from None
+            raise shared_errors.no_folder(folder) from None
         raise
     # in a chunk folder, a link that leads nowhere is as good as nothing
     shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.format import names
 
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -80,7 +80,7 @@ class refusing_links:  # noqa: N801 - used as a function
 def refuse_link(path: str, error: OSError) -> None:
     """Raise the error that names a symbolic link, if that is why the system did not open it."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
-        raise refusals.linked(path) from None
+        raise shared_errors.linked(path) from None
 
 
 def open_file(path: str, flags: int, mode: int) -> int:

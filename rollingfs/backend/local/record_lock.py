@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.local import disk, nofollow
 from rollingfs.backend.local.bell import Bell, take_bell
 from rollingfs.errors import ConflictError, LockedError
@@ -127,7 +127,7 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
         except FileNotFoundError:
             raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
         if stat.S_ISLNK(mode):
-            raise refusals.linked(header)
+            raise shared_errors.linked(header)
         try:
             lock.acquire()
             return lock

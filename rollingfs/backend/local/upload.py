@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk
 
@@ -62,7 +62,7 @@ class HiddenUpload(LocalUpload):
             await super().finish()
             _give_name(self._path, self._target, self._over)
         except FileNotFoundError as error:
-            raise refusals.export_ended(self._target) from error
+            raise shared_errors.export_ended(self._target) from error
         finally:
             self._clean()
         if self._sync:
@@ -105,5 +105,5 @@ def _give_name(temporary: str, path: str, over: Over) -> None:
         if error.errno not in disk.NO_LINKS:
             raise
         if os.path.lexists(path):
-            raise refusals.name_taken(path) from error
+            raise shared_errors.name_taken(path) from error
         os.rename(temporary, path)

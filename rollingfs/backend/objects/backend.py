@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import (
     Backend,
     Blob,
@@ -110,11 +110,11 @@ class ObjectBackend(Backend):
                 if error.status != 416:
                     raise
                 if token is not None:  # the store may have looked at the range before the condition
-                    refusals.check_token(path, (await self.stat(path)).token, token)
+                    shared_errors.check_token(path, (await self.stat(path)).token, token)
                 return b""  # the file ends before `start`
         assert answer is not None, "an answer without bytes is one to another condition"
         if token is not None:  # the store may not know the condition
-            refusals.check_token(path, answer.token, token)
+            shared_errors.check_token(path, answer.token, token)
         return answer.data
 
     async def stat(self, path: str) -> FileInfo:
@@ -159,8 +159,8 @@ class ObjectBackend(Backend):
         if not is_there:
             with contextlib.suppress(FileNotFoundError):
                 await self.stat(folder)
-                raise refusals.not_a_folder(folder)
-            raise refusals.no_folder(folder)
+                raise shared_errors.not_a_folder(folder)
+            raise shared_errors.no_folder(folder)
         return Listing(_sorted(entries), listed.now)
 
     async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
@@ -169,7 +169,7 @@ class ObjectBackend(Backend):
             return ListingPage((await self._buckets()).entries, None)
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
         if place is None and self._folder(folder)[1] and not listed.has_any:
-            raise refusals.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
+            raise shared_errors.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
         return ListingPage(_sorted(self._entries(folder, listed)), listed.next_place)
 
     async def list_prefix(self, folder: str, prefix: str) -> Listing:
@@ -210,7 +210,7 @@ class ObjectBackend(Backend):
                 return await bucket.put(key, [data], Over.NOTHING)
             except Refusal as error:
                 if is_conflict(error):
-                    raise refusals.name_taken(path) from error
+                    raise shared_errors.name_taken(path) from error
                 raise
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
@@ -221,7 +221,7 @@ class ObjectBackend(Backend):
                 return await bucket.put(key, [data], token)
             except Refusal as error:
                 if is_gone(error):
-                    raise refusals.changed(path, token, None) from error
+                    raise shared_errors.changed(path, token, None) from error
                 raise
 
     async def delete_if(self, path: str, token: str) -> bool:
@@ -275,7 +275,7 @@ class ObjectBackend(Backend):
     async def _copy_through(self, source: str, target: str, token: str | None, metadata: Metadata) -> None:
         info = await self.stat(source)
         if token is not None:
-            refusals.check_token(source, info.token, token)
+            shared_errors.check_token(source, info.token, token)
         async with finished(await self.open_write(target, None, metadata)) as upload:
             for start in range(0, info.size, PART_BYTES):
                 end = min(start + PART_BYTES, info.size)
@@ -338,9 +338,9 @@ class ObjectBackend(Backend):
         bucket, prefix = self._folder(path)
         listed = await self._page(path, keys_max=2)
         if self._entries(path, listed):
-            raise refusals.not_empty(path)
+            raise shared_errors.not_empty(path)
         if prefix and not listed.files:
-            raise refusals.no_folder(path)
+            raise shared_errors.no_folder(path)
         with errors_of("removing", path):
             if prefix:
                 await bucket.delete([prefix])
@@ -386,7 +386,7 @@ class ObjectBackend(Backend):
         """The bucket and the prefix of a folder; `FileNotFoundError` if there can be no such folder."""
         name, key = self.split(path)
         if self.check_key(key or "x"):
-            raise refusals.no_folder(path)
+            raise shared_errors.no_folder(path)
         # the path of a folder of another tool may end in "/", because the folder's name is empty
         return self.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.patience import patiently
 from rollingfs.format import names
 
@@ -163,7 +163,7 @@ def only_of(path: str, token: str | None) -> Iterator[None]:
     except Refusal as error:
         if token is None or not is_conflict(error):
             raise
-        raise refusals.changed(path, token, "another") from error
+        raise shared_errors.changed(path, token, "another") from error
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
@@ -171,7 +171,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     shown = names.shown(path)
     status, code = (error.status, error.code) if isinstance(error, Refusal) else (0, "")
     if code in NO_BUCKET_CODES:
-        return refusals.no_bucket(
+        return shared_errors.no_bucket(
             path, "container" if code == "ContainerNotFound" else "bucket", "make it first, with fs.mkdir"
         )
     if status == 404 or (code == LONG_KEY_CODE and verb in LOOKING):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from rollingfs.backend import refusals
+from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Metadata, Over, Part, Upload, frozen
 from rollingfs.backend.objects.bucket import Bucket, Parts
 from rollingfs.backend.objects.errors import (
@@ -106,7 +106,7 @@ class ObjectUpload(Upload):
 
     def _check_open(self) -> None:
         if self._is_over:
-            raise refusals.upload_closed(self.path)
+            raise shared_errors.upload_closed(self.path)
 
     def _begun(self) -> Parts:
         if self._parts is None:
@@ -177,7 +177,7 @@ def _errors_over(path: str, over: Over | None) -> Iterator[None]:
         yield
     except Refusal as error:
         if over is not None and error.code == NO_UPLOAD_CODE:
-            raise refusals.export_ended(path) from error
+            raise shared_errors.export_ended(path) from error
         if over is not None and is_conflict(error):
             text = f"the store made no new file: one exists, or another client changes it ({error})"
             raise FileExistsError(errno.EEXIST, text, path) from error

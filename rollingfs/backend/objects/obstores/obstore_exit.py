@@ -26,7 +26,7 @@ from obstore.store import MemoryStore
 
 from rollingfs.backend.objects.errors import NotByObstoreError
 from rollingfs.backend.objects.obstores.forks import obstore_begins, obstore_is_lost
-from rollingfs.runtime import ending
+from rollingfs.runtime import interpreter_exit
 
 T = TypeVar("T")
 
@@ -98,5 +98,5 @@ def _wait() -> None:
         time.sleep(WAIT_STEP_S)
 
 
-if ending.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
-    ending.wait_by(_wait)
+if interpreter_exit.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
+    interpreter_exit.wait_by(_wait)

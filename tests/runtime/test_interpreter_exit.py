@@ -23,21 +23,21 @@ print(pq.read_table(path, filesystem=fs).num_rows)
 """
 LATE = """
 import asyncio, threading
-from rollingfs.runtime import ending
+from rollingfs.runtime import interpreter_exit
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
 
 class Caller:
     def main_ends(self):
-        ending.without_executors(loop)
+        interpreter_exit.without_executors(loop)
 
 caller = Caller()
-ending.at_end(caller)
+interpreter_exit.at_end(caller)
 
 def late():
     threading.main_thread().join()
     call = asyncio.run_coroutine_threadsafe(asyncio.to_thread(lambda: "here"), loop)
-    print(call.result(60), ending.main_has_ended(), flush=True)
+    print(call.result(60), interpreter_exit.main_has_ended(), flush=True)
 
 threading.Thread(target=late).start()
 """
@@ -72,10 +72,10 @@ next(reading)
 """
 FIRST_AT_EXIT = """
 import asyncio, atexit, threading, time, weakref
-from rollingfs.runtime import ending
+from rollingfs.runtime import interpreter_exit
 
 def first():
-    from rollingfs.backend.objects.obstores.ending import watched
+    from rollingfs.backend.objects.obstores.obstore_exit import watched
     loop = asyncio.new_event_loop()
     future = watched(loop.create_future())
     gone = weakref.ref(future)
@@ -83,7 +83,7 @@ def first():
     threading.Timer(0.2, held.clear).start()
     del future
     assert gone() is not None
-    ending.settle()
+    interpreter_exit.settle()
     print(gone() is None)
 
 atexit.register(first)
