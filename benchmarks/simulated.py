@@ -17,7 +17,7 @@ WRITERS = (1, 2, 8, 16, 32, 60, 100)
 LATENCIES_MS = (12, 60)
 PAUSES_S = (0.0, 0.3, 1.0)
 DURATION_S = 60.0
-HEAD = "| ms away | writers | pauses s | | rate /s | median ms | p99 ms | least share | largest share | requests |"
+HEAD = "| ms away | writers | pauses s | rate /s | median ms | p99 ms | least share | largest share | requests |"
 
 
 def numbers(text: str) -> list[float]:
@@ -30,7 +30,6 @@ def row(load: Load) -> str:
         f"{load.latencies.way_ms:g}",
         f"{load.writers}",
         f"{load.pause_s:g}",
-        "sharing" if load.shares else "turns",
         f"{found.rate_per_s:.1f}",
         f"{found.median_ms:.0f}",
         f"{found.p99_ms:,.0f}",
@@ -49,14 +48,13 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--duration-s", type=float, default=DURATION_S)
     options = parser.parse_args(arguments)
     print(HEAD)
-    print("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
+    print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for way_ms in options.latency_ms:
         for pause_s in options.pause_s:
             for writers in options.writers:
-                for shares in (False, True):
-                    latencies, duration_s = Latencies(way_ms), options.duration_s
-                    load = Load(int(writers), pause_s, duration_s=duration_s, latencies=latencies, shares=shares)
-                    print(row(load), flush=True)
+                latencies, duration_s = Latencies(way_ms), options.duration_s
+                load = Load(int(writers), pause_s, duration_s=duration_s, latencies=latencies)
+                print(row(load), flush=True)
 
 
 if __name__ == "__main__":

@@ -54,9 +54,6 @@ class Client:
     probe_cache
         The local file or folder that keeps the verdicts of probes for other processes; True for the user's cache
         folder.
-    share_commits
-        Whether appends without conditions share commits with other clients that chose so: for two or more that append
-        to one segment all the time, of an object store. A disk needs no such thing, and ignores it.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
     clock
@@ -72,7 +69,6 @@ class Client:
         header_cache_s: float = HEADER_CACHE_S,
         commit_timeout_s: float = COMMIT_TIMEOUT_S,
         probe_cache: str | bool = False,
-        share_commits: bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
     ) -> None:
@@ -90,7 +86,7 @@ class Client:
         self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages, self.meters)
         self.contents = Contents(backend, runtime, headers, self.lookup)
         self.offload_policy = offload_policy
-        self.commits = Commits(self.store, commit_timeout_s, share_commits=share_commits)
+        self.commits = Commits(self.store, commit_timeout_s)
         self.merges = self.commits.merges
         budget = Budget(runtime, check_write_memory(max_write_memory))
         self.segments = Segments(self.commits, self.lookup, self.contents, policy or RollingPolicy(), budget)

@@ -57,9 +57,6 @@ class RollingHandler(logging.Handler):
         The filesystem to use instead of the one that `url` names.
     storage_options
         Options of the filesystem that `url` names.
-    share_commits
-        The same as this option of the filesystem that `url` names: for two or more processes that log to one segment
-        all the time.
     interval
         Seconds from a queued record to its commit (or text like ``"2s"``).
     queue_bytes
@@ -100,7 +97,6 @@ class RollingHandler(logging.Handler):
         block_s: float = 0.0,
         close_s: float = CLOSE_S_DEFAULT,
         encoding: str = "utf-8",
-        share_commits: bool = False,
         level: int | str = logging.NOTSET,
     ) -> None:
         self.interval_s = parse_seconds(interval)
@@ -110,10 +106,7 @@ class RollingHandler(logging.Handler):
                 raise ValueError(f"{name} is {value}: it must be at least 0 seconds")
         if self.queue_bytes < 1:
             raise ValueError(f"queue_bytes is {queue_bytes}: it must be at least 1")
-        if share_commits and fs is not None:
-            raise ValueError("share_commits is an option of the filesystem: give it to the fs, not beside it")
-        options = {**(storage_options or {}), **({"share_commits": True} if share_commits else {})}
-        found, path = url_to_fs(url, **options) if fs is None else (fs, url)
+        found, path = url_to_fs(url, **(storage_options or {})) if fs is None else (fs, url)
         if not isinstance(found, RollingFileSystem):
             raise ValueError(f"{url} is not a URL of rollingfs: put rolling:: before it")
         path = core(found).strip(path)

@@ -104,27 +104,6 @@ def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
     TopologicalSorter(graph).prepare()  # a `CycleError` names the circle
 
 
-# -- the room where commits are shared --------------------------------------------------------------------------
-
-ROOM = "rollingfs.commit.sharing"
-CALLS = {"before", "beside", "judge"}
-"""The calls of a shared append that other modules make."""
-
-
-def test_other_modules_use_three_calls_of_the_room_where_commits_are_shared() -> None:
-    imports, calls = set(), set()
-    for module in ROLLINGFS.rglob("*.py"):
-        if (ROLLINGFS / "commit" / "sharing") in module.parents:
-            continue
-        for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(ROOM):
-                imports |= {(str(module.relative_to(ROLLINGFS)), node.module, alias.name) for alias in node.names}
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith(".shared"):
-                calls.add(node.attr)
-    assert imports == {("commit/commits.py", ROOM, "share_of")}
-    assert calls == CALLS
-
-
 def _bound(path: Path) -> Iterator[str]:
     """The names that a package's own code binds, or gives by `__getattr__`, other than by an import of its modules."""
     for node in ast.parse(path.read_text()).body:

@@ -197,16 +197,10 @@ def test_threads_lose_and_double_nothing(fs, make):
 OUT_OF_RANGE = [{"interval": -1}, {"queue_bytes": 0}, {"block_s": -1}, {"close_s": float("nan")}]
 
 
-@pytest.mark.parametrize("options", [*OUT_OF_RANGE, {"share_commits": True}], ids=str)
-def test_numbers_out_of_range_and_options_of_the_filesystem_are_refused(fs, options):
-    with pytest.raises(ValueError, match="share_commits" if "share_commits" in options else "it must be at least"):
+@pytest.mark.parametrize("options", OUT_OF_RANGE, ids=str)
+def test_numbers_out_of_range_are_refused(fs, options):
+    with pytest.raises(ValueError, match="it must be at least"):
         RollingHandler(PATH, fs=fs, **options)
-
-
-def test_commits_are_shared_by_the_filesystem_that_the_handler_makes():
-    handler = RollingHandler("rolling::memory://handler/log", share_commits=True)
-    handler.close()
-    assert handler.fs._client.commits.share is not None
 
 
 def test_a_url_of_another_filesystem_is_refused(tmp_path):

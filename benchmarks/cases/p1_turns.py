@@ -1,18 +1,18 @@
-"""P1c, P1f, P1g: 8 processes that append to one segment, and pause, or not: by turns, sharing, or by neither."""
+"""P1c, P1f, P1g: 8 processes that append to one segment, and pause, or not: by turns, or without."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from benchmarks.case import Case, Goal, ratio
-from benchmarks.cases.p1_shared_commits import Crowd, appended
+from benchmarks.cases.p1_many_processes import Crowd, appended
 
 PROCESSES = 8
 SHOWN = ("rate_per_s", "unit_s", "p99_pooled_s", "requests", "processors_busy")
 
 
-def _crowd(pause_s: float, *, turns: str = "", shares: bool = False) -> Crowd:
-    return Crowd(PROCESSES, shares, pause_s, turns=turns)
+def _crowd(pause_s: float, *, turns: str = "") -> Crowd:
+    return Crowd(PROCESSES, pause_s, turns=turns)
 
 
 def _paused(case_id: str, pause_s: float) -> Case:
@@ -22,11 +22,9 @@ def _paused(case_id: str, pause_s: float) -> Case:
         {
             "neither": partial(appended, _crowd(pause_s, turns="NoTurns")),
             "turns": partial(appended, _crowd(pause_s)),
-            "sharing": partial(appended, _crowd(pause_s, shares=True)),
         },
         tuple(
-            Goal(f"pauses of {pause_s:g} s, {name} / neither, {text}", ratio(figure, name, "neither"), at_most=1.3)
-            for name in ("turns", "sharing")
+            Goal(f"pauses of {pause_s:g} s, turns / neither, {text}", ratio(figure, "turns", "neither"), at_most=1.3)
             for text, figure in (("median", "unit_s"), ("p99", "p99_pooled_s"))
         ),
         rounds_min=3,

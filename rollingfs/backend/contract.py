@@ -76,8 +76,6 @@ class Backend(abc.ABC):
     """Whether `now` tells the time of the store's own clock, not of a client's."""
     has_metadata: bool = False
     """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
-    takes_asks: bool = False
-    """Whether writers of it may share commits, by files that `put` writes; on a disk, the lock serves them as well."""
     commit_interval_s: float = 0.0
     """How long the store makes a client wait between two writes of one file: commits gather for as long."""
     finishes_aside: bool = False
@@ -178,11 +176,6 @@ class Backend(abc.ABC):
         """
         return ListingPage((await self.list(folder)).entries, None)
 
-    async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        """Of `list`, files whose names begin so and go on, at most a page; maybe no error where there is no folder."""
-        found = await self.list(folder)
-        return Listing(tuple(file for file in found.entries if file.path.startswith(f"{folder}/{prefix}")), found.now)
-
     @abc.abstractmethod
     async def now(self, path: str) -> float:
         """The clock that dates new files where `path` lies, in seconds since 1970. It may differ from this machine's.
@@ -269,7 +262,7 @@ class Backend(abc.ABC):
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file, of an ask or a pin, over any of its name. A reader finds all of it or nothing."""
+        """Write a small file, as that of a pin, over any of its name. A reader finds all of it or nothing."""
         await self.write(path, [data])
 
     @abc.abstractmethod

@@ -54,7 +54,6 @@ class MemoryBackend(Backend):
     must_race = False  # one lock decides
     has_folders = True
     has_metadata = True
-    takes_asks = True
 
     strip = staticmethod(MemoryFileSystem._strip_protocol)
 

@@ -8,16 +8,15 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from rollingfs.commit.fairness import FIRST_AGE_S_MAX, LOOKS_MAX, Turns
+from rollingfs.commit.fairness import LOOKS_MAX, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import NewFiles, Uploads
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import invariants, names, records
-from rollingfs.format.asks import Ask, Carry
 from rollingfs.format.codec import format_header, parse_more
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
 from rollingfs.format.lost import Acknowledged
@@ -35,16 +34,6 @@ BELIEVED_S_MAX = 60.0
 """No commit is based on a header of many writers that is older than this: too many may have committed since."""
 REQUEST_SHARE = 1 / 3
 """The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
-
-
-@value_class
-class Plain:
-    """What others may know of a plain append, whose commit they may share."""
-
-    data: bytes | None
-    """Its bytes; None if they are too many to ask for."""
-    segment: str | None
-    """The incarnation that it is bound to; None for any."""
 
 
 @value_class
@@ -67,23 +56,8 @@ class Change:
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
     prompt: bool = False
     """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
-    plain: Plain | None = None
-    """For an append without conditions, by a client that shares commits."""
     anywhere: Callable[[], int] | None = None
     """For an append without conditions, which may follow on bytes that its writer does not know of: gives its size."""
-
-
-class Shared(Protocol):
-    """A plain append's part in what several writers commit: the calls that the room `commit.sharing` answers."""
-
-    async def before(self, base: Loaded, turn: Callable[[Loaded], Awaitable[Loaded]]) -> Loaded | Committed:
-        """The header to base an attempt on; or the result, if another writer has carried the bytes."""
-
-    async def beside(self, base: Loaded, call: Awaitable[str]) -> str:
-        """Replace `base` by this call, and read what others ask for at the same time."""
-
-    async def judge(self, found: Loaded | None = None) -> Committed | None:
-        """The result, if a header shows it; without a header, None says that the append never will take place."""
 
 
 @dataclass(eq=False, repr=False)
@@ -102,16 +76,8 @@ class Attempt:
     """Whether it never waits for a turn."""
     sent: Sent = NOTHING_SENT
     """What was sent so far."""
-    done: Committed | None = None
-    """The result, if a look shows that the operation took place."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
-    shared: Shared | None = None
-    """For a plain append of a client that shares commits."""
-    others: Sequence[Ask] = ()
-    """The asks of others that were read for the next attempt."""
-    carry: Carry | None = None
-    """What the next attempt adds to its header as a plain append; None for any other commit."""
     record: Record | None = None
     """What the next attempt puts behind its base in place; None if it replaces the header."""
     anywhere: Callable[[], int] | None = None
@@ -138,19 +104,17 @@ class Attempt:
 
     @property
     def is_out(self) -> bool:
-        """Whether an attempt or an ask was sent that took place, or that may still take place."""
-        return self.sent.is_open or self.sent.asked is not None or self.done is not None
+        """Whether an attempt was sent that took place, or that may still take place."""
+        return self.sent.is_open
 
     def judge(self, current: Loaded, *, may_be_gone: bool = True) -> Verdict:
-        """What a look at the header says of the newest attempt, and of an ask.
+        """What a look at the header says of the newest attempt.
 
         Parameters
         ----------
         may_be_gone
             Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
         """
-        if self.sent.asked is not None and self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
-            return Verdict.UNKNOWN
         may_be_gone = may_be_gone and self.store.backend.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
@@ -158,7 +122,7 @@ class Attempt:
         """The header that a `record` behind `base` makes, if it makes what a step wants; None if it does not."""
         self.record = None
         header, operation = base.header, self.operation
-        if not base.room or header is None or self.carry is not None or not self.store.backend.can_extend:
+        if not base.room or header is None or not self.store.backend.can_extend:
             return None
         found = records.record_of(header, wanted, operation.writer, operation.number)
         if found is None:
@@ -205,8 +169,6 @@ class Attempt:
 
     def result(self) -> Committed:
         """What took place, once a look has shown that it did; others may have gone on from it before the look."""
-        if self.done is not None:
-            return self.done
         assert self.sent.base is not None
         assert self.sent.wanted is not None
         base, wanted = self.made(self.sent.base, self.sent.wanted)
@@ -253,8 +215,6 @@ class Attempt:
         if not (is_alone or is_first) and headers.recent(path, self.turns.believed_s) is None:
             return None
         if len(seen.header.commits) <= COMMITS_MAX // 2:
-            return seen
-        if self.shared is not None and headers.recent(path, FIRST_AGE_S_MAX) is not None:
             return seen
         is_old = headers.recent(path, BELIEVED_S_MAX) is None
         return None if is_old or is_crowded(seen.header) else seen

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
 
-from rollingfs.commit.attempt import Attempt, Change, Plain, Shared, Step, acknowledged, check_time
+from rollingfs.commit.attempt import Attempt, Change, Step, acknowledged, check_time
 from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError, names_page
@@ -41,7 +41,7 @@ from rollingfs.format.header import AGE_S_MAX, FILE, RECORDS_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.format.verdict import Verdict
 from rollingfs.runtime.clock import Moment, boot_s
-from rollingfs.runtime.meters import CARRIED, COMMIT, CONFLICT, UNKNOWN
+from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 
 logger = logging.getLogger("rollingfs")
 
@@ -62,20 +62,13 @@ class Commits:
     ----------
     timeout_s
         A commit gives up after this many seconds.
-    share_commits
-        Whether appends without conditions share commits with other clients that chose so, where the store takes asks.
     """
 
-    def __init__(self, store: Store, timeout_s: float, *, share_commits: bool = False) -> None:
+    def __init__(self, store: Store, timeout_s: float) -> None:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
         self.interval_s = store.backend.commit_interval_s
-        self.share: Callable[[Slot, Attempt, Plain, Iterator[int]], Shared] | None = None
-        if share_commits and store.backend.takes_asks:
-            from rollingfs.commit.sharing import share_of
-
-            self.share = share_of
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
@@ -171,8 +164,7 @@ class Commits:
             try:
                 if not self.store.backend.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
-                done = self._loop(slot, change, attempt)
-                return await self._counted(done if attempt.shared is None else self._for_good(attempt, done))
+                return await self._counted(self._loop(slot, change, attempt))
             finally:
                 if attempt.took_turn:
                     attempt.end_turn()
@@ -190,19 +182,6 @@ class Commits:
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
             return await after_error(attempt, error)
 
-    async def _for_good(self, attempt: Attempt, call: Awaitable[Committed]) -> Committed:
-        """The result of the loop, once nobody can carry the bytes of the append any more."""
-        assert attempt.shared is not None
-        try:
-            result = await call
-        except AppendOutcomeUnknown:
-            raise
-        except Exception:
-            if attempt.sent.asked is not None and (done := await attempt.shared.judge()) is not None:
-                return done
-            raise
-        return result if attempt.sent.asked is None else await attempt.shared.judge() or result
-
     async def _counted(self, call: Awaitable[Committed]) -> Committed:
         meters, began_ns = self.store.meters, perf_counter_ns()
         try:
@@ -213,9 +192,7 @@ class Commits:
         except BaseException as error:
             meters.failed(COMMIT, began_ns, error)
             raise
-        if committed.offset is not None:
-            meters.count(CARRIED, began_ns)
-        elif committed.header is not committed.base:
+        if committed.header is not committed.base:
             meters.count(COMMIT, began_ns)
         return committed
 
@@ -231,8 +208,6 @@ class Commits:
             backend = self.store.backend
             slot.may_lose = backend.must_race or backend.may_tear(names.header_path(path))
         attempt.may_lose = slot.may_lose
-        if self.share is not None and change.plain is not None:
-            attempt.shared = self.share(slot, attempt, change.plain, writer.numbers)
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
@@ -241,15 +216,8 @@ class Commits:
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            if attempt.shared is None:
-                base = await attempt.in_turn(base)
-            else:
-                ready = await attempt.shared.before(base, attempt.in_turn)
-                if isinstance(ready, Committed):
-                    return ready
-                base = ready
+            base = await attempt.in_turn(base)
             try:
-                attempt.carry = None  # only the step of a plain append sets it
                 wanted = await change.step(slot.cleared(base), attempt)
                 if wanted is not None:
                     made, data, named = attempt.in_place(base, wanted), None, set()
@@ -276,14 +244,13 @@ class Commits:
                 continue
             await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
             attempt.files.name(named)
-            attempt.sent = Sent(base, wanted, True, attempt.sent.asked)
+            attempt.sent = Sent(base, wanted, True)
             found = await self._try(base, wanted, data, attempt)
             if isinstance(found, Committed):
-                if found.offset is None:
-                    if slot.done_drops or slot.settled:
-                        self.slots.committed(slot, wanted)
-                    if self.interval_s:
-                        slot.free_s = time.monotonic() + self.interval_s
+                if slot.done_drops or slot.settled:
+                    self.slots.committed(slot, wanted)
+                if self.interval_s:
+                    slot.free_s = time.monotonic() + self.interval_s
                 return found
             self.store.meters.note(CONFLICT)
             attempt.sent = replace(attempt.sent, is_open=False)
@@ -332,14 +299,13 @@ class Commits:
 
     async def _finished(self, base: Loaded, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
-        now_ms, carry = self.store.now_ms(), attempt.carry
-        room = transitions.STAMP_BYTES_MAX + (carry.text_bytes_max if carry is not None else 0)
+        now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
         is_grown = base.header is None or wanted.entries is not base.header.entries
         is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
             wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.page, now_ms, room)
         number, writer = attempt.operation.number, attempt.operation.writer
-        return transitions.stamp(wanted, base.header, writer, number, now_ms, carry, is_short=is_short)
+        return transitions.stamp(wanted, base.header, writer, number, now_ms, is_short=is_short)
 
     async def _try(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> Loaded | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
@@ -348,16 +314,14 @@ class Commits:
             attempt.count += 1
             began = headers.begin()
             try:
-                sending = self._send(base, wanted, data, attempt)
-                token = await (sending if attempt.shared is None else attempt.shared.beside(base, sending))
+                token = await self._send(base, wanted, data, attempt)
             except (OSError, TimeoutError) as error:
                 lost = lost or LostAnswers(attempt)
                 verdict, current = await lost.judge(error)
                 if verdict is Verdict.NOT_MINE:
                     return current
                 if verdict is Verdict.MINE:
-                    done = None if attempt.shared is None else await attempt.shared.judge(current)
-                    return done or self._shown(attempt)
+                    return self._shown(attempt)
             else:
                 if attempt.adapted is not None:
                     base, wanted = attempt.made(base, wanted)
@@ -375,7 +339,7 @@ class Commits:
         return done
 
     async def _send(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
-        """Send the request; note how long it took alone: what goes on beside it may take longer."""
+        """Send the request, and note how long it took."""
         path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
         began_s, token = time.monotonic(), None
         if attempt.record is not None and base.header is not None and base.token is not None:

@@ -130,10 +130,6 @@ class Turns:
             self._others_per_s += (self._crowd_per_s - self._others_per_s) * LEARNED_SHARE
         self._done_version, self._done_s = header.version, now_s
 
-    def carried(self, header: Header) -> None:
-        """Note the header of another's commit, which has carried this writer's bytes."""
-        self._done_version, self._done_s = header.version, time.monotonic()
-
     @property
     def _cycle_s(self) -> float:
         """How long a change of writers takes."""
@@ -260,8 +256,6 @@ class Slot:
         """Whether the store may lose what it acknowledges; None: nobody has asked."""
         self.is_led = False
         """Whether one of them leads the others."""
-        self.others: Any = None
-        """What is known of the writers that share commits."""
         self.free_s = 0.0
         """When a store that limits the writes of one file takes the next commit, by the monotonic clock."""
         self.done_drops: set[Drop] = set()

@@ -85,7 +85,7 @@ class LostAnswers:
             self._check_bucket(cause)
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
             raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
-        if verdict is Verdict.UNKNOWN and not (self._is_certain and attempt.sent.asked is None):
+        if verdict is Verdict.UNKNOWN and not self._is_certain:
             raise untold(attempt.path, current.header) from cause
         if verdict is Verdict.UNKNOWN:
             verdict = Verdict.NOT_MINE
@@ -135,7 +135,7 @@ class LostAnswers:
 
     def _check_bucket(self, cause: Exception) -> None:
         """Raise for a bucket that does not exist: nothing is written, unless an earlier request may still arrive."""
-        if self._doubts or self._refusals or self._attempt.sent.asked is not None:
+        if self._doubts or self._refusals:
             raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         raise cause
 
@@ -188,14 +188,10 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:
-    """The verdict on what was sent, by one look at the header; an ask that others may still carry is withdrawn."""
+    """The verdict on what was sent, by one look at the header."""
     if not attempt.is_out:
         return Verdict.NOT_MINE
-    if attempt.done is not None:
-        return Verdict.MINE
     try:
-        if attempt.shared is not None and attempt.sent.asked is not None:
-            return Verdict.NOT_MINE if await attempt.shared.judge() is None else Verdict.MINE
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
         logger.info("%s: cannot look at the header: %s", attempt.path, error)

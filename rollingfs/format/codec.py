@@ -105,8 +105,6 @@ def format_text(header: Header) -> bytes:
     lines += map(format_commit, header.commits)
     if header.evicted:
         lines.append(f"evicted {header.evicted}")
-    if header.asks is not None:
-        lines.append(f"asks {header.asks}")
     if header.turn is not None:
         lines.append(f"turn {tokens.quote(header.turn)}")
     if header.offload is not None:
@@ -206,7 +204,7 @@ _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
     "start": _word("start", tokens.number),
     "Adopted": _parse_adopted,
     "evicted": _word("evicted", tokens.number),
-    "asks": _word("asks", tokens.number),
+    "asks": lambda _: {},  # of an older release: any commit leaves the line out, as the protocol demands
     "turn": _word("turn", tokens.unquote),
     "offload": lambda parts: {"offload": line_codec.parse_offload(parts)},
     "origin": _parse_origin,

@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, VERSION, WRITER, Commit
 
 
-def following(
-    before: Sequence[Commit], evicted: int, own: Commit, carried: Sequence[Commit]
-) -> tuple[tuple[Commit, ...], int]:
+def following(before: Sequence[Commit], evicted: int, own: Commit) -> tuple[tuple[Commit, ...], int]:
     """The commit lines of a header that replaces another, and the newest version among those that had to go.
 
     Parameters
@@ -21,17 +19,13 @@ def following(
         Those of the header that is replaced.
     own
         The line of the writer that commits.
-    carried
-        Those of the asks that it carries.
     """
-    writers = {own.writer, *map(WRITER, carried)}
-    stay = [line for line in before if line.writer not in writers]
-    excess = len(stay) + 1 + len(carried) - COMMITS_MAX
-    too_many = excess - CARRIED_LINES_MAX
+    stay = [line for line in before if line.writer != own.writer]
+    excess = len(stay) + 1 - COMMITS_MAX
     old = sum(line.version <= own.version - COMMITS_MAX for line in stay) if excess > 0 else 0
-    count = max(0, too_many, min(old, excess))
+    count = max(0, excess - CARRIED_LINES_MAX, min(old, excess))
     kept, gone = without_oldest(stay, count) if count else (stay, 0)
-    return (*kept, own, *carried), max(evicted, gone)
+    return (*kept, own), max(evicted, gone)
 
 
 def without_oldest(lines: Sequence[Commit], count: int) -> tuple[list[Commit], int]:

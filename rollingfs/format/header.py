@@ -39,7 +39,7 @@ ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
 """Commit lines of this number of last versions stay; older ones go if there are more lines than this."""
 CARRIED_LINES_MAX = 256
-"""Maximum lines of carried asks among those of the last `COMMITS_MAX` versions."""
+"""Maximum lines with an offset, of an older release, among those of the last `COMMITS_MAX` versions."""
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
 """The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
@@ -187,7 +187,7 @@ class Commit:
     number: int
     version: int
     offset: int | None = None
-    """Where its data begins, if another writer's commit has carried it as an ask."""
+    """Where its data begins, in a line that an older release wrote for another writer. A commit copies it."""
 
 
 WRITER = attrgetter("writer")
@@ -242,12 +242,10 @@ class Header:
     """When its last byte was, if later; only an append sets it."""
     attrs: Mapping[str, str] = field(default_factory=dict)
     commits: tuple[Commit, ...] = ()
-    """The last operation of each writer, whoever committed it."""
+    """The last operation of each writer."""
     evicted: int = 0
     turn: str | None = None
     """The writer that asked the others to leave the next commit to it."""
-    asks: int | None = None
-    """The least base of an ask that a plain append on this header may carry; None if it may carry none of before."""
     drops: tuple[Drop, ...] = ()
     tiers: tuple[Tier, ...] = ()
     adopted: Adopted | None = None
@@ -350,11 +348,6 @@ class Header:
         """Bytes that wait for the collection of their folders."""
         return sum(drop.size for drop in self.drops if drop.is_hint)
 
-    @property
-    def floor(self) -> int:
-        """The least base of an ask that a plain append on this header may carry."""
-        return self.version if self.asks is None else self.asks
-
     def tier(self, alias: str) -> Tier | None:
         """The line of a tier."""
         return next((tier for tier in self.tiers if tier.alias == alias), None)
@@ -368,7 +361,7 @@ class Header:
 
     @property
     def carried(self) -> tuple[Commit, ...]:
-        """The lines of operations that another writer's commit has carried."""
+        """The lines of operations that another writer's commit has carried, in an older release."""
         return tuple(line for line in self.commits if line.offset is not None)
 
 

@@ -65,8 +65,6 @@ def _problem(header: Header) -> str | None:
         return "a commit line is newer than the header"
     if len(set(map(WRITER, commits))) != len(commits):
         return "a writer has two commit lines"
-    if header.asks is not None and header.asks > version:
-        return "the floor of asks is newer than the header"
     return None
 
 

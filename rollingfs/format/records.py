@@ -146,7 +146,7 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
         if len(lines) < COMMITS_MAX:
             lines[record.writer] = own
             continue
-        commits, evicted = commit_lines.following((*lines.values(),), evicted, own, ())
+        commits, evicted = commit_lines.following((*lines.values(),), evicted, own)
         lines = {line.writer: line for line in commits}
     if tail is None:
         tail = b"".join([header.tail, *(record.data for record in found)])
@@ -164,7 +164,6 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
         tail_at_ms=at_ms,
         tail_until_ms=last_ms if last_ms > at_ms else None,
         modified_ms=max(header.modified_ms, last_ms),
-        asks=None,
         turn=None,
     )
 

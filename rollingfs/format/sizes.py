@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rollingfs.format import names
-from rollingfs.format.asks import ASK_BYTES_MAX, ASK_TEXT_BYTES_MAX
 from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.index_codec import PAGE_BYTES_MAX
 from rollingfs.format.pin_codec import PIN_BYTES_MAX
@@ -24,6 +23,4 @@ def read_bytes_max(path: str) -> int | None:
         return PAGE_BYTES_MAX + 1
     if name.startswith(names.PIN_PREFIX):
         return PIN_BYTES_MAX + 1
-    if name.startswith(names.ASK_PREFIX):
-        return ASK_BYTES_MAX + ASK_TEXT_BYTES_MAX + 1
     return None

@@ -17,7 +17,6 @@ from rollingfs.errors import (
     SegmentSealedError,
 )
 from rollingfs.format import codec, commit_lines
-from rollingfs.format.asks import Carry
 from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
@@ -79,23 +78,15 @@ STAMP_BYTES_MAX = 256
 
 
 def stamp(
-    header: Header,
-    base: Header | None,
-    writer: str,
-    number: int,
-    now_ms: int,
-    carry: Carry | None = None,
-    *,
-    is_short: bool = False,
+    header: Header, base: Header | None, writer: str, number: int, now_ms: int, *, is_short: bool = False
 ) -> Header:
     """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back.
 
-    Only a plain append has a `carry`. Every other commit leaves the `asks` line out, and so voids all asks of before.
     Unless the text surely `is_short` enough for the stamp, the oldest commit lines go, as many as it is too long.
     """
-    version, lines = base.version + 1 if base else 1, carry.lines if carry is not None else ()
+    version = base.version + 1 if base else 1
     before, gone = (base.commits, base.evicted) if base is not None else ((), 0)
-    commits, evicted = commit_lines.following(before, gone, Commit(writer, number, version), lines)
+    commits, evicted = commit_lines.following(before, gone, Commit(writer, number, version))
     is_short = is_short and (base is None or header.commits is base.commits)  # those of the base may be longer
     stamped = changed(
         header,
@@ -103,7 +94,6 @@ def stamp(
         commits=commits,
         evicted=evicted,
         modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
-        asks=carry.floor if carry is not None else None,
     )
     return stamped if is_short else codec.within_text(stamped)
 

@@ -16,9 +16,7 @@ class Verdict(Enum):
     UNKNOWN = "nothing can be said"
 
 
-def judge(
-    base: Header | None, same: bool, current: Header | None, writer: str, number: int, *, asked: bool = False
-) -> Verdict:
+def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
     """Whether operation `number` of `writer`, conditioned on `base`, took place.
 
     Parameters
@@ -29,8 +27,6 @@ def judge(
         Whether the file still is what the attempt was conditioned on.
     current
         The header that is there now; None if there is none (or an empty file).
-    asked
-        Whether another writer's commit may have carried the operation since the base.
     """
     if same:
         return Verdict.SAME
@@ -44,9 +40,6 @@ def judge(
         return Verdict.UNKNOWN
     if mine is None and current.evicted > base_version:
         return Verdict.UNKNOWN  # with a line of mine, it has not gone: it says what it said before
-    if asked and base is not None and current.segment != base.segment:
-        # only the line of before proves that this header comes from the base, and not from a segment made from nothing
-        return Verdict.NOT_MINE if mine is not None and mine == base.commit_of(writer) else Verdict.UNKNOWN
     return Verdict.NOT_MINE
 
 

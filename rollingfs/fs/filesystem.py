@@ -86,10 +86,6 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     probe_cache
         Whether processes of this user note in the user's cache folder that a store passed its probe, which holds 30
         days; or another local file or folder, of this user only.
-    share_commits
-        Whether appends without conditions share commits with other processes that chose so: for two or more that append
-        to one segment of an object store all the time; a disk ignores it. A process that dies may leave an append that
-        appears up to 10 s later.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock
@@ -137,7 +133,6 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         sync: bool = True,
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | bool = True,
-        share_commits: bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
@@ -154,7 +149,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         self._target = target_protocol or type(fs or backend).__name__
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
-        arguments.check_switches(sync=sync, single_writer=single_writer, share_commits=share_commits)
+        arguments.check_switches(sync=sync, single_writer=single_writer)
         arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
         cache = probe_cache if isinstance(probe_cache, bool) else arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
@@ -176,7 +171,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         self.asynchronous = asynchronous
         # over a sync backend fsspec's own blocking methods call ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
-        choices: dict[str, Any] = {**seconds, "probe_cache": cache, "share_commits": share_commits, "clock": clock}
+        choices: dict[str, Any] = {**seconds, "probe_cache": cache, "clock": clock}
         choices["offload_policy"] = check_default(self._backend, offload_policy)
         choices["max_write_memory"] = max_write_memory
         self._client = Client(self._backend, rolling, **choices)

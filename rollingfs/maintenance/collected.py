@@ -13,7 +13,7 @@ from rollingfs.runtime.values import value_class
 CHUNK = "unreferenced chunk"
 STAGED = "staged chunk that nobody committed"
 PAGE = "unreferenced index page"
-ASK = "ask of a writer that waits no longer"
+ASK = "ask of an older release"
 LEFTOVER = "leftover of a write that was broken off"
 PROBE = "leftover of a probe of the store"
 PIN = "stale pin"
@@ -48,7 +48,7 @@ def is_old(now: float, since: float, grace_s: float) -> bool:
 
 
 ASK_GRACE_S = 60.0
-"""An ask of this age goes: no commit carries one that is older than 10 s, and none depends on an ask."""
+"""An ask of this age goes: an older release carries it for 10 s, and no commit depends on it."""
 
 
 def grace_of(path: str, grace_s: float) -> float:

@@ -331,7 +331,7 @@ class Eraser:
             await self.commits.commit(path, step)
 
     async def _delete_asks(self, path: str) -> None:
-        """Delete the asks, which hold bytes of appends; a writer that still waits competes instead."""
+        """Delete the asks of an older release, which hold bytes of appends; a writer that waits appends itself."""
         try:
             listing = await self.backend.list(names.chunks_folder(path))
         except FileNotFoundError:

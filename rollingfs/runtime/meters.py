@@ -21,7 +21,7 @@ T = TypeVar("T")
 REQUEST = "request."
 """The prefix of a verb of the backend."""
 APPEND, OVERWRITE, READ, COMMIT = "append", "overwrite", "read", "commit"
-CONFLICT, CARRIED, UNKNOWN = "conflict", "carried", "unknown"
+CONFLICT, UNKNOWN = "conflict", "unknown"
 """What became of a commit; these tallies count only."""
 
 STEP_BITS = 2

@@ -18,7 +18,7 @@ from rollingfs.show.readable import count_text, size_text
 NS = 1_000_000_000
 CALLS = {"append": meters.APPEND, "overwrite": meters.OVERWRITE, "read": meters.READ, "commits": meters.COMMIT}
 """Fields of `Metrics` with calls, and what the meters call these."""
-NOTES = {"conflicts": meters.CONFLICT, "carried": meters.CARRIED, "unknown": meters.UNKNOWN}
+NOTES = {"conflicts": meters.CONFLICT, "unknown": meters.UNKNOWN}
 """Fields with a count alone."""
 COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
 
@@ -128,8 +128,6 @@ class Metrics:
     """Commits of headers, which several appends may share; from the wait for a turn to the verdict. No bytes."""
     conflicts: int
     """Attempts to commit that another writer has beaten. The commit then tries again."""
-    carried: int
-    """Appends that another client's commit has carried (`share_commits`)."""
     unknown: int
     """Commits whose outcome is unknown."""
     requests: Mapping[str, Calls]
@@ -173,7 +171,7 @@ class Metrics:
         requests = sum(calls.count for calls in self.requests.values())
         return (
             f"{count_text(requests, 'call')} of the backend in {self.at - self.since:,.0f} s; "
-            f"{count_text(self.conflicts, 'conflict')}, {self.carried:,} carried, {self.unknown:,} unknown"
+            f"{count_text(self.conflicts, 'conflict')}, {self.unknown:,} unknown"
         )
 
     def _rows(self) -> list[tuple[str, ...]]:

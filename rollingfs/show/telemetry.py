@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from rollingfs.runtime.meters import CARRIED, CONFLICT, STEP_BITS, UNKNOWN, Meters, Tally
+from rollingfs.runtime.meters import CONFLICT, STEP_BITS, UNKNOWN, Meters, Tally
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCOPE = "rollingfs"
 POWER_MIN, POWER_MAX = 17, 37
 """The bounds of the exported buckets are these powers of two nanoseconds: from 131 µs to 137 s."""
-NOTES = (CONFLICT, CARRIED, UNKNOWN)
+NOTES = (CONFLICT, UNKNOWN)
 NS = 1_000_000_000
 
 Attributes = Mapping[str, str]
@@ -77,7 +77,7 @@ def _make_instruments(meter: Meter, sources: list[Counted]) -> None:
         ("rollingfs.bytes", _bytes, "By", "Bytes that calls sent or received"),
         ("rollingfs.duration", _seconds, "s", "The sum of the times of calls"),
         ("rollingfs.duration.bucket", _buckets, "{call}", "Calls that took no longer than le seconds"),
-        ("rollingfs.events", _events, "{event}", "Conflicts of commits, appends that others carried, unknown outcomes"),
+        ("rollingfs.events", _events, "{event}", "Conflicts of commits, unknown outcomes"),
     ):
         meter.create_observable_counter(name, [asked(values)], unit, what)
 

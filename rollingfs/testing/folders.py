@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 from concurrent.futures import ThreadPoolExecutor
 
@@ -57,18 +56,6 @@ class Folders(Subject):
             page = run(backend, backend.list_page(folder, page.next_place))
             entries += page.entries
         assert sorted(entries, key=lambda entry: entry.path) == list(run(backend, backend.list(folder)).entries)
-
-    def test_names_that_begin_alike_are_listed_by_themselves(self, backend: Backend, folder: str) -> None:
-        for name in ("tmp-a-1", "tmp-a-2", "tmp-b", "tm", "sub/tmp-a-3"):
-            self.raw_write(f"{folder}/{name}", b"x")
-        found = run(backend, backend.list_prefix(folder, "tmp-a-"))
-        assert [(entry.path, entry.size) for entry in found.entries] == [
-            (f"{folder}/tmp-a-1", 1),
-            (f"{folder}/tmp-a-2", 1),
-        ]
-        assert not run(backend, backend.list_prefix(folder, "none")).entries
-        with contextlib.suppress(FileNotFoundError):
-            assert not run(backend, backend.list_prefix(f"{folder}/missing", "tmp-a-")).entries
 
     def test_a_missing_folder_and_a_file_are_not_listed(self, backend: Backend, folder: str) -> None:
         self.raw_write(f"{folder}/file", b"x")

@@ -17,7 +17,6 @@ from rollingfs.commit.fairness import Slot
 from rollingfs.commit.operation import Committed
 from rollingfs.errors import AppendOutcomeUnknown, interrupted
 from rollingfs.format import transitions
-from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.runtime.logs import keeper
 from rollingfs.write.group import Append, Group, Outcome, Written, unknown
 
@@ -38,7 +37,6 @@ class Appender:
         self._commits = commits
         self._runtime = commits.store.runtime
         self._slots = commits.slots
-        self._shares = commits.share is not None
 
     async def append(self, path: str, append: Append) -> Written:
         """Commit an append, alone or with others. The caller shields this from cancellation.
@@ -123,9 +121,9 @@ class Appender:
         committed: Committed | None = None
         try:
             self._take(slot, group)
-            plain, deadline_s, uploads = group.plain if self._shares else None, leader.deadline_s, group.uploads
             large, prompt, anywhere = group.is_large, group.is_prompt, group.size if group.is_plain else None
-            change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, plain, anywhere)
+            deadline_s, uploads = leader.deadline_s, group.uploads
+            change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, anywhere)
             group.attempt = self._commits.attempt(slot, change)
             committed = await self._commits.commit_held(slot, change, group.attempt)
             self._finish(slot, group, group.succeeded(committed))
@@ -146,8 +144,7 @@ class Appender:
         A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
         stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
         """
-        size, shares = 0, self._shares
-        size_max = ASK_BYTES_MAX if shares and slot.turns.is_racing else GROUP_BYTES_MAX
+        size = 0
         with self._slots.lock:
             queue = slot.queue
             while queue and len(group.members) < GROUP_APPENDS_MAX:
@@ -155,9 +152,7 @@ class Appender:
                 if append.group is None or append.outcome is None:
                     if group.members or len(queue) > 1:
                         size += append.inline_size
-                    if group.members and size > size_max:
-                        break
-                    if shares and group.members and not append.joins(group.members[0]):
+                    if group.members and size > GROUP_BYTES_MAX:
                         break
                     group.add(append)
                 queue.popleft()

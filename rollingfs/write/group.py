@@ -7,14 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rollingfs.commit.attempt import Attempt, Plain
+from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError
-from rollingfs.format import asks, transitions
-from rollingfs.format.asks import ASK_BYTES_MAX
+from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
@@ -66,14 +65,10 @@ class Append:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no condition but the incarnation, and no attributes: then clients may share its commit."""
+        """Whether it has no condition but the incarnation, and no attributes."""
         guard = self.guard
         offsets = guard.expected_offset, guard.expected_start
         return not (guard.epoch is not None or offsets != (None, None) or guard.expected_attrs or self.attrs)
-
-    def joins(self, other: Append) -> bool:
-        """Whether both may be asked for as one: the bytes of an ask stay together."""
-        return self.is_plain == other.is_plain and (not self.is_plain or self.guard.segment == other.guard.segment)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -137,30 +132,16 @@ class Group:
         return sum(append.inline_size for append in self.members)
 
     @property
-    def plain(self) -> Plain | None:
-        """What others may know of the group; None if one of its appends has a condition or attributes."""
-        if not self.is_plain:
-            return None
-        items = [item for append in self.members for item in append.data]
-        data = b"".join(item for item in items if isinstance(item, bytes))
-        is_small = 1 <= len(data) <= ASK_BYTES_MAX and not self.is_large
-        return Plain(data if is_small else None, self.members[0].guard.segment)
-
-    @property
     def is_open(self) -> bool:
-        """Whether an attempt or an ask was sent that took place, or may have."""
+        """Whether an attempt was sent that took place, or may have."""
         return self.attempt is not None and self.attempt.is_out
 
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that took place, or that had nothing to do."""
-        offset = committed.offset
-        refused = self._refused if offset is None else {}  # another writer's commit carries the bytes of all
-        outcomes: dict[Append, Outcome] = dict(refused)
-        if offset is None and committed.base is not None:
-            offset = committed.base.length
+        outcomes: dict[Append, Outcome] = dict(self._refused)
+        offset = committed.base.length if committed.base is not None else 0
         for append in self.members:
-            if append not in refused:
-                assert offset is not None
+            if append not in self._refused:
                 assert committed.header is not None
                 outcomes[append] = Written(offset, committed.header)
                 offset += append.size if len(self.members) > 1 else 0
@@ -208,13 +189,9 @@ class Group:
                 attempt.anywhere = None  # a refusal holds for this base
                 continue
             header = admitted
-            if len(self.members) > 1 or attempt.shared is not None:
+            if len(self.members) > 1:
                 offset += append.size
             items += added
         if len(self._refused) == len(self.members) or header is None or not (items or header is not base.header):
             return None
-        if attempt.shared is not None and base.header is not None:
-            chosen = asks.select(base.header, attempt.others, attempt.operation.writer)
-            attempt.carry = asks.carry(base.header, chosen, offset)
-            items += [ask.data for ask in chosen]
         return await grow(header, items, attempt.files)

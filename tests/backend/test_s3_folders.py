@@ -1,6 +1,5 @@
 """Folders on S3: whether one exists takes one short listing, and keys with empty parts, of other tools, are in it."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,7 +17,7 @@ from rollingfs.backend.objects import backend as folders
 from rollingfs.errors import NoBucketError
 from tests.support.driven import Driven
 from tests.support.proxy import Proxy
-from tests.support.s3 import driven_s3, rolling_s3
+from tests.support.s3 import rolling_s3
 from tests.support.servers import new_bucket
 
 CHUNKS = RollingPolicy(max_bytes=10, inline_bytes=0)
@@ -87,20 +86,6 @@ def test_a_bucket_says_whether_it_keeps_former_versions(seaweed):
     bucket, other = new_bucket(seaweed), new_bucket(seaweed)
     fs.call_s3("put_bucket_versioning", Bucket=other, VersioningConfiguration={"Status": "Enabled"})
     assert [backend.keeps_versions(f"{name}/a$header") for name in (bucket, other)] == [False, True]
-
-
-@pytest.mark.parametrize("use_obstore", [True, False])
-def test_names_that_begin_alike_take_one_request_whatever_else_is_in_the_folder(seaweed, proxy, folder, use_obstore):
-    backend = driven_s3(seaweed, proxy.url, use_obstore=use_obstore)
-    names = ["lock", "stage-1", "tmp-ask-", "tmp-ask-b", "tmp-ask-a", "tmp-ask-c/below", "tmp-export-1", "tmp-f"]
-    backend.fs.pipe({f"{folder}/{name}": b"x" for name in names} | {f"{folder}-beside/tmp-ask-z": b"x"})
-    proxy.seen.clear()
-    found = backend.list_prefix(folder, "tmp-ask-").entries
-    assert [file.path for file in found] == [f"{folder}/tmp-ask-a", f"{folder}/tmp-ask-b"]
-    assert [file.token for file in found] == [f'"{hashlib.md5(b"x").hexdigest()}"'] * 2
-    assert len(proxy.seen) == 1
-    assert "list-type=2" in proxy.seen[0].path
-    assert "tmp-ask-" in proxy.seen[0].path, "else all others are listed, too"
 
 
 def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto):

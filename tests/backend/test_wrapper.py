@@ -55,7 +55,6 @@ def call_every_verb(backend: Backend) -> None:
     driven.delete(["/chunk"])
     driven.make_folder("/folder")
     assert driven.make_room("/x") is False
-    driven.list_prefix("/folder", "a")
     for verb in ("list", "list_page", "list_uploads", "remove_folder"):
         getattr(driven, verb)("/folder")
     for verb, argument in MISSING_IN_MEMORY.items():

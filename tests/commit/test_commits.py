@@ -203,3 +203,18 @@ def test_no_header_names_an_index_page_that_was_collected_while_a_process_slept(
         late.concat(path, [source])
         assert client(store).content(path).replace(b"few", b"") == DATA[:80] * 2
     assert any(map(names.is_index, gone))
+
+
+# -- what an older release left ----------------------------------------------------------------------------------
+
+
+def test_a_commit_voids_the_asks_of_an_older_release_and_keeps_where_the_asked_bytes_lie(site: Site) -> None:
+    """So a client of that release asks again, or appends itself, and knows the offset of what was appended for it."""
+    path = "/carried"
+    older = (Path(__file__).parents[1] / "fixtures/headers/v1/carried.header").read_bytes()
+    drive(site.client.backend.create(names.header_path(path), older))
+    drive(site.client.segments.append(path, b"more"))
+    header = bytes(drive(site.client.backend.read(names.header_path(path))).data)
+    lines = header.split(b"\n")
+    assert not [line for line in lines if line.startswith(b"asks")]
+    assert {line for line in older.split(b"\n") if line.startswith((b"commit", b"colour"))} <= {*lines}

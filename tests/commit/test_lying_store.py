@@ -48,9 +48,9 @@ class Lying(Distant):
         return written
 
 
-async def live(store: Lying, lies: float, shares: bool) -> tuple[list[set[bytes]], bytes, list[BaseException | None]]:
+async def live(store: Lying, lies: float) -> tuple[list[set[bytes]], bytes, list[BaseException | None]]:
     """The acknowledged appends of each writer, what is there at the end, and the error that ended each writer."""
-    clients = [Client(store, share_commits=shares) for _ in range(WRITERS)]
+    clients = [Client(store) for _ in range(WRITERS)]
     await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
         await client.store.abilities(PATH)
@@ -78,13 +78,12 @@ async def live(store: Lying, lies: float, shares: bool) -> tuple[list[set[bytes]
     return [done for done, _ in found], data, [error for _, error in found]
 
 
-@pytest.mark.parametrize("shares", [False, True], ids=["alone", "sharing"])
 @pytest.mark.parametrize("seed", seeds(4, 60))
-def test_each_writer_that_has_lost_an_append_is_told(seed, shares, caplog):
+def test_each_writer_that_has_lost_an_append_is_told(seed, caplog):
     caplog.set_level(logging.WARNING, "rollingfs")
     with virtual_time(seed) as loop:
         store = Lying(private_memory(), NEAR, random.Random(seed))
-        acknowledged, data, errors = loop.run_until_complete(live(store, LIES, shares))
+        acknowledged, data, errors = loop.run_until_complete(live(store, LIES))
     lost = [sum(data.count(one) != 1 for one in done) for done in acknowledged]
     told = sum(isinstance(error, LostCommitError) for error in errors) + caplog.text.count(WARNING)
     for writer, error in enumerate(errors):
@@ -92,12 +91,11 @@ def test_each_writer_that_has_lost_an_append_is_told(seed, shares, caplog):
     assert told >= sum(map(bool, lost))
 
 
-@pytest.mark.parametrize("shares", [False, True], ids=["alone", "sharing"])
 @pytest.mark.parametrize("seed", seeds(2, 20))
-def test_nobody_is_told_on_a_right_store(seed, shares, caplog):
+def test_nobody_is_told_on_a_right_store(seed, caplog):
     with virtual_time(seed) as loop:
         store = Lying(private_memory(), NEAR, random.Random(seed))
-        acknowledged, data, errors = loop.run_until_complete(live(store, 0.0, shares))
+        acknowledged, data, errors = loop.run_until_complete(live(store, 0.0))
     assert errors == [None] * WRITERS
     assert WARNING not in caplog.text
     assert all(data.count(one) == 1 for done in acknowledged for one in done)

@@ -189,8 +189,6 @@ def test_a_page_that_two_spellings_name_is_named_twice(other):
         ("commit w 1", "2 words where 3 belong"),
         ("commit w 1 1 2 3", "5 words where 4 belong"),
         ("evicted 2", "newer than the header"),
-        ("asks 2", "newer than the header"),
-        ("asks 1 1", "2 words where 1 belong"),
         ("turn w 1", "2 words where 1 belong"),
         ("attr a", "1 words where 2 belong"),
         ("attr a%zz b", "escapes nothing"),

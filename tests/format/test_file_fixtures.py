@@ -1,4 +1,4 @@
-"""Asks, pins, rows, cuts and memories of streams as 0.2.0 wrote them: every release from then on must read them.
+"""Pins, rows, cuts and memories of streams as 0.2.0 wrote them: every release from then on must read them.
 
 NEVER regenerate or change a file under ``fixtures/files``; `test_header_fixtures` holds the headers and index pages.
 """
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, StreamCut
-from rollingfs.format.asks import Ask, format_ask, parse_ask
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
 from rollingfs.format.pin_codec import Pin, format_pin, parse_pin
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
@@ -26,7 +25,6 @@ ROWS = {
     )
 }
 FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    "ask": (Ask("a writer", 17, SEGMENT, 41, b"\x00bytes\n"), format_ask, lambda data: parse_ask(data, "ask")),
     "pin": (
         Pin(TXN, "a/2026/01", "a/b/2026 year", SEGMENT),
         lambda pin: format_pin(pin, "a/2026/01$chunks"),

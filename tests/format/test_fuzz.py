@@ -11,7 +11,6 @@ from collections.abc import Callable
 import pytest
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.format.asks import ASK_BYTES_MAX
 from rollingfs.format.codec import parse_header
 from rollingfs.format.index_codec import PAGE_BYTES_MAX
 from rollingfs.format.listing_codec import parse_rows
@@ -72,7 +71,6 @@ GREEDY: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
     ),
     "a large page": (lambda: bytes(PAGE_BYTES_MAX + 1), KINDS["page"].parse),
     "a large pin": (lambda: bytes(2**17), KINDS["pin"].parse),
-    "a large ask": (lambda: bytes(2 * ASK_BYTES_MAX), KINDS["ask"].parse),
 }
 
 

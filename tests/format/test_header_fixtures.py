@@ -18,6 +18,7 @@ from rollingfs.format.header import OFFSET_MAX, Chunk, Commit, Drop, Header, Mer
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.format.records import Record, fold
+from rollingfs.format.tokens import seal_text
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
@@ -148,11 +149,10 @@ HEADERS: dict[str, Header] = {
     ),
     "commits-evicted": of(700, commits=_commits(64, 700), evicted=636),
     "turn": of(8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
-    "asks": of(8, commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8)), asks=4),
+    "asks": of(8, commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8))),
     "carried": of(
         8,
         commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8, 4096), Commit("a word", 2, 7, 0)),
-        asks=4,
         unknown=("colour blue",),
     ),
     "marks": of(
@@ -296,7 +296,8 @@ def reader_of_the_docs() -> Any:
 def test_a_header_of_release_1_says_what_it_said_then_and_is_rewritten_with_the_same_bytes(name):
     data, expected = (FOLDER / f"{name}.header").read_bytes(), HEADERS[name]
     assert parse_header(data, name) == expected
-    assert format_header(expected) == data
+    text, asks, rest = data.partition(b"asks 4\n")  # a line that is left out since its feature was removed
+    assert format_header(expected) == (seal_text(text + rest[: rest.index(b"end crc32c=")]) if asks else data)
     lines, tail = reader_of_the_docs()(data)
     assert tail == expected.tail
     assert [words[0] for words in lines["segment"]] == [expected.segment]

@@ -10,7 +10,7 @@ whether the verbs that need it could import it at their first use."""
 
 
 FEW = (
-    *("backend.generic", "backend.local", "backend.objects.opening", "commit.sharing", "fs.read_file", "fs.text_file"),
+    *("backend.generic", "backend.local", "backend.objects.opening", "fs.read_file", "fs.text_file"),
     *("fs.write_file", "parquet", "show", "stream", "write.concat", "write.delete", "write.parquet_footers"),
 )
 """What only some users need."""

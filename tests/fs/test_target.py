@@ -12,7 +12,6 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import rollingfs
@@ -261,32 +260,3 @@ def test_a_handle_and_a_stream_go_on_where_they_are_unpickled(tmp_path: Path) ->
         copy.append(b"to another incarnation")
     stream = pickle.loads(pickle.dumps(fs.stream(str(tmp_path), on_error="raise")))
     assert (stream.path, stream.size()) == (str(tmp_path), 0)
-
-
-# -- share_commits -------------------------------------------------------------------------------------------
-
-
-def shares(fs: RollingFileSystem) -> bool:
-    return fs._client.commits.share is not None
-
-
-def test_it_is_off_unless_the_user_chooses_it_and_passes_through_urls_and_pickles() -> None:
-    assert not shares(RollingFileSystem("memory"))
-    nested, _ = fsspec.url_to_fs("rolling::memory://log", rolling={"share_commits": True})
-    fs, _ = fsspec.url_to_fs("rolling::memory://log", share_commits=True)
-    copies = pickle.loads(pickle.dumps(fs)), RollingFileSystem.from_json(fs.to_json())
-    assert all(map(shares, (RollingFileSystem("memory", share_commits=True), nested, fs, *copies)))
-
-
-def test_a_disk_takes_it_and_does_nothing(tmp_path: Path) -> None:
-    """So does a filesystem of fsspec that only one may write."""
-    below = DirFileSystem(f"{tmp_path}/generic", LocalFileSystem(auto_mkdir=True))
-    generic = RollingFileSystem(fs=below, share_commits=True, single_writer=True)
-    for fs in (generic, RollingFileSystem("file", share_commits=True)):
-        path = "log" if fs is generic else f"{tmp_path}/log"
-        fs.create(path)
-        assert [fs.append(path, b"abc") for _ in range(3)] == [0, 3, 6]
-    headers = [file.read_bytes() for file in tmp_path.rglob("*$header")]
-    assert len(headers) == 2
-    assert not any(b"\nasks " in header for header in headers), "an ask is voided by any header without this line"
-    assert not list(tmp_path.rglob("tmp-*"))

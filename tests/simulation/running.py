@@ -14,8 +14,6 @@ from unittest import mock
 import pytest
 
 from rollingfs.backend import memory
-from rollingfs.commit.sharing.others import Others
-from rollingfs.commit.sharing.share import Share
 from rollingfs.folders import collect_tree, listing
 from rollingfs.maintenance import consolidate, runs, swaps
 from rollingfs.write import ingest
@@ -32,8 +30,6 @@ FEW_JOINS_SHARE = 0.7
 """Of the worlds: in these, upkeep joins few small chunks already."""
 ROWS_SHARE = 0.5
 """Of the worlds: in these, listings write rows of few headers, and trust them."""
-SHARING_AT_RANDOM_SHARE = 0.8
-"""Of the worlds: in the others, writers ask as they do in earnest."""
 
 
 @contextlib.contextmanager
@@ -48,24 +44,12 @@ def _silence() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _share_at_random(patch: pytest.MonkeyPatch) -> None:
-    """Let clients that share commits decide by chance what they decide for speed: nothing committed depends on it."""
-    draw = random.random  # looked up once: a test may seed the module
-    patch.setattr(Share, "_is_recent", lambda self, base: base.header is not None and draw() < 0.7)
-    patch.setattr(Share, "_must_ask", lambda self, header: draw() < 0.6)
-    patch.setattr(Others, "are_carrying", lambda self, header: draw() < 0.8)
-    patch.setattr(Others, "leads", lambda self, header: draw() < 0.4)
-    patch.setattr(Others, "must_list", property(lambda self: draw() < 0.1))
-    patch.setattr(Others, "known", lambda self, header: [line.writer for line in header.commits])
-
-
 def run_world(plan: Plan) -> World:
     """Run one world; a broken rule is raised."""
     kind = random.Random(plan.seed + 1)
     has_small_pages = kind.random() < SMALL_PAGES_SHARE
-    shares_at_random, has_rows = kind.random() < SHARING_AT_RANDOM_SHARE, kind.random() < ROWS_SHARE
-    has_few_joins = kind.random() < FEW_JOINS_SHARE
-    with world_time(plan.seed, has_small_pages, shares_at_random, has_rows, has_few_joins) as run:
+    has_rows, has_few_joins = kind.random() < ROWS_SHARE, kind.random() < FEW_JOINS_SHARE
+    with world_time(plan.seed, has_small_pages, has_rows, has_few_joins) as run:
         world = World(plan)
         run(world.run())
         return world
@@ -75,7 +59,6 @@ def run_world(plan: Plan) -> World:
 def world_time(
     seed: int,
     has_small_pages: bool = True,
-    shares_at_random: bool = False,
     has_rows: bool = False,
     has_few_joins: bool = False,
 ) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
@@ -95,8 +78,6 @@ def world_time(
         if has_few_joins:
             for module in (consolidate, runs):
                 patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
-        if shares_at_random:
-            _share_at_random(patch)
         if has_rows:
             patch.setattr(listing, "UNSEEN_MIN", 0)
             patch.setattr(listing, "ROWLESS_MAX", 0)

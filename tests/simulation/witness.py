@@ -70,8 +70,6 @@ class Witness:
         self._before: dict[str, tuple[Any, bytes]] = {}
         self._memories: dict[str, list[tuple[float, Ledger]]] = {}
         """What the memory of each stream has said, and since when, by its folder."""
-        self.carried = 0
-        """The asks that commits have carried."""
         self.lost = Lost()
         self.outside: set[str] = set()
         """Files that no operation touches."""
@@ -153,7 +151,6 @@ class Witness:
         if header is None or header == old:
             return  # nothing, or the rest of a torn record
         self._check_follows(path, old, header)
-        self.carried += sum(line.offset is not None and line.version == header.version for line in header.commits)
         self._check_evidence(path, old, header)
         self.headers[path] = header
         self._note_memory(path)

@@ -130,7 +130,6 @@ class World:
         has_clock = self.store.has_clock
         self.walls = [Wall(self.chance) if has_clock else wall for _ in range(count)]
         self.kinds = [self.chance.random() < 0.6 and has_clock for _ in range(count)]
-        self.shares = self.chance.random() < 0.6
         self.ways: list[Way] = []
         self.past: list[tuple[Way, Client]] = []
         self.unknown: list[tuple[Sequence[str], Way]] = []
@@ -143,7 +142,6 @@ class World:
         client = self.client_on(
             way,
             self.walls[index],
-            share_commits=self.shares and index % 3 < 2,
             header_cache_s=self.chance.choice(HEADERS_CACHED_S),
             commit_timeout_s=self.chance.choice(COMMIT_TIMEOUTS_S),
         )
@@ -376,7 +374,6 @@ class World:
             await checks.check_end(self)
             await checks.check_tables(self)
             await checks.check_settles(self)
-            self.counts["asks carried"] = self.witness.carried
         if self.failure is not None:
             raise self.failure
 

@@ -49,7 +49,7 @@ class Worker:
 
     def __init__(self, place: Place, name: str) -> None:
         self.place, self.name = place, name
-        self.fs = place.open(share_commits=int(name.rpartition("-")[2]) % 2 == 1)
+        self.fs = place.open()
         self.note = partial(write_note, place, name)
         self.random = random.Random(name)
         self.count = 0

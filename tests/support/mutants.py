@@ -21,7 +21,6 @@ from types import FrameType
 
 from rollingfs.errors import CorruptHeaderError, CorruptLedgerError
 from rollingfs.format import parquet_chunks, parquet_footer, records, tokens
-from rollingfs.format.asks import Ask, format_ask, parse_ask
 from rollingfs.format.codec import format_header, parse_file, parse_more
 from rollingfs.format.crc import crc32c
 from rollingfs.format.flatbuffer import duration_units
@@ -223,12 +222,6 @@ KINDS = {
         lambda: [format_pin(Pin(UUID, "a/s", "a/t", UUID), "a/s$chunks")],
         (of_words, of_bytes),
         lambda data: parse_pin(data, "a/s$chunks", "x"),
-        (CorruptHeaderError,),
-    ),
-    "ask": Kind(
-        lambda: [format_ask(Ask("w", 1, UUID, 1, b"data"))],
-        (of_words, of_bytes),
-        lambda data: parse_ask(data, "x"),
         (CorruptHeaderError,),
     ),
     "ledger": Kind(_json(LEDGER), (of_values,), lambda data: parse_ledger(data, "x"), (CorruptLedgerError,)),

@@ -38,7 +38,7 @@ PATH = "/segment"
 EPOCH_S = 1_700_000_000.0
 """The wall clock, when virtual time begins."""
 PUTS = ("create", "replace", "write", "put")
-LISTS = ("list", "list_page", "list_prefix")
+LISTS = ("list", "list_page")
 NS = 10**9
 
 
@@ -82,10 +82,6 @@ class Load:
     """Whether all pauses are equal, rather than random (exponential)."""
     busy: int = 0
     """So many of the writers make no pause."""
-    shares: bool = False
-    """Whether the writers share commits."""
-    alone: int = 0
-    """So many of them, the last ones, do not share commits even so."""
     guarded: int = 0
     """So many of them, the last ones, append at the length that they have just seen, and try until it is so."""
     duration_s: float = 60.0
@@ -255,8 +251,7 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
-    shares = [load.shares and writer < load.writers - load.alone for writer in range(load.writers)]
-    clients = [Client(store, clock=lambda: EPOCH_S + loop.time(), share_commits=one) for one in shares]
+    clients = [Client(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
     await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
         await client.store.abilities(PATH)

@@ -182,7 +182,6 @@ def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
         commits=lines,
         evicted=draw(st.just(0) | st.integers(0, version)),
         turn=draw(st.none() | WORDS),
-        asks=draw(st.none() | st.integers(0, version)),
         drops=tuple(draw(st.lists(drops(), max_size=4))),
         adopted=draw(st.none() | st.builds(Adopted, TEXTS, TIMES_MS)),
         created_ms=draw(TIMES_MS),

@@ -42,7 +42,7 @@ class Course:
 
     def leave(self) -> None:
         """Leave one hostile file, where a file of its kind belongs."""
-        kind = self.chance.choice(["header", "records", "page", "pin", "ask", "ledger", "rows", "chunk"])
+        kind = self.chance.choice(["header", "records", "page", "pin", "ledger", "rows", "chunk"])
         path, put = self.path(), self.store.put
         chunks = f"{path}$chunks"
         if kind == "chunk":
@@ -56,8 +56,6 @@ class Course:
             put(f"{chunks}/index-5f3a9c21e0b4", data)
         elif kind == "pin":
             put(pin_path(chunks, TXN), data)
-        elif kind == "ask":
-            put(f"{chunks}/tmp-ask-{self.chance.choice('wx')}", data)
         elif data:
             name = "$stream" if kind == "ledger" else "$listing"
             put(f"{self.folder}/{name}$header", format_header(Header(UUID, 3, tail=data)))

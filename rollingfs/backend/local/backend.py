@@ -126,10 +126,7 @@ class LocalBackend(Backend):
         return known if known and is_same(path, known) else path
 
     async def list(self, folder: str) -> Listing:
-        return list_folder(folder, "", self.roots)
-
-    async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        return list_folder(folder, prefix, self.roots)
+        return list_folder(folder, self.roots)
 
     async def now(self, path: str) -> float:
         return now_at(path, self.sync)

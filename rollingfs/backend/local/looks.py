@@ -105,11 +105,11 @@ def is_below(path: str, root: str) -> bool:
     return path.startswith(root.rstrip("/") + "/")
 
 
-def list_folder(folder: str, begin: str, roots: Sequence[str] = ()) -> Listing:
-    """What is directly in a folder, of the names that begin so; for `roots`, see `info_of`."""
+def list_folder(folder: str, roots: Sequence[str] = ()) -> Listing:
+    """What is directly in a folder; for `roots`, see `info_of`."""
     found: dict[str, FileInfo] = {}
     for _ in range(LISTINGS_MAX):
-        before_ns, listed = _date_ns(folder), _listed(folder, begin, roots)
+        before_ns, listed = _date_ns(folder), _listed(folder, roots)
         # a listing beside renames may miss names that were there all the time
         missed = [path for path in found.keys() - listed.keys() if os.path.lexists(path)]
         found = listed | {path: found[path] for path in missed}
@@ -123,13 +123,13 @@ def _date_ns(folder: str) -> int:
     return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
 
 
-def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo]:
-    """The files and folders whose names begin so, by path, as one listing shows them."""
+def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
+    """The files and folders in a folder, by path, as one listing shows them."""
     prefix = folder if folder.endswith("/") else folder + "/"
     is_chunks = folder.endswith(names.CHUNKS_SUFFIX)
     try:
         with os.scandir(folder) as found:
-            entries = [entry for entry in found if _is_listed(entry.name, begin, is_chunks)]
+            entries = [entry for entry in found if _is_listed(entry.name, is_chunks)]
             infos = [info_of(prefix + entry.name, entry, roots) for entry in entries]
     except NotADirectoryError:
         if os.path.isfile(folder):
@@ -144,8 +144,8 @@ def _listed(folder: str, begin: str, roots: Sequence[str]) -> dict[str, FileInfo
     return {info.path: info for info in shown}
 
 
-def _is_listed(name: str, begin: str, is_chunks: bool) -> bool:
-    return name.startswith(begin) and not disk.is_nameless(name) and not (is_chunks and is_reserve(name))
+def _is_listed(name: str, is_chunks: bool) -> bool:
+    return not disk.is_nameless(name) and not (is_chunks and is_reserve(name))
 
 
 def now_at(path: str, sync: bool) -> float:

@@ -41,7 +41,6 @@ class ObjectBackend(Backend):
     has_metadata = True
     has_clock = True
     can_copy = True
-    takes_asks = True
 
     scheme: str
     """The scheme of its URLs."""
@@ -171,11 +170,6 @@ class ObjectBackend(Backend):
         if place is None and self._folder(folder)[1] and not listed.has_any:
             raise shared_errors.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
         return ListingPage(_sorted(self._entries(folder, listed)), listed.next_place)
-
-    async def list_prefix(self, folder: str, prefix: str) -> Listing:
-        """One listing."""
-        found = self._entries(folder, await self._page(folder, begin=prefix))
-        return Listing(_sorted([file for file in found if not file.is_folder and file.path != f"{folder}/{prefix}"]))
 
     async def _buckets(self) -> Listing:
         found = await answer_of("listing", "the buckets", self.list_buckets)

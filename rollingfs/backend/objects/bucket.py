@@ -113,13 +113,8 @@ class Bucket(abc.ABC):
         """The metadata that a file was written with; names may have ``_`` for ``-``, which Azure does not take."""
 
     @abc.abstractmethod
-    async def page(
-        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
-    ) -> Listed:
-        """A page of what lies directly in a folder: "", or a key that ends with a slash.
-
-        With `begin`, only one page, and of it what has a name that begins so.
-        """
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+        """A page of what lies directly in a folder: "", or a key that ends with a slash."""
 
     @abc.abstractmethod
     async def has_any(self, prefix: str) -> bool:

@@ -64,13 +64,11 @@ class AzureContainer(ObstoreObjects, Bucket):
         found = await self.ask(lambda: obstore.get_async(self.quick, key, options={"head": True}))
         return {name: value for name, value in found.attributes.items() if name not in HEADERS}
 
-    async def page(
-        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
-    ) -> Listed:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
         found = await self.ask(lambda: obstore.list_with_delimiter_async(self.quick, prefix.rstrip("/")))
         folders = list(found["common_prefixes"])
         # obstore leaves out the empty file of the folder's own name by which tools show a folder
-        files = [one for one in found["objects"] if one["path"].startswith(prefix + begin)]
+        files = [one for one in found["objects"] if one["path"].startswith(prefix)]
         return Listed([self.found(one) for one in files if one["path"] not in folders], folders)
 
     async def has_any(self, prefix: str) -> bool:

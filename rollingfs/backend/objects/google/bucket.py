@@ -88,10 +88,8 @@ class GoogleBucket(Bucket):
         found: dict[str, str] = described.get("metadata", {})
         return found
 
-    async def page(
-        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
-    ) -> Listed:
-        found = await self._page(prefix + begin, delimiter="/", pageToken=place, maxResults=keys_max)
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+        found = await self._page(prefix, delimiter="/", pageToken=place, maxResults=keys_max)
         files = list(map(self._found, found.get("items", [])))
         folders = [one.removesuffix("/") for one in found.get("prefixes", [])]
         return Listed(files, folders, found.get("nextPageToken") or None)

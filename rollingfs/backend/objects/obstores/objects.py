@@ -30,8 +30,6 @@ _FAILURES = (BaseError, OSError)
 """A missing file, and all that a writer says at its end, are errors of the system."""
 RETRIES_MAX = 10_000
 """The time ends them."""
-PAGE_KEYS_MAX = 1000
-"""The keys of one listing. obstore asks for a further one if it is asked for more."""
 
 
 def store_of(
@@ -73,8 +71,6 @@ class ObstoreObjects:
     """Of each file that is written."""
     refusal: Callable[[], Exception | None] = lambda: None
     """Why there were no credentials, if obstore says only that."""
-    lists_in_order: bool = True
-    """Whether the store lists files by name. A directory bucket (S3 Express) does not, and would be listed whole."""
     _proof: requests.Proof = field(default_factory=requests.Proof, init=False)
 
     def __post_init__(self) -> None:
@@ -155,27 +151,6 @@ class ObstoreObjects:
         token = requests.new_token(token_of(answer["e_tag"]), over)
         await self._proof.check(hashed, token, data, partial(self.get, key))
         return token
-
-    async def beginning(self, folder: str, begin: str) -> Sequence[FileInfo]:
-        """The files in a folder whose names begin so, in one request.
-
-        obstore asks for whole folders only. But it asks for the keys after `folder` and `begin`, and those that begin
-        so come first: further ones in the page are in vain.
-        """
-        start = folder + begin
-        self._check(start)
-        if not self.lists_in_order:
-            raise NotByObstoreError("obstore would list the whole bucket")
-        stream = obstore.list(self.quick, folder.rstrip("/"), offset=start, chunk_size=PAGE_KEYS_MAX)
-        try:
-            found = await self.ask(stream.__anext__)
-        except StopAsyncIteration:
-            return []
-        return [
-            self.found(meta)
-            for meta in found
-            if meta["path"].startswith(start) and "/" not in meta["path"][len(start) :]
-        ]
 
     def found(self, meta: Any) -> FileInfo:
         """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""

@@ -126,11 +126,6 @@ class BotocoreObjects:
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
         return token_of(answer.get("ETag"))
 
-    async def beginning(self, folder: str, begin: str) -> Sequence[FileInfo]:
-        """As `ObstoreObjects.beginning`."""
-        answer = await self._call("list_objects_v2", Bucket=self._bucket, Prefix=folder + begin, Delimiter="/")
-        return [found_of(entry, f"{self._bucket}/{entry['Key']}") for entry in answer.get("Contents", [])]
-
 
 def found_of(entry: Mapping[str, Any], path: str) -> FileInfo:
     """A file as a listing of S3 describes it."""

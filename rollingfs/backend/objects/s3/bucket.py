@@ -193,12 +193,7 @@ class S3Bucket(Bucket):
 
     # -- folders -------------------------------------------------------------------------------------------
 
-    async def page(
-        self, prefix: str, place: str | None = None, *, begin: str = "", keys_max: int | None = None
-    ) -> Listed:
-        if begin:
-            async with asyncio.timeout(self._account.answer_s_max):
-                return Listed(await self._by_way(lambda way: way.beginning(prefix, begin)))
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max

@@ -80,7 +80,6 @@ def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> Obsto
         options.read_timeout,
         options.attributes,
         lambda: None if credentials is None else credentials.refusal,
-        lists_in_order=not options.config["s3_express"],
     )
     _ = objects.quick
     return objects

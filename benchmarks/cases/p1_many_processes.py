@@ -1,4 +1,4 @@
-"""P1d, P1e: many processes append to one segment, and share commits or take turns; on a store, on the local disk."""
+"""P1e: many processes append to one segment of the local disk; and the crowd that the cases of turns use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.case import Case, Goal, Job, Medians, figure, ratio
+from benchmarks.case import Case, Goal, Job, figure, ratio
 from benchmarks.clients import BUCKET, rolling
 from benchmarks.content import content
 
@@ -25,8 +25,6 @@ FULL_S, QUICK_S = 12.0, 0.5
 STAT = Path("/proc/stat")
 IDLE = slice(3, 5)
 """The times, in the first line of `STAT`, in which nothing ran."""
-BESIDE = 8
-"""Plain writers beside the one that is measured."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,7 @@ class Crowd:
     """Who appends."""
 
     processes: int
-    shares: bool = False
     pause_s: float = 0.0
-    guarded: int = 0
-    """So many more append at the length that they have just seen; if there are any, only they are measured."""
     on_disk: bool = False
     turns: str = ""
     """The class of `benchmarks.other_turns` by which they take turns; by default they do as the library does."""
@@ -52,23 +47,22 @@ def appended(crowd: Crowd, job: Job) -> None:
         finally:
             shutil.rmtree(folder)
     else:
-        _measure(crowd, job, f"{BUCKET}/p1d-{job.name}")
+        _measure(crowd, job, f"{BUCKET}/p1-{job.name}")
 
 
 def _open(crowd: Crowd, job: Job) -> Any:
-    options = {"share_commits": True} if crowd.shares else {}
     if crowd.on_disk:
         import fsspec
 
-        return fsspec.filesystem("rolling", target_protocol="file", skip_instance_cache=True, **options)
-    return rolling(job, **options)
+        return fsspec.filesystem("rolling", target_protocol="file", skip_instance_cache=True)
+    return rolling(job)
 
 
 def _measure(crowd: Crowd, job: Job, path: str) -> None:
     fs = _open(crowd, job)
     fs.create(path)
     context = multiprocessing.get_context("forkserver")
-    count = crowd.processes + crowd.guarded
+    count = crowd.processes
     barrier, answers = context.Barrier(count + 1), context.Queue()
     workers = [context.Process(target=_append, args=(crowd, job, path, nth, barrier, answers)) for nth in range(count)]
     for worker in workers:
@@ -82,12 +76,10 @@ def _measure(crowd: Crowd, job: Job, path: str) -> None:
         worker.join()
     segment = fs.segment(path)
     segment.refresh()
-    appends = [latencies for _, latencies in found]
-    assert segment.length == SIZE * sum(map(len, appends)), "what was acknowledged is not what is there"
-    shown = [latencies for is_guarded, latencies in found if is_guarded == bool(crowd.guarded)]
-    sample.latencies_s = [latency_s for latencies in shown for latency_s in latencies]
-    sample.count = sum(map(len, appends))
-    counts = [len(latencies) for latencies in shown]
+    sample.latencies_s = [latency_s for latencies in found for latency_s in latencies]
+    sample.count = len(sample.latencies_s)
+    assert segment.length == SIZE * sample.count, "what was acknowledged is not what is there"
+    counts = [len(latencies) for latencies in found]
     sample.extra = {
         "least_share": min(counts) / statistics.fmean(counts),
         "largest_share": max(counts) / statistics.fmean(counts),
@@ -95,37 +87,23 @@ def _measure(crowd: Crowd, job: Job, path: str) -> None:
 
 
 def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any) -> None:
-    from rollingfs.errors import BadOffsetError
-
     if crowd.turns:
         from benchmarks import other_turns
         from rollingfs.commit import fairness
 
         fairness.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
-    is_guarded = nth >= crowd.processes
     pauses = random.Random(f"{job.nth} {nth}")  # the same for all contestants of a round
     fs, data, latencies = _open(crowd, job), content(0, SIZE), []
     fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
-    segment = fs.segment(path)
     barrier.wait()
     until = time.perf_counter() + (QUICK_S if job.quick else FULL_S)
     while time.perf_counter() < until:
         if crowd.pause_s:
             time.sleep(pauses.expovariate(1 / crowd.pause_s))
         began = time.perf_counter()
-        while True:
-            try:
-                fs.append(path, data, expected_offset=_length(segment) if is_guarded else None)
-                break
-            except BadOffsetError:
-                continue
+        fs.append(path, data)
         latencies.append(time.perf_counter() - began)
-    answers.put((is_guarded, latencies))
-
-
-def _length(segment: Any) -> int:
-    segment.refresh()
-    return int(segment.length)
+    answers.put(latencies)
 
 
 def _processors() -> tuple[int, int]:
@@ -136,48 +114,12 @@ def _processors() -> tuple[int, int]:
     return sum(ticks) - sum(ticks[IDLE]), sum(ticks)
 
 
-def _spread(name: str) -> Callable[[Medians], float]:
-    return lambda medians: medians[name]["p99_s"] / medians[name]["unit_s"]
-
-
 def _contestants(*crowds: tuple[str, Crowd]) -> dict[str, Callable[[Job], None]]:
     return {name: partial(appended, crowd) for name, crowd in crowds}
 
 
 SHOWN = ("rate_per_s", "unit_s", "p99_s", "requests", "least_share", "largest_share")
 CASES = (
-    Case(
-        "P1d",
-        "4 KiB appended by many processes that share commits, or take turns",
-        _contestants(
-            ("1 process", Crowd(1)),
-            ("1, sharing", Crowd(1, shares=True)),
-            ("2 processes", Crowd(2)),
-            ("2, sharing", Crowd(2, shares=True)),
-            ("8 processes", Crowd(8)),
-            ("8, sharing", Crowd(8, shares=True)),
-            ("16 processes", Crowd(16)),
-            ("16, sharing", Crowd(16, shares=True)),
-            ("guarded, alone", Crowd(0, guarded=1)),
-            ("guarded, beside 8 that share", Crowd(BESIDE, shares=True, guarded=1)),
-        ),
-        (
-            Goal("8, sharing / 1", ratio("rate_per_s", "8, sharing", "1 process"), at_least=2),
-            Goal("8, sharing, p99 / median", _spread("8, sharing"), at_most=3),
-            Goal("16, sharing / 1", ratio("rate_per_s", "16, sharing", "1 process"), at_least=3),
-            Goal("2, sharing / 2", ratio("rate_per_s", "2, sharing", "2 processes"), at_least=1),
-            Goal("1, sharing / 1, latency", ratio("unit_s", "1, sharing", "1 process"), at_most=1.05),
-            Goal("1, sharing, requests each", figure("requests", "1, sharing"), at_most=1.02),
-            Goal("8, sharing: least share", figure("least_share", "8, sharing"), at_least=0.5),
-            Goal("8, sharing: largest share", figure("largest_share", "8, sharing"), at_most=2),
-            Goal(
-                "guarded, beside 8 / alone, latency",
-                ratio("unit_s", "guarded, beside 8 that share", "guarded, alone"),
-                at_most=5,
-            ),
-        ),
-        shown=SHOWN,
-    ),
     Case(
         "P1e",
         "4 KiB appended to a local disk by many processes",
