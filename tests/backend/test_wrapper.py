@@ -79,7 +79,7 @@ def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> No
     wrapper = BackendWrapper(inner)
     abilities = [name for name in vars(Backend) if name in Backend.__annotations__]
     assert {name: getattr(wrapper, name) for name in abilities} == {name: getattr(inner, name) for name in abilities}
-    assert len(abilities) == 23
+    assert len(abilities) == 22
     assert wrapper.sync is False
     with pytest.raises(AttributeError, match="nonsense"):
         _ = wrapper.nonsense

@@ -56,7 +56,7 @@ def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(world, tmp_path):
     world.backend.shift_s = 70
     found = world.collect(where, None)
     assert found.files == (ask,)
-    assert found.reasons == {ask: "ask of a writer that waits no longer"}
+    assert found.reasons == {ask: "ask of an older release"}
     assert leftover in {entry.path for entry in drive(world.backend.list(names.chunks_folder(where))).entries}
 
 
