@@ -1,7 +1,7 @@
 """The test class that a backend must pass.
 
-In: a backend, and ways to read and write its files without it. Out: pytest's verdict on every verb, alone and in races.
-Must not be here: tests of anything above `rollingfs.backend`.
+In: a backend, and ways to read and write its files without it. Out: pytest's verdict on every verb, with and without
+races. Must not be here: tests of anything above `rollingfs.backend`.
 
 Subclass `BackendContract` in a test module, define how to make the backend and a fresh folder, and run pytest::
 

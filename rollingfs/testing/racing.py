@@ -28,11 +28,11 @@ Racer = Callable[..., Any]
 """A function of a backend, the racer's number, the barrier of all racers, and further arguments."""
 
 Factory = tuple[Callable[..., Backend], tuple[Any, ...]]
-"""How another process makes the backend: a picklable callable and its arguments."""
+"""Recipe for the backend in another process: a picklable callable and its arguments."""
 
 
 def run(backend: Backend, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a verb to its end: driven directly over a sync backend, on ``backend.loop`` over an async one."""
+    """Run a verb to its end: directly over a sync backend, on ``backend.loop`` over an async backend."""
     if not backend.is_async:
         return drive(coroutine)
     result: T = sync(backend.loop, _awaited, coroutine)  # type: ignore[attr-defined]
@@ -44,12 +44,15 @@ async def _awaited(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def race_path(folder: str, number: int) -> str:
-    """The file of one round of `race_rounds`."""
+    """Return the file of a round of `race_rounds`."""
     return names.header_path(f"{folder}/race-{number}")
 
 
 def race_rounds(backend: Backend, racer: int, barrier: Any, folder: str, rounds: int) -> list[tuple[bool, bool]]:
-    """In each round all racers create one file, then replace it by one token; returns which of both this racer did."""
+    """Race to create a file, then to replace it by its token, in each round.
+
+    Returns for each round whether this racer won each of both races.
+    """
     outcomes = []
     for number in range(rounds):
         path = race_path(folder, number)
@@ -89,7 +92,7 @@ def race_increments(backend: Backend, racer: int, barrier: Any, path: str, count
 
 
 def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
-    """Run racers in threads that share one backend; returns what each returned."""
+    """Run racers in threads that share a backend; return their results."""
     barrier = threading.Barrier(RACERS)
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)  # otherwise a verb in memory ends before another thread runs

@@ -34,7 +34,7 @@ ODD_NAMES = [
 
 
 class Reading(Subject):
-    """A read returns what was written, or says that the file is missing."""
+    """Check that a read returns the written bytes, or a missing file."""
 
     @pytest.mark.parametrize("size", [0, 1, 5000, 300_000])
     def test_what_is_written_is_read_whole_and_has_its_size(self, backend: Backend, folder: str, size: int) -> None:

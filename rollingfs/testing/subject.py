@@ -13,7 +13,7 @@ CLOCK_SLACK_S = 600
 
 
 class Subject:
-    """What a subclass of `BackendContract` defines.
+    """Definitions that a subclass of `BackendContract` gives.
 
     Attributes
     ----------
@@ -29,12 +29,12 @@ class Subject:
 
     @pytest.fixture
     def backend(self) -> Backend:
-        """The backend under test."""
+        """Return the backend under test."""
         raise NotImplementedError("a subclass of BackendContract has a fixture `backend`")
 
     @pytest.fixture
     def folder(self) -> str:
-        """The path of a folder that nobody has used; it need not exist."""
+        """Return the path of a folder that was never used; it need not exist."""
         raise NotImplementedError("a subclass of BackendContract has a fixture `folder`")
 
     def raw_read(self, path: str) -> bytes:
@@ -51,9 +51,9 @@ class Subject:
             self.raw_write(path, data)
 
     def spawn_arguments(self) -> Factory | None:
-        """How another process makes a backend of this store: a picklable callable and its arguments.
+        """Return the recipe for a backend in another process: a callable, arguments.
 
-        None if the store lives in one process.
+        Both can be pickled. None if the store exists in this process only.
         """
         raise NotImplementedError("a subclass of BackendContract has a method `spawn_arguments`")
 
@@ -66,5 +66,5 @@ PATTERN = bytes(number * 7 % 251 for number in range(251))
 
 
 def content(size: int) -> bytes:
-    """Bytes that differ from their neighbours."""
+    """Return bytes that differ from their neighbours."""
     return (PATTERN * (size // len(PATTERN) + 1))[:size]
