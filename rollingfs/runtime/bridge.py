@@ -1,4 +1,4 @@
-"""How callers reach the core's coroutines: directly, by one hop to the backend's loop, or through a thread.
+"""Ways of callers to the core's coroutines: directly, by a hop to the backend's loop, or by a thread.
 
 It also decides what Ctrl-C means in a blocking call.
 """
@@ -65,18 +65,18 @@ class Bridge:
         Parameters
         ----------
         coroutine
-            A coroutine of the core. One that commits should do nothing long before its commit: upload in a call
-            of its own, which Ctrl-C can cancel with nothing committed.
+            A coroutine of the core. Before its commit it should do no long work: upload in another call, which Ctrl-C
+            can cancel without a commit.
         commits
             The segment that the coroutine commits to. Ctrl-C then waits up to `INTERRUPT_WAIT_S_MAX` seconds for the
-            verdict. None if it commits to none: then Ctrl-C cancels the coroutine and raises no verdict.
+            verdict. None without a commit: then Ctrl-C cancels the coroutine and raises no verdict.
         waits
             Whether the coroutine may wait for the backend; if not, the bridge spares the hop to its loop.
 
         Raises
         ------
         AppendInterrupted
-            Ctrl-C hit a commit; `outcome` says what is known of the commit.
+            Ctrl-C hit a commit; `outcome` has the known outcome.
         RuntimeError
             The caller is on the loop on which the coroutine would have to run.
         """
@@ -172,7 +172,7 @@ class Bridge:
         return loop
 
     def _other_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
-        """The backend's loop, for a blocking caller that is not on it."""
+        """Return the backend's loop, for a blocking caller that is not on it."""
         loop = self._open_loop(coroutine)
         if _is_running_here(loop):
             coroutine.close()
@@ -240,7 +240,7 @@ class _Call(Generic[T]):
 
 
 def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInterrupted:
-    """The error for a commit whose caller was interrupted. The commit itself runs to its end."""
+    """Return the error for a commit whose caller was interrupted. The commit itself runs to its end."""
     try:
         concurrent.futures.wait([future], INTERRUPT_WAIT_S_MAX)
     except KeyboardInterrupt:
@@ -256,12 +256,18 @@ def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInt
 
 
 def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterrupt:
-    """The core's verdict, for a caller that commits; for any other caller the verdict is on some internal commit."""
+    """Return the core's verdict, for a caller that commits.
+
+    For any other caller the verdict is on some internal commit.
+    """
     return interrupt if commits is not None else KeyboardInterrupt()
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether an error proves that nothing was written; others may come from cleaning up after a commit."""
+    """Return whether an error proves that no byte was written.
+
+    Other errors may come from the work after a commit.
+    """
     if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
         return False
     return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)

@@ -28,9 +28,12 @@ class Moment:
         return Moment(clock(), boot_s())
 
     def age_s(self, clock: Clock = time.time) -> float:
-        """Seconds since this moment, by the clock that says more."""
+        """Return seconds since this moment, by the clock that gives more."""
         return max(clock() - self.wall_s, boot_s() - self.boot_s)
 
     def set_back_s(self, clock: Clock = time.time) -> float:
-        """Seconds by which the wall clock (on a local disk, the store's clock too) was set back since this moment."""
+        """Return the seconds by which the wall clock was set back since.
+
+        On a local disk, that is the store's clock, too.
+        """
         return max(boot_s() - self.boot_s - (clock() - self.wall_s), 0.0)

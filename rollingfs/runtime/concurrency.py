@@ -1,4 +1,4 @@
-"""How the core's coroutines wait: by blocking over a backend that never suspends, by awaiting over one that does.
+"""Waits of the core's coroutines: they block over a sync backend, and await over an async backend.
 
 The core is written once. Over a sync backend no coroutine ever suspends, so `drive` runs it to its end without
 an event loop, in whatever thread calls; over an async backend it runs on the backend's loop.
@@ -44,7 +44,7 @@ _until_s: ContextVar[float | None] = ContextVar("rollingfs_until", default=None)
 
 
 def until_s() -> float | None:
-    """The deadline of the call that runs in a `SyncRuntime`, by the monotonic clock; None if it has none."""
+    """Return the deadline of the call that runs in a `SyncRuntime`, by the monotonic clock; or None."""
     return _until_s.get()
 
 
@@ -53,7 +53,10 @@ _lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting",
 
 @contextlib.contextmanager
 def lasting() -> Iterator[None]:
-    """Promise that nobody cancels the running task, so that `AsyncRuntime.shield` need not start another within."""
+    """Promise that no caller cancels the running task.
+
+    Then `AsyncRuntime.shield` starts no other task within it.
+    """
     token = _lasting.set(asyncio.current_task())  # the task, not True: tasks that it starts inherit the variable
     try:
         yield
@@ -67,14 +70,14 @@ async def _lastingly(call: Coroutine[Any, Any, T]) -> T:
 
 
 def backoff_s(attempt: int) -> float:
-    """A random pause before attempt 1, 2, …: exponential, with full jitter."""
+    """Return a random pause before attempt 1, 2, …: exponential, with full jitter."""
     return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(attempt, 16)))
 
 
 class Lock(Protocol):
     """A mutual exclusion of coroutines of the core.
 
-    It is not a context manager: one that is written in Python keeps the lock if Ctrl-C comes at its end. Records
+    It is not a context manager: a context manager in Python keeps the lock if Ctrl-C comes at its end. Records
     that are logged under the lock reach the handlers after its release.
     """
 
@@ -102,7 +105,7 @@ class _ThreadLock:
         """The keeper of the last holder."""
 
     def is_held_by(self, keeper: Keeper) -> bool:
-        """Whether the holder with this keeper holds the lock."""
+        """Return whether the holder with this keeper holds the lock."""
         return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -126,7 +129,7 @@ class _TaskLock:
         """The keeper of the last holder."""
 
     def is_held_by(self, keeper: Keeper) -> bool:
-        """Whether the holder with this keeper holds the lock."""
+        """Return whether the holder with this keeper holds the lock."""
         return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -160,7 +163,7 @@ class SyncRuntime:
         gate.acquire(timeout=seconds)
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
-        """Call one after another."""
+        """Call the functions in order."""
         return [await call() for call in calls]
 
     async def shield(self, call: Coroutine[Any, Any, T]) -> T:
@@ -205,7 +208,7 @@ class AsyncRuntime:
         await asyncio.sleep(seconds)
 
     async def wait(self, gate: threading.Lock, seconds: float) -> None:
-        """Nothing: tasks wait for locks."""
+        """Return at once, because tasks wait for locks."""
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return await gather_limited(calls, limit)

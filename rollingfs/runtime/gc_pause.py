@@ -1,7 +1,7 @@
-"""Puts garbage collection off while a call makes many objects, none of them garbage.
+"""Puts garbage collection off while a call makes many objects that stay.
 
 Each 700 new objects make Python look through the young ones, and every few thousand through all of them. A listing of
-60,000 segments spent more than half of its CPU time on that, and found nothing.
+60,000 segments spent more than half of its CPU time on that, without a result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _was_enabled = False
 
 
 def _after_fork_in_child() -> None:
-    """No other thread goes on in a child, so none would turn it on again, or give back the lock."""
+    """Turn collection on in a child, which has no other thread to do it."""
     global _lock, _inside
     _lock = threading.Lock()
     if _inside and _was_enabled:
@@ -32,7 +32,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def collected_later() -> Iterator[None]:
-    """Collect no garbage in this context, in no thread: for code that takes a second at most and awaits nothing."""
+    """Collect no garbage in this context, in no thread: for code that takes a second at most and does not await."""
     global _inside, _was_enabled
     with _lock:
         if _inside == 0:

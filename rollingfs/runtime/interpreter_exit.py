@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 
 class EndsWithMain(Protocol):
-    """Something that is told when the main thread ends, while other threads go on."""
+    """Callback at the end of the main thread, while other threads go on."""
 
     def main_ends(self) -> None: ...
 
 
 class EndsBySigterm(Protocol):
-    """Something that is told when SIGTERM ends the process."""
+    """Callback before SIGTERM ends the process."""
 
     def sigterm_comes(self) -> None: ...
 
@@ -62,7 +62,10 @@ _waits: list[Callable[[], None]] = []
 
 
 def at_end(thing: EndsWithMain) -> None:
-    """Tell something when the main thread ends, in the order of these calls. Nothing is kept alive by this."""
+    """Register a callback for the end of the main thread.
+
+    Callbacks run in the order of registration, and are held by weak references.
+    """
     _told[thing] = None
 
 
@@ -81,12 +84,12 @@ def at_last(method: Callable[[], None]) -> None:
 
 
 def main_has_ended() -> bool:
-    """Whether the main thread has ended."""
+    """Return whether the main thread has ended."""
     return _main_has_ended
 
 
 def is_over() -> bool:
-    """Whether the interpreter is taken down: the threads of event loops have ended, and never answer."""
+    """Return whether the interpreter is taken down: the threads of event loops have ended, and never answer."""
     return sys.is_finalizing()
 
 
@@ -110,10 +113,10 @@ def settle() -> None:
 
 
 def at_sigterm(thing: EndsBySigterm) -> None:
-    """Tell something before SIGTERM ends the process, where the process leaves SIGTERM to the system.
+    """Register a callback before SIGTERM ends the process.
 
-    A process that handles or ignores SIGTERM itself keeps that, also if it begins to do so later. Python lets only the
-    main thread change it: a call on another thread changes nothing. Nothing is kept alive by this.
+    A process that handles or ignores SIGTERM itself, now or later, gets no callback. Python lets only the
+    main thread change it: a call on another thread has no effect. The callback is held by a weak reference.
     """
     _told_by_sigterm.add(thing)
     is_main = threading.current_thread() is threading.main_thread()

@@ -26,18 +26,18 @@ class Held(Protocol):
 
 
 class Keeper:
-    """Keeps back the log records of one holder of locks, a thread or a task."""
+    """Keeps back the log records of a holder of locks: a thread or a task."""
 
     def __init__(self, before: Keeper | None) -> None:
         self.locks: set[Held] = set()
-        """Those that it holds, or is about to take: records are kept back from then on."""
+        """Locks that it holds, or is about to take: records are kept back from then on."""
         self._records: list[logging.LogRecord] = []
         if before is not None:  # Ctrl-C interrupted it before it handed its records over
             self._records, before._records = before._records, []
 
     @property
     def is_holding(self) -> bool:
-        """Whether this holder holds a lock now; a task that was started under a lock may outlive it."""
+        """Return whether this holder holds a lock now; a task that was started under a lock may outlive it."""
         # ask the locks themselves: Ctrl-C may have come before a released lock was taken out of the set
         return any(lock.is_held_by(self) for lock in self.locks)
 
@@ -81,7 +81,7 @@ _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=
 
 
 def keeper() -> Keeper:
-    """The caller's keeper: the one that is holding a lock, or a new one."""
+    """Return the caller's keeper: the keeper of its lock, or a new keeper."""
     known = _keeper.get()
     if known is not None and known.locks and known.is_holding:
         return known
@@ -91,7 +91,7 @@ def keeper() -> Keeper:
 
 
 def is_locked_here() -> bool:
-    """Whether this thread holds the lock of `logging` itself, as `dictConfig` does while it closes handlers.
+    """Return whether this thread holds the lock of `logging` itself, as `dictConfig` does while it closes handlers.
 
     By a private name that Python 3.11 to 3.14 have; without it, no thread counts as holding the lock.
     """
@@ -100,10 +100,10 @@ def is_locked_here() -> bool:
 
 
 def let_others_log() -> None:
-    """Let other threads log while this one waits with the lock of `logging` itself.
+    """Let other threads log while this thread waits with the lock of `logging`.
 
     A logger takes that lock to find its level, and then remembers the answer. No thread can make a logger forget while
-    this one has the lock.
+    this thread has the lock.
     """
     loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
     for logger in (logging.root, *loggers):

@@ -1,7 +1,7 @@
-"""What a client counts of its calls: how many, how they ended, bytes and times; exactly, and without a lock.
+"""Counts of a client's calls: number, outcome, bytes and times; exact, and without a lock.
 
-Every thread counts into tallies of its own, and whoever asks adds them up. No statement that counts has a call in it,
-so neither a signal nor garbage collection comes in between. Nothing is awaited between two of them, so coroutines of
+Every thread counts into its own tallies, and a reader adds them up. No statement that counts has a call in it,
+so neither a signal nor garbage collection comes in between. No coroutine awaits between two of them, so coroutines of
 one event loop, which share its thread, do not disturb each other.
 """
 
@@ -22,7 +22,7 @@ REQUEST = "request."
 """The prefix of a verb of the backend."""
 APPEND, OVERWRITE, READ, COMMIT = "append", "overwrite", "read", "commit"
 CONFLICT, UNKNOWN = "conflict", "unknown"
-"""What became of a commit; these tallies count only."""
+"""Outcomes of commits; these tallies have a count and no time."""
 
 STEP_BITS = 2
 STEPS = 1 << STEP_BITS
@@ -30,20 +30,20 @@ STEPS = 1 << STEP_BITS
 NS_MIN = STEPS
 BUCKETS = 64 * STEPS
 REFUSALS = (FileNotFoundError, FileExistsError, ConflictError)
-"""The answers of a store that say no: a file is not there, or the condition of a write is not met."""
+"""Refusals of a store: missing file or failed precondition."""
 LEFT_MAX = 64
 """Ended threads whose counts the next new thread adds up at once."""
 
 
 def bounds_ns(index: int) -> tuple[int, int]:
-    """The nanoseconds from which on and before which a bucket counts."""
+    """Return the nanoseconds from which on and before which a bucket counts."""
     power, step = index >> STEP_BITS, index & (STEPS - 1)
     unit = 1 << max(0, power - STEP_BITS - 1)
     return (STEPS + step) * unit, (STEPS + step + 1) * unit
 
 
 class Tally:
-    """What one thread has counted of one kind of call, or the sum over threads."""
+    """Counts of a thread for a kind of call, or the sum over threads."""
 
     __slots__ = ("buckets", "bytes", "errors", "ns", "refusals")
 
@@ -73,7 +73,7 @@ class Tally:
 
 
 class _Tallies(dict[str, Tally]):
-    """The tallies of one thread, by what they count."""
+    """The tallies of a thread, by name."""
 
     def __missing__(self, name: str) -> Tally:
         tally = self[name] = Tally()
@@ -81,7 +81,7 @@ class _Tallies(dict[str, Tally]):
 
 
 class _Leaver:
-    """It goes with the thread that has it, and says so."""
+    """Value that dies with its thread, and reports that."""
 
     def __init__(self, number: int, left: deque[int]) -> None:
         self._number = number
@@ -92,20 +92,20 @@ class _Leaver:
 
 
 class _Mine(threading.local):
-    """What the present thread has."""
+    """Tallies of the present thread."""
 
     tallies: _Tallies
     leaver: _Leaver
 
 
 class Meters:
-    """The tallies of one client, by name: `REQUEST` and a verb of the backend, or one of the names of this module."""
+    """The tallies of a client, by name: `REQUEST` and a verb of the backend, or a name of this module."""
 
     def __init__(self) -> None:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a child process, which is a client of its own: nothing is counted yet, and nobody has the lock."""
+        """Reset counts and lock in a child process, which is another client."""
         self.since_s = time()
         self._mine = _Mine()
         self._numbers = itertools.count()
@@ -113,14 +113,14 @@ class Meters:
         self._left: deque[int] = deque()
         """Threads that have ended."""
         self._of_ended = _Tallies()
-        """What they have counted."""
+        """Tallies of threads that count now."""
         self._lock = threading.RLock()  # a signal handler may ask while its thread has it
         self._is_clearing = False
 
     # -- counting ------------------------------------------------------------------------------------------
 
     def count(self, name: str, began_ns: int, size: int = 0) -> Tally:
-        """Count a call that has ended, and its bytes; `began_ns` is what `perf_counter_ns` said before it."""
+        """Count a call that has ended, and its bytes; `began_ns` is `perf_counter_ns` before it."""
         ns = perf_counter_ns() - began_ns
         try:
             tally = self._mine.tallies[name]
@@ -159,7 +159,7 @@ class Meters:
         return found
 
     def _join(self) -> _Tallies:
-        """The tallies of a thread that counts for the first time."""
+        """Return the tallies of a thread that counts for the first time."""
         number, tallies = next(self._numbers), _Tallies()
         self._threads[number] = tallies
         self._mine.tallies, self._mine.leaver = tallies, _Leaver(number, self._left)
@@ -173,7 +173,7 @@ class Meters:
     # -- asking --------------------------------------------------------------------------------------------
 
     def total(self) -> dict[str, Tally]:
-        """The sums over all threads, by name."""
+        """Return the sums over all threads, by name."""
         found = _Tallies()
         with self._lock:
             self._clear()
