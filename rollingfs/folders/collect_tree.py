@@ -38,7 +38,7 @@ class Failure:
 
 @value_class
 class CollectedTree(Collected):
-    """What the collection of a tree deleted (in a dry run: would delete), in total."""
+    """Sum of the files that a collection deleted (in a dry run: would delete)."""
 
     segments: tuple[str, ...] = ()
     """Paths of the segments that were looked at, and of former segments that have only leftovers."""
@@ -46,7 +46,7 @@ class CollectedTree(Collected):
 
 
 class TreeCollector:
-    """Collects all segments below a folder: live ones, tombstones, and chunk folders whose header is gone."""
+    """Collects all segments below a folder: live segments, tombstones, and chunk folders whose header is gone."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -80,7 +80,7 @@ class TreeCollector:
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
-        A segment that fails (by a damaged header, for example) is left alone, and so is a folder that we may not
+        A segment that fails (by a damaged header, for example) is left as it is, and so is a folder that we may not
         list. The failures name them, and the others are collected.
 
         Parameters
@@ -88,11 +88,12 @@ class TreeCollector:
         grace_s
             Minimum age of a file to be deleted, in seconds; by default the 24 hours of the format.
         dry_run
-            Change nothing, say what would be deleted.
+            Delete no file, report the files that would be deleted.
         progress
             Called for each segment.
         begin
-            Called with the number of segments; returns what is called with 1 for each that is done, also if it failed.
+            Called with the number of segments; returns a function that is called with 1 for each segment, also after a
+            failure.
 
         Raises
         ------
@@ -119,7 +120,7 @@ class TreeCollector:
         return _sum(found, [*failures, *results])
 
     async def _refresh_rows(self, segments: Sequence[str]) -> None:
-        """Write the rows of folders of many segments; delete rows that are alone in their folder."""
+        """Write the rows of folders of many segments; delete rows without segments."""
         counts = Counter(names.parent(segment) for segment in segments)
         alone = [names.parent(one) for one in segments if names.is_listing(one) and counts[names.parent(one)] == 1]
         try:
@@ -150,7 +151,7 @@ class TreeCollector:
         return sorted(found)
 
     async def below(self, path: str, unlisted: dict[str, OSError] | None = None) -> set[str]:
-        """The same, but for the path itself: one listing of each folder, and no other request."""
+        """Return the paths below, by a single listing of each folder."""
         found: set[str] = set()
         level = [path]
         while level:
@@ -162,12 +163,12 @@ class TreeCollector:
         return found
 
     async def _is_segment(self, path: str, is_folder: bool) -> bool:
-        """Whether a segment, or something left of one, is at a path.
+        """Return whether a segment, or its rest, is at a path.
 
         Raises
         ------
         FileNotFoundError
-            There is nothing at all.
+            The path does not exist.
         """
         try:
             if (await self.client.headers.load(path)).header is not None:

@@ -1,6 +1,6 @@
-"""Copies and renames of files, also of those whose name leaves no room for that of a header.
+"""Copies and renames of files, also of files whose names leave no room for `$header`.
 
-On a disk, a name of 249 to 255 bytes is such a name. A plain file that has it cannot become a segment.
+On a disk, names of 249 to 255 bytes are such names. A plain file of such a name cannot become a segment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def copy(
     parts
         These bytes.
     overwrite
-        Replace what is at `target`; otherwise that refuses the copy (`FileExistsError`).
+        Replace `target`; otherwise a taken name refuses the copy (`FileExistsError`).
     """
     try:
         intake = client.segments.replacement(target, create_only=not overwrite)

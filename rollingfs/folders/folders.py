@@ -60,7 +60,7 @@ class Folders:
         FileExistsError
             A segment, a plain file or a folder is there.
         FileNotFoundError
-            The folder that it would lie in is missing, and `parents` is false.
+            The folder that it would be in is missing, and `parents` is false.
         """
         if await self.listings.is_there(path):
             raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
@@ -71,7 +71,7 @@ class Folders:
         await self._make(path)
 
     async def make_all(self, path: str, *, exist_ok: bool = False) -> None:
-        """Make a folder and those above it; with `exist_ok`, nothing if it is there, and no bucket.
+        """Make a folder and its parents; with `exist_ok`, do not make a bucket.
 
         fsspec calls this for each file that it opens for writing: a bucket whose name is mistyped must not be made so.
 
@@ -80,7 +80,7 @@ class Folders:
         NoBucketError
             With `exist_ok`: the bucket is missing.
         FileExistsError
-            A folder is there, and `exist_ok` is false; or a segment or plain file is.
+            A folder is there, and `exist_ok` is false; or a segment or plain file is there.
         """
         if exist_ok and not self.backend.has_folders:
             if self.listings.is_top(path) and not await self.listings.is_folder(path):
@@ -117,7 +117,7 @@ class Folders:
             folder = self.above(folder)
 
     def above(self, path: str) -> str:
-        """The folder that a path lies in."""
+        """Return the folder that a path is in."""
         return self.backend.strip(names.parent(path))
 
     # -- removing ------------------------------------------------------------------------------------------
@@ -169,20 +169,20 @@ class Folders:
         Parameters
         ----------
         depth_max
-            Number of levels of a folder to empty; the folders then stay. None for all.
+            Number of levels of a folder to empty; the folders then stay. None: all.
         damaged
             Also delete segments whose header cannot be read.
 
         Raises
         ------
         FileNotFoundError
-            There is nothing of this name.
+            The name does not exist.
         IsADirectoryError
             It is a folder, and `recursive` is false.
         FencedError
             An exclusive owner holds a segment.
         CorruptHeaderError
-            The header of a segment cannot be read, and `damaged` is false; nothing was deleted.
+            The header of a segment cannot be read, and `damaged` is false; no file was deleted.
         """
         delete = partial(self._delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged)
         await self.client.segments.deletes.all([delete])
@@ -212,14 +212,14 @@ class Folders:
     async def delete_all(
         self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
     ) -> None:
-        """`delete` for several paths at once; a path that lies in another goes with that one."""
+        """Delete several paths at once; a path in another path goes with it."""
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
         delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
         await self.client.segments.deletes.all([partial(delete, path) for path in outer])
 
     async def delete_file(self, path: str) -> None:
-        """Delete a segment or plain file; the folder it lies in stays, perhaps empty."""
+        """Delete a segment or plain file; the folder it is in stays, perhaps empty."""
         await self.client.segments.deletes.all([partial(self._bury_file, path, damaged=False)])
 
     async def _bury_file(self, path: str, *, damaged: bool) -> Buried | None:

@@ -1,4 +1,4 @@
-"""What fsspec calls the info of a file or folder: of segments, plain files and folders. Pure."""
+"""Infos, as fsspec defines them, of segments, plain files and folders. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Info = dict[str, Any]
 
 
 def info_of(view: Snapshot, chunks: int | None = None) -> Info:
-    """The info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
+    """Return the info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ def info_of(view: Snapshot, chunks: int | None = None) -> Info:
 
 
 def info_of_row(path: str, row: Row) -> Info:
-    """The info of a segment, by its row."""
+    """Return the info of a segment, by its row."""
     return _info_of_header(path, row, row.chunk_count)
 
 
 def _info_of_header(path: str, said: Header | Row, chunks: int) -> Info:
-    """The info of a segment, by its header or by the row that says the same."""
+    """Return the info of a segment, by its header or its row."""
     dates, version = (said.created_ms / 1000, said.modified_ms / 1000), said.version
     return _info(path, said.start, said.length, said.sealed, chunks, version, dates, f"{said.segment}-{version}")
 
@@ -59,10 +59,10 @@ def _info(
 
 
 def info_of_folder(path: str) -> Info:
-    """The info of a folder."""
+    """Return the info of a folder."""
     return {"name": path, "size": 0, "type": "directory"}
 
 
 def info_of_unreadable(path: str, error: OSError) -> Info:
-    """The info of a segment or plain file that cannot be read."""
+    """Return the info of a segment or plain file that cannot be read."""
     return {"name": path, "size": None, "type": "file", "error": str(error)}

@@ -1,4 +1,4 @@
-"""What lies in folders: segments, plain files and folders, as of the call.
+"""Contents of folders: segments, plain files and folders, as of the call.
 
 The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen and for which
 the folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with
@@ -26,15 +26,15 @@ from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
 
 Wanted = Callable[[str], object]
-"""Whether a caller wants a segment or plain file of this name."""
+"""Predicate: does a caller want a segment or plain file of this name?"""
 OnError = Literal["raise", "report"]
-"""What a listing does about an entry that cannot be read: fail, or show it with its error."""
+"""Treatment of an entry that cannot be read: fail, or show it with its error."""
 RAISE: OnError = "raise"
 REPORT: OnError = "report"
 UNSEEN_MIN = 32
 """A listing with fewer headers that were not seen before reads them, rather than the rows of the folder."""
 ROWLESS_MAX = 1000
-"""A listing that finds more headers without a row that counts writes the rows anew."""
+"""A listing that finds more headers without a row that counts writes the rows again."""
 
 
 def check_on_error(on_error: str) -> OnError:
@@ -53,7 +53,7 @@ def check_on_error(on_error: str) -> OnError:
 
 
 class Listings:
-    """Reads folders, and says what a path is."""
+    """Reads folders, and classifies paths."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -67,12 +67,12 @@ class Listings:
     # -- one path ------------------------------------------------------------------------------------------
 
     async def info(self, path: str, *, fresh: bool = False, on_error: OnError = RAISE) -> Info:
-        """What is at a path: a segment, else a plain file, else a folder.
+        """Return the info of a path: a segment, else a plain file, else a folder.
 
         Raises
         ------
         FileNotFoundError
-            There is nothing of this name.
+            The name does not exist.
         CorruptHeaderError
             It is a segment whose header is damaged, or too new.
         """
@@ -94,11 +94,11 @@ class Listings:
             return info_of_unreadable(path, error)
 
     async def info_of(self, view: Snapshot) -> Info:
-        """The info of a segment or plain file, with the exact number of its chunks."""
+        """Return the info of a segment or plain file, with the exact number of its chunks."""
         return info_of(view, None if view.header is None else await self.client.pages.count(view.path, view.header))
 
     async def infos_of(self, scan: Scan) -> dict[str, Info]:
-        """The infos of the segments and plain files of a folder that listings show, by path."""
+        """Return the infos of the segments and plain files of a folder that listings show, by path."""
         found: dict[str, Info] = {}
         cut = []
         for path, view in scan.views.items():
@@ -117,7 +117,7 @@ class Listings:
         return found
 
     async def is_there(self, path: str) -> bool:
-        """Whether there is a segment, a plain file or a folder of this name now."""
+        """Return whether there is a segment, a plain file or a folder of this name now."""
         try:
             await self.info(path, fresh=True, on_error=REPORT)
         except FileNotFoundError:
@@ -142,9 +142,9 @@ class Listings:
         with_rows
             Whether the folder's rows may stand for headers, so that the caller gets no `Header` of those segments.
         rowless_max
-            With more headers than this that have no row, the rows are written anew; by default `ROWLESS_MAX`.
+            With more headers than this that have no row, the rows are written again; by default `ROWLESS_MAX`.
         wanted
-            Leave out the segments and plain files of other names: their headers need not be read.
+            Leave out segments and plain files of other names, and do not read their headers.
 
         Raises
         ------
@@ -231,12 +231,12 @@ class Listings:
         )
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
-        """The infos of a folder's content, sorted by name; for a file, its own info.
+        """Return the infos of a folder's content, sorted by name; for a file, its own info.
 
         Raises
         ------
         FileNotFoundError
-            There is nothing of this name.
+            The name does not exist.
         """
         segment = await self._segment_first(path, on_error)
         if segment is not None:
@@ -259,7 +259,7 @@ class Listings:
         return await self.gather([partial(self.client.contents.is_alive, folder) for folder in folders])
 
     async def _segment_first(self, path: str, on_error: OnError) -> Info | None:
-        """The segment of this name, which hides a folder of the same name.
+        """Return the segment of this name, which hides a folder of the same name.
 
         On a store without folders it is not looked for unless a segment was seen there: a look would double the cost
         of a listing.
@@ -289,12 +289,12 @@ class Listings:
         with_rows: bool = False,
         wanted: Wanted | None = None,
     ) -> dict[str, Scan]:
-        """List a folder and those below it, the upper ones first.
+        """List a folder and the folders below it, from the top.
 
         Parameters
         ----------
         depth_max
-            Number of levels of folders to list; None for all.
+            Number of levels of folders to list; None: all.
         hidden
             Also list folders that have the name of a segment, and do not go through symbolic links: for a caller that
             changes what it finds.
@@ -332,10 +332,10 @@ class Listings:
         on_error: OnError = REPORT,
         wanted: Wanted | None = None,
     ) -> dict[str, Info]:
-        """The infos of everything below a path, by name; of a file, its own; of nothing, none.
+        """Return the infos of everything below a path, by name; of a file, its own.
 
         Folders that cannot be listed are shown with their errors, also without `with_folders`. With `wanted`, segments
-        and plain files of other names are left out; which folders come with them is not said.
+        and plain files of other names are left out; the folders with them are not defined.
         """
         segment = await self._segment_first(path, on_error)
         if segment is not None:
@@ -361,7 +361,7 @@ class Listings:
         return dict(sorted(found.items()))
 
     async def _alive_in(self, scans: dict[str, Scan]) -> set[str]:
-        """The folders of a tree that exist for users."""
+        """Return the folders of a tree that exist for users."""
         edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
         alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
         for path, scan in reversed(scans.items()):

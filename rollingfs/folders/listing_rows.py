@@ -1,6 +1,6 @@
-"""The segment `$listing` of a folder: what its headers said, so that a listing need not read them all.
+"""The segment `$listing` of a folder: rows with the facts of its headers, which spare a listing the reads.
 
-Nothing rests on it but the speed of listings: whatever goes wrong with it is logged, and the headers are read.
+Only the speed of listings depends on it: failures are logged, and the headers are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDERS_REFUSED_MAX = 1024
 
 
 def is_ours(header: Header | None) -> bool:
-    """Whether a segment of this name holds rows, and not what another program put there."""
+    """Return whether a segment of this name holds rows, and not what another program put there."""
     return header is not None and not header.deleted and header.attrs.get(MARK[0]) == MARK[1]
 
 
@@ -40,7 +40,7 @@ class ListingRows:
         self._refused: set[str] = set()
 
     async def load(self, folder: str, headers: Mapping[str, str | None]) -> dict[str, Row]:
-        """The rows that count, by path: those whose token the store's own listing shows.
+        """Return the rows that count, by path: those whose token the store's own listing shows.
 
         Parameters
         ----------
@@ -72,16 +72,16 @@ class ListingRows:
         return parse_rows(bytes(data)) if data else {}
 
     async def keep(self, folder: str, rows: Iterable[Row], read: Mapping[str, Loaded], new_max: int) -> None:
-        """Write the rows of a folder, those that count and those of headers that were read, if enough are new.
+        """Write the rows of a folder, if enough of them are new.
 
         Parameters
         ----------
         rows
-            Those that count.
+            Valid rows of the listing.
         read
             The headers without a row that counts, by segment.
         new_max
-            With no more new rows than this, nothing is written.
+            With no more new rows than this, the segment stays as it is.
         """
         path = names.listing_path(folder)
         if not self.client.backend.can_write or folder in self._refused:
@@ -99,7 +99,7 @@ class ListingRows:
             logger.info("%s: the rows of the folder are not written, so listings read the headers: %s", path, error)
 
     async def _replace(self, path: str, data: bytes) -> None:
-        """Write rows in place of those that are there now; the first of several clients wins.
+        """Replace the present rows; the first of several clients wins.
 
         Raises
         ------
@@ -131,5 +131,5 @@ def _new_row(segment: str, loaded: Loaded) -> Row | None:
 
 
 def _is_begun(header: Header) -> bool:
-    """Whether this is the empty segment that a client made before it died."""
+    """Return whether this is the empty segment that a client made before it died."""
     return header.length == 0 and header.policy == POLICY and not header.attrs

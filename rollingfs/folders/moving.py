@@ -22,24 +22,24 @@ async def move(folders: Folders, source: str, target: str, *, into: bool | None 
     """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
     If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
-    Each segment moves by itself; what others delete or move away meanwhile is passed over. An interrupted move of a
+    Each segment moves by itself; segments that others delete or move away are passed over. An interrupted move of a
     folder may be repeated.
 
     Parameters
     ----------
     into
-        Whether the target is a folder to move into, even if it does not exist; None to look.
+        Whether the target is a folder to move into, even if it does not exist; None: look.
     overwrite
         Replace files that have the new names, and put a folder's content into a folder that has its new name.
 
     Raises
     ------
     FileNotFoundError
-        There is nothing at `source`.
+        `source` does not exist.
     FileExistsError
-        Without `overwrite`: something has the new name.
+        Without `overwrite`: the new name is taken.
     FencedError
-        An exclusive owner holds one of the segments.
+        An exclusive owner holds a segment.
     ValueError
         A folder would move into itself.
     """
@@ -113,7 +113,7 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
 
 
 async def _claim(folders: Folders, target: str) -> None:
-    """Make the folder that a moved one will be; of several movers and makers of folders, one does.
+    """Make the target of a moved folder; a single mover or maker wins.
 
     Raises
     ------
