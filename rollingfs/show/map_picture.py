@@ -41,13 +41,13 @@ Shape = tuple[float, str]
 
 
 def _box(x: float, y: float, width: float, height: float, colour: str) -> Shape:
-    """A filled rectangle."""
+    """Return a filled rectangle."""
     place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
     return y, f'<rect {place} fill="{colour}"/>'
 
 
 def _line(x: float, y: float, text: str, px: int = FONT_PX, *, ends: bool = False) -> Shape:
-    """A line of text, which begins at `x`, or ends there if `ends`."""
+    """Return a line of text, which begins at `x`, or ends there if `ends`."""
     anchor = ' text-anchor="end"' if ends else ""
     return y, f'<text x="{x:.2f}" y="{y:.2f}" font-size="{px}"{anchor}>{escape(text)}</text>'
 
@@ -87,7 +87,7 @@ def _x(found: Outline, offset: int) -> float:
 
 
 def _runs(found: Outline) -> Iterator[Shape]:
-    """A strip that shows the folders of the chunks, if there is more than one."""
+    """Yield a strip that shows the folders of the chunks, if there are several."""
     runs = [run for run in found.runs if run.count]
     if len(runs) < 2:
         return
@@ -139,7 +139,7 @@ def _legend(found: Outline) -> Iterator[Shape]:
 
 
 def _sizes(sizes: Sequence[Class]) -> Iterator[Shape]:
-    """A bar for each class of sizes; its length shows the bytes of its chunks."""
+    """Yield a bar for each class of sizes; its length shows the bytes of its chunks."""
     left = WIDTH // 2
     shown = [one for one in sizes if one.count]
     most = max((one.bytes for one in shown), default=0)

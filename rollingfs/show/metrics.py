@@ -1,4 +1,4 @@
-"""What a filesystem has counted, as a value that notebooks and shells show."""
+"""Counts of a filesystem, as a value that notebooks and shells show."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NS = 1_000_000_000
 CALLS = {"append": meters.APPEND, "overwrite": meters.OVERWRITE, "read": meters.READ, "commits": meters.COMMIT}
 """Fields of `Metrics` with calls, and what the meters call these."""
 NOTES = {"conflicts": meters.CONFLICT, "unknown": meters.UNKNOWN}
-"""Fields with a count alone."""
+"""Fields that have only a count."""
 COLUMNS = ("", "count", "refused", "errors", "bytes", "median", "p99", "total")
 
 
 @value_class
 class Timing:
-    """How long calls took, as a histogram that keeps only the buckets with calls."""
+    """Durations of calls, as a histogram of the buckets with calls."""
 
     count: int = 0
     """The number of calls."""
@@ -35,7 +35,9 @@ class Timing:
     """Calls by time: the upper bound of a bucket in seconds, and how many calls it has; in order, each counted once."""
 
     def quantile_s(self, share: float) -> float:
-        """The time that so great a share of the calls did not exceed, in seconds: up to 25 % more than the true one.
+        """Return the time that a share of calls did not exceed, in seconds.
+
+        It is up to 25 % too high.
 
         Parameters
         ----------
@@ -45,7 +47,7 @@ class Timing:
         Raises
         ------
         ValueError
-            The share lies outside.
+            The share is outside.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"a share is from 0 to 1, not {share}")
@@ -58,43 +60,43 @@ class Timing:
 
     @property
     def median_s(self) -> float:
-        """The median, in seconds; 0.0 if there were no calls."""
+        """Return the median, in seconds; 0.0 if there were no calls."""
         return self.quantile_s(0.5)
 
     @property
     def p99_s(self) -> float:
-        """The time that 99 % of the calls did not exceed, in seconds."""
+        """Return the time that 99 % of the calls did not exceed, in seconds."""
         return self.quantile_s(0.99)
 
     @property
     def mean_s(self) -> float:
-        """The mean, in seconds; it is exact."""
+        """Return the mean, in seconds; it is exact."""
         return self.total_s / self.count if self.count else 0.0
 
 
 @value_class
 class Calls:
-    """The calls of one kind since the filesystem was made."""
+    """The calls of a kind since the filesystem was made."""
 
     count: int = 0
-    """All of them, with those that failed."""
+    """All calls, with failed calls."""
     refused: int = 0
     """Calls that a store refused: a file is not there, or the condition of a write is not met."""
     errors: int = 0
-    """Those that failed otherwise, or were broken off. For `read`: those with at least one range that failed."""
+    """Calls that failed otherwise, or were broken off. For `read`: calls with a failed range."""
     bytes: int = 0
     """Bytes that those without an error sent or received."""
     timing: Timing = field(default_factory=Timing)
 
     @staticmethod
     def of(tally: Tally) -> Calls:
-        """What a tally has counted."""
+        """Return the counts of a tally."""
         buckets = tuple((bounds_ns(at)[1] / NS, count) for at, count in enumerate(tally.buckets) if count)
         count = sum(count for _, count in buckets)
         return Calls(count, tally.refusals, tally.errors, tally.bytes, Timing(count, tally.ns / NS, buckets))
 
     def as_dict(self) -> dict[str, Any]:
-        """The numbers, for JSON."""
+        """Return the numbers, for JSON."""
         return dataclasses.asdict(self) | {
             "timing": {
                 "total_s": self.timing.total_s,
@@ -108,9 +110,9 @@ class Calls:
 
 @value_class
 class Metrics:
-    """What one filesystem object has done in this process since it was made: counts, bytes and times.
+    """Work of a filesystem object in this process since it was made: counts, bytes and times.
 
-    A child process counts from its fork on. Two values can be compared: the difference of their counts is what was done
+    A child process counts from its fork on. Two values can be compared: the difference of their counts is the work
     between them.
     """
 
@@ -123,7 +125,8 @@ class Metrics:
     overwrite: Calls
     """Files that were written whole."""
     read: Calls
-    """Reads of segments and plain files, one for all ranges of a `cat_ranges`; bytes that callers and buffers got."""
+    """Reads of segments and plain files, a single read for all ranges of a `cat_ranges`; bytes that callers and buffers
+    got."""
     commits: Calls
     """Commits of headers, which several appends may share; from the wait for a turn to the verdict. No bytes."""
     conflicts: int
@@ -131,12 +134,12 @@ class Metrics:
     unknown: int
     """Commits whose outcome is unknown."""
     requests: Mapping[str, Calls]
-    """Calls of the backend by its verbs (`read`, `replace`, `list`, ...). Most verbs are one request to the store; an
-    upload sends its parts within `upload.write` and `upload.finish`, and a listing makes a request for each page."""
+    """Calls of the backend by its verbs (`read`, `replace`, `list`, ...). Most verbs are a single request to the store;
+    an upload sends its parts within `upload.write` and `upload.finish`, and a listing makes a request for each page."""
 
     @staticmethod
     def of(counted: Meters) -> Metrics:
-        """What a client has counted so far."""
+        """Return the counts of a client so far."""
         at, total = time(), counted.total()
         calls = {name: Calls.of(tally) for name, tally in total.items()}
         own: dict[str, Any] = {field: calls.get(name, Calls()) for field, name in CALLS.items()}
@@ -150,12 +153,12 @@ class Metrics:
 
     @property
     def calls(self) -> dict[str, Calls]:
-        """All calls by name: ``"append"``, ``"overwrite"``, ``"read"``, ``"commits"``, ``"request read"``, ..."""
+        """Return all calls by name: ``"append"``, ``"overwrite"``, ``"read"``, ``"commits"``, ``"request read"``."""
         own = {name: getattr(self, name) for name in CALLS}
         return own | {f"request {verb}": calls for verb, calls in self.requests.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as one object for JSON."""
+        """Return all counts as an object for JSON."""
         numbers = {name: getattr(self, name) for name in ("since", "at", *NOTES)}
         calls = {name: getattr(self, name).as_dict() for name in CALLS}
         return numbers | calls | {"requests": {verb: calls.as_dict() for verb, calls in self.requests.items()}}
@@ -211,7 +214,7 @@ def _cells(calls: Calls) -> tuple[str, ...]:
 
 
 def _time_text(seconds: float) -> str:
-    """A time as people read it."""
+    """Return a time as people read it."""
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"

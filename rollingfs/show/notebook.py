@@ -1,4 +1,4 @@
-"""What notebooks show of a segment and of a stream, as HTML. Pure: it asks the store nothing."""
+"""Views of a segment and of a stream in notebooks, as HTML. Pure: no request of the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Stripe = tuple[str, int, int, str]
 
 
 def segment_html(snapshot: Snapshot, now_s: float, prices: Prices | None = None) -> str:
-    """A segment: its path, state, start and length, its map with a legend, its chunks by size, what upkeep does next.
+    """Return a view of a segment: facts, map, chunks, next upkeep.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def segment_html(snapshot: Snapshot, now_s: float, prices: Prices | None = None)
 
 
 def stream_html(path: str, members: Sequence[Member] | None) -> str:
-    """A stream: its folder, and its segments as they were last listed; None if they were not."""
+    """Return a view of a stream: its folder, and its segments at the last listing, or None."""
     if members is None:
         return _box(path, "a stream; its segments are not listed yet: call segments() or infos()")
     size = sum(member.length - member.start for member in members)
@@ -62,7 +62,10 @@ def stream_html(path: str, members: Sequence[Member] | None) -> str:
 
 
 def _upkeep(header: Header, now_s: float, prices: Prices | None) -> Iterator[str]:
-    """A bar for each class of sizes, and what upkeep does next: only the segment's own offload policy is known here."""
+    """Yield a bar for each class of sizes, and the next upkeep.
+
+    Only the segment's own offload policy is known here.
+    """
     asked = Asked.by(header.offload)
     stores = ("", *(tier.alias for tier in header.tiers))
     found = Outlook.of(header, header.entries, round(now_s * 1000), stores, None if asked is None else mover_of(asked))
@@ -133,5 +136,5 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _box(path: str, facts: str, *rest: str) -> str:
-    """The path as a title, then the facts, the bar and the table."""
+    """Return the path as a title, then the facts, the bar and the table."""
     return f"<div><b>{escape(visible(path))}</b><br/>{facts}{''.join(rest)}</div>"

@@ -11,29 +11,29 @@ STEPS = "▁▂▃▄▅▆▇█"
 
 
 def sizes_mark(found: Outlook) -> str:
-    """The histogram in one character a class, for a column; "·" is a class without chunks."""
+    """Return the histogram for a column, a character a class; "·" is an empty class."""
     most = max(found.sizes)
     return "".join(STEPS[(len(STEPS) - 1) * one // most] if one else "·" for one in found.sizes) if most else ""
 
 
 def joins_mark(found: Outlook) -> str:
-    """What consolidation does next, for a column."""
+    """Return the next consolidation, for a column."""
     return f"{found.joins:,} → {found.joins_to:,}" if found.joins else ""
 
 
 def moves_mark(found: Outlook) -> str:
-    """What the offload policy does next, for a column."""
+    """Return the next offload by policy, for a column."""
     return f"{found.moves:,} → {found.moves_to:,}" if found.moves else ""
 
 
 def sizes_text(found: Outlook) -> str:
-    """The histogram in words."""
+    """Return the histogram in words."""
     classes = [f"{count:,} {label}" for count, (_, label) in zip(found.sizes, SIZES, strict=True) if count]
     return f"{count_text(sum(found.sizes), 'chunk')}: {', '.join(classes)}" if classes else "no chunks"
 
 
 def next_text(found: Outlook, prices: Prices | None) -> str:
-    """What the next round of upkeep does, and saves."""
+    """Return the work and the savings of the next round of upkeep."""
     joined = f"join {found.joins:,} chunks of {size_text(found.join_bytes)} to {found.joins_to:,}"
     moved = f"move {found.moves:,} chunks of {size_text(found.move_bytes)} to a tier as {found.moves_to:,}"
     parts = [text for text, count in ((moved, found.moves), (joined, found.joins)) if count]
@@ -45,13 +45,13 @@ def next_text(found: Outlook, prices: Prices | None) -> str:
 
 
 def upkeep_texts(found: Outlook, cold_bytes: int, rewritten: int, prices: Prices | None) -> list[str]:
-    """What the next round of upkeep does, and what is known of those before, a line each."""
+    """Return the work of the next round of upkeep, and of earlier rounds."""
     saved = saved_text(cold_bytes, rewritten, prices)
     return [f"next: {next_text(found, prices)}", *([f"so far: {saved}"] if saved else [])]
 
 
 def saved_text(cold_bytes: int, rewritten: int, prices: Prices | None) -> str:
-    """What is known of the rounds before, by the headers alone; "" if there was nothing."""
+    """Return the work of earlier rounds, by the headers only; or ""."""
     cold = f"{size_text(cold_bytes)} moved to tiers{storage_text(cold_bytes, prices)}"
     anew = f"{size_text(rewritten)} written anew by joins"
     return ", ".join(text for text, count in ((cold, cold_bytes), (anew, rewritten)) if count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollingfs.runtime.values import value_class
 
 GB = 2**30
-"""What AWS bills as a GB."""
+"""Bytes of a GB on a bill of AWS."""
 EXPRESS_SUFFIX = "--x-s3"
 """The end of the name of each bucket of S3 Express One Zone."""
 
@@ -33,19 +33,22 @@ S3_EXPRESS = Prices("S3 Express One Zone", 0.11, 0.00113, 0.00003, 0.0032)
 
 
 def prices_of(protocol: str, path: str) -> Prices | None:
-    """The prices of the store of a path; None if its requests cost nothing, or nobody has looked them up."""
+    """Return the prices of the store of a path; None if its requests are free, or the prices are unknown."""
     if protocol not in ("s3", "s3a"):
         return None
     return S3_EXPRESS if path.lstrip("/").partition("/")[0].endswith(EXPRESS_SUFFIX) else S3_STANDARD
 
 
 def reads_text(requests: int, prices: Prices | None) -> str:
-    """What so many fewer requests for each read of everything are worth, as ``, $1.20 for 1,000 of them``."""
+    """Return the price of saved requests, as ``, $1.20 for 1,000 of them``."""
     return "" if prices is None else f" ({dollars(requests * prices.read_1000)} for 1,000 such reads on {prices.name})"
 
 
 def storage_text(cold_bytes: int, prices: Prices | None) -> str:
-    """What a month of cold bytes saves, where the hot store is dearer than S3 Standard; "" otherwise."""
+    """Return the savings of a month of cold bytes, or "".
+
+    Only a hot store that is dearer than S3 Standard has savings.
+    """
     if prices is None or prices.storage_gb_month <= S3_STANDARD.storage_gb_month:
         return ""
     saved = cold_bytes / GB * (prices.storage_gb_month - S3_STANDARD.storage_gb_month)
@@ -53,5 +56,5 @@ def storage_text(cold_bytes: int, prices: Prices | None) -> str:
 
 
 def dollars(amount: float) -> str:
-    """An amount as people read it: small ones with three digits."""
+    """Return an amount as people read it: small amounts with three digits."""
     return f"${amount:,.0f}" if amount >= 100 else f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"

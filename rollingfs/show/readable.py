@@ -6,7 +6,7 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size_text(size: float) -> str:
-    """A number of bytes as people read it."""
+    """Return a number of bytes as people read it."""
     if size < 1024:
         return f"{size:.0f} B"
     power = 1

@@ -1,4 +1,4 @@
-"""What a picture of a segment shows: the truncated bytes, the chunks with the rest, and their folders."""
+"""Content of a picture of a segment: the truncated bytes, the chunks with the rest, and their folders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 72
 OWN = "its own folder"
 INLINE = "inline in the header"
 PAGES = "index pages"
-"""Where chunks are that the header does not list itself."""
+"""Folder of chunks that only index pages list."""
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
 """Classes of chunks by the seconds since they were written."""
 
@@ -32,7 +32,7 @@ class SnapshotChunks(Protocol):
 
 @value_class
 class ChunkRun:
-    """Neighbouring chunks that lie in one folder, or the inline tail."""
+    """Neighbouring chunks of a folder, or the inline tail."""
 
     start: int
     """Segment offset of the first byte retained."""
@@ -50,7 +50,7 @@ def _where(entry: Entry) -> str:
 
 
 def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun]:
-    """The retained bytes of a segment as runs of chunks by folder, the inline tail last.
+    """Yield the retained bytes of a segment as runs of chunks by folder, the inline tail last.
 
     Parameters
     ----------
@@ -79,20 +79,20 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun
 
 @value_class
 class Cell:
-    """One of the equal parts of a segment's offsets, described by the chunk that holds its first byte."""
+    """An equal part of a segment's offsets, described by the chunk with its first byte."""
 
     size: int
     """Bytes of that chunk; 0 for the inline tail and for truncated bytes."""
     age: int
     """The chunk's class in `AGES`."""
     start: int = 0
-    """Segment offset of the chunk's first byte, which tells neighbours of one size apart."""
+    """Segment offset of the chunk's first byte, which distinguishes neighbours of equal size."""
     is_gone: bool = False
 
 
 @dataclass(slots=True)
 class Class:
-    """Chunks of about one size, or one age."""
+    """Chunks of about the same size, or age."""
 
     label: str
     count: int = 0
@@ -101,7 +101,7 @@ class Class:
 
 @value_class
 class Leftovers:
-    """Files beside a segment that nobody refers to."""
+    """Files of a segment's folder without a reference."""
 
     files: int = 0
     bytes: int = 0
@@ -124,31 +124,33 @@ class Outline:
 
     @property
     def chunks(self) -> int:
-        """The number of chunks."""
+        """Return the number of chunks."""
         return sum(run.count for run in self.runs)
 
     @property
     def tail_bytes(self) -> int:
-        """Bytes inline in the header."""
+        """Return bytes inline in the header."""
         return sum(run.end - run.start for run in self.runs if run.count == 0)
 
     @property
     def title(self) -> str:
-        """The segment in a line, without its path."""
+        """Return the segment in a line, without its path."""
         facts = f"{self.state}, version {self.version}, start {self.start:,}, length {self.length:,}"
         bytes_ = f"{self.length - self.start:,} bytes in {count_text(self.chunks, 'chunk')}"
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
 
 def outline(chunks: SnapshotChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
-    """What a picture of a segment shows, by its snapshot; memory does not grow with the number of chunks.
+    """Return the content of a picture of a segment.
+
+    Memory does not grow with the number of chunks.
 
     Parameters
     ----------
     now_s
         The time to which ages are counted, in seconds since 1970.
     width
-        Into how many cells to divide the offsets.
+        Number of cells of equal offsets.
     """
     view = chunks.snapshot
     tally = _Tally(view.start, view.length, now_s, width)
@@ -197,7 +199,7 @@ class _Tally:
             yield chunk
 
     def _columns(self, first: int, end: int) -> range:
-        """The cells whose first byte lies between two offsets."""
+        """Return the cells whose first byte is between two offsets."""
         return range(*(-(-offset * self.width // self.length) for offset in (first, end))) if self.length else range(0)
 
 

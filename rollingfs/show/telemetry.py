@@ -83,7 +83,7 @@ def _make_instruments(meter: Meter, sources: list[Counted]) -> None:
 
 
 def _sums(sources: Iterable[Counted], values: Callable[[str, Tally], Values]) -> list[tuple[float, dict[str, Any]]]:
-    """The values of all filesystems; those with the same attributes are one."""
+    """Return the values of all filesystems; sum up those with the same attributes."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for counted, attributes in list(sources):
         for name, tally in counted.total().items():
