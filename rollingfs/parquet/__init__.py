@@ -1,7 +1,7 @@
-"""Parquet files that grow: each append adds row groups and one new footer, so that a segment stays one Parquet file.
+"""Parquet files that grow: each append adds row groups and a new footer, so that a segment stays a Parquet file.
 
-In: Arrow tables, DataFrames. Out: one commit. Must not be here: readers; to them a segment is any other Parquet file.
-pyarrow is imported with the first append, so that the package costs nothing where it is not installed.
+In: Arrow tables, DataFrames. Out: a commit. Must not be here: readers, for which a segment is any other Parquet file.
+pyarrow is imported with the first append, so that the package can be imported without it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _as_table(given: Any) -> pa.Table:
 
 
 def _plain(kind: pa.DataType, *, inside: bool = False) -> pa.DataType:
-    """A type without dictionaries inside."""
+    """Return a type without dictionaries inside."""
 
     def child(field: pa.Field) -> pa.Field:
         return field.with_type(_plain(field.type, inside=True))
@@ -80,7 +80,7 @@ def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | Non
 
 
 def _by_column(convert: Callable[[Any], T], given: Any, errors: tuple[type[Exception], ...]) -> T:
-    """What a conversion gives; if it fails, the error names the column for which it does."""
+    """Return the result of a conversion; an error names its column."""
     try:
         return convert(given)
     except errors as error:
@@ -99,7 +99,7 @@ def _only(given: Any, name: Any) -> Any:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
-    """Groups of batches of at least `size` bytes in memory, except the last; batches without rows are dropped."""
+    """Yield groups of batches of at least `size` bytes in memory, except the last; batches without rows are dropped."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -122,7 +122,7 @@ class OutputBuffer(io.RawIOBase):
         self._size = 0
 
     def writable(self) -> bool:
-        """True: it is written to."""
+        """Return True: it is written to."""
         return True
 
     def write(self, data: Any) -> int:
@@ -132,11 +132,11 @@ class OutputBuffer(io.RawIOBase):
         return len(data)
 
     def tell(self) -> int:
-        """The number of bytes that were written, drained or not."""
+        """Return the number of bytes that were written, drained or not."""
         return self._size
 
     def drain(self) -> bytes:
-        """What was written since the last call."""
+        """Return the bytes that were written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 
@@ -147,7 +147,7 @@ class Encoder:
     Parameters
     ----------
     **options
-        Those of `pyarrow.parquet.write_table`.
+        Options of `pyarrow.parquet.write_table`.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], **options: Any) -> None:
@@ -179,7 +179,7 @@ class Encoder:
 
 
 def empty(schema: pa.Schema, row_group_size: int | None = None, **options: Any) -> bytes:
-    """A file without rows, with the options of `Encoder`."""
+    """Return a file without rows, with the options of `Encoder`."""
     sink = OutputBuffer()
     pq.ParquetWriter(sink, schema, **options).close()
     return sink.drain()

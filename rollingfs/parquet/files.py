@@ -1,4 +1,4 @@
-"""How a Parquet file in a segment grows: by row groups and a new footer. Pure."""
+"""Growth of a Parquet file in a segment: by row groups and a new footer. Pure."""
 
 from __future__ import annotations
 
@@ -34,25 +34,28 @@ class RowsFile(Protocol):
 
     @property
     def data(self) -> Any:
-        """What an append takes."""
+        """Return the data of an append."""
 
     @property
     def footer(self) -> bytes | None:
-        """The footer of the file."""
+        """Return the footer of the file."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return bytes."""
 
 
 def footer_in(file: bytes) -> bytes:
-    """The footer at the end of some bytes: of a file, or of what makes one of the bytes before."""
+    """Return the footer at the end of some bytes.
+
+    They are a file, or the end of a file.
+    """
     first, stop = body_size(file[-TAIL_BYTES:], len(file) + len(MAGIC))
     return file[first - len(MAGIC) : stop - len(MAGIC)]
 
 
 def schema_of(footer: bytes) -> pa.Schema:
-    """The Arrow schema of a file."""
+    """Return the Arrow schema of a file."""
     return pq.read_schema(io.BytesIO(MAGIC + ended(footer)))
 
 
@@ -60,14 +63,14 @@ def schema_of(footer: bytes) -> pa.Schema:
 
 
 def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
-    """The schema in which rows can be appended to a file: the columns of the file in their order, then new ones.
+    """Return the schema in which rows can be appended to a file: old columns, then new columns.
 
     Parameters
     ----------
     footer
-        That of the file.
+        The footer of the file.
     schema
-        That of the rows, all columns nullable.
+        The schema of the rows, all columns nullable.
 
     Raises
     ------
@@ -93,7 +96,7 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
 
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:
-    """A field with the order of fields and the nullability of a column of the file that is like it."""
+    """Return a field with the order of fields and the nullability of a column of the file that is like it."""
     kind = field.type
     if pt.is_struct(kind):
         kind = pa.struct([_as_there(kind.field(child.name), child) for child in column.children])
@@ -113,11 +116,11 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
     old
         The footer of the file.
     new
-        That of the new rows, whose first columns are those of the file.
+        The footer of the new rows, whose first columns are the columns of the file.
     schema
-        That of the new rows.
+        The schema of the new rows.
     at
-        The offset at which the nulls will lie in the file.
+        The offset at which the nulls will be in the file.
 
     Returns
     -------
@@ -141,7 +144,7 @@ def widened(old: bytes, new: bytes, schema: pa.Schema, at: int) -> tuple[bytes, 
 
 
 def growth(pieces: Sequence[RowsFile], old: bytes | None, size: int, schema: pa.Schema) -> list[Any]:
-    """The data that appends the rows of all pieces to a file of `size` bytes, whose footer is `old`."""
+    """Return the data that appends the rows of all pieces to a file of `size` bytes, whose footer is `old`."""
     parts: list[JoinedFile] = []
     at = size
     for piece in pieces:

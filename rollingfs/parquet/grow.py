@@ -1,4 +1,4 @@
-"""Appends to a Parquet file, repeated where another writer was faster, and the bound on what they leave behind."""
+"""Appends to a Parquet file, repeated after a lost race, and the bound on old footers."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ class _File:
 
 
 def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
-    """Append rows to a Parquet file, or make it, in one commit: readers see all of the rows or none.
+    """Append rows to a Parquet file, or make it, in a single commit.
 
-    Any number of processes may append to one file; each append that loses a race is repeated on what is there then.
-    Old footers and small row groups stay behind. Where they are more than a tenth of a file of up to 256 MiB, the
+    Any number of processes may append to a file; an append that loses a race is repeated on the new file.
+    Old footers and small row groups stay. If they are more than a tenth of a file of up to 256 MiB, the
     append calls `rewrite`; larger files are left to ``rollingfs run``.
 
     Parameters
     ----------
     path
-        A segment that is missing or empty, or that holds one Parquet file.
+        A segment that is missing or empty, or holds a Parquet file.
     table
-        A `pyarrow.Table`, or what `pyarrow.table` takes: a DataFrame of pandas or polars, a mapping of columns.
-        Columns are told by their names. A column that the file lacks is null in its old rows.
+        A `pyarrow.Table`, or a value that `pyarrow.table` takes: a DataFrame of pandas or polars, a mapping of columns.
+        Columns are matched by their names. A column that the file lacks is null in its old rows.
     **options
-        Those of `pyarrow.parquet.write_table`, for the new row groups.
+        Options of `pyarrow.parquet.write_table`, for the new row groups.
 
     Returns
     -------
@@ -87,9 +87,9 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
     ------
     rollingfs.parquet.MalformedFooterError
         The file is not Parquet, or a column of it is missing in the table, has another type, or cannot be written as
-        Parquet; the message names it, and nothing was written.
+        Parquet; the message names it, and no byte was written.
     BadOffsetError
-        Other writers were faster in each of many tries; nothing was written.
+        Other writers were faster in each of many tries; no byte was written.
     OSError
         The errors of `append` of the filesystem.
     """
@@ -113,14 +113,14 @@ def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict
 
 @dataclass
 class Verdict:
-    """What is known of the commit of an append or a rewrite, should Ctrl-C come now."""
+    """Known outcome of the commit of an append or a rewrite, for Ctrl-C."""
 
     outcome: str = NOT_COMMITTED
 
 
 @contextmanager
 def judged(path: str) -> Iterator[Verdict]:
-    """Tell with Ctrl-C what became of the commit; during the commit, the core tells it."""
+    """Report the outcome of the commit with Ctrl-C; during the commit, the core does."""
     verdict = Verdict()
     try:
         yield verdict
@@ -131,7 +131,7 @@ def judged(path: str) -> Iterator[Verdict]:
 
 
 def look(fs: RollingFileSystem, path: str) -> Snapshot | None:
-    """The segment as it is now, or None."""
+    """Return the segment as it is now, or None."""
     try:
         return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
     except FileNotFoundError:
@@ -158,12 +158,12 @@ def commit(
     attrs: Mapping[str, str] | None = None,
     expected_attrs: Mapping[str, str | None] | None = None,
 ) -> int:
-    """Append to a segment that is as it was seen, or make the one that was missing; where the bytes begin.
+    """Append to an unchanged segment, or make a missing segment.
 
     Raises
     ------
     BadOffsetError, FileNotFoundError
-        It was changed meanwhile; nothing was written.
+        It was changed since; no byte was written.
     """
     guard = guard_of(view, expected_attrs)
     call = core(fs).client.segments.extend(path, list(data), attrs=attrs, guard=guard, create=view is None)
@@ -174,14 +174,14 @@ def commit(
 
 
 def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
-    """The condition that a segment has the very bytes that were seen: its incarnation, start and length."""
+    """Return the condition that a segment has the very bytes that were seen: its incarnation, start and length."""
     segment = view.incarnations[0] if view is not None and view.incarnations else None
     start = None if view is None else view.start
     return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {}, start)
 
 
 def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
-    """The footer of the file that a segment is.
+    """Return the footer of the file that a segment is.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
 
 
 def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
-    """`footer_of`, which must be that of the whole segment."""
+    """Return the footer, if the whole segment is its file."""
     footer = footer_of(fs, view)
     with of_file(view.path):
         if parquet_footers.is_last_of_several(footer, view.size):
@@ -206,7 +206,7 @@ def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
 def grown(
     fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[RowsFile], schema: pa.Schema
 ) -> list[Any]:
-    """The data that appends Parquet files to a segment as it was seen; None if it is missing."""
+    """Return the data that appends Parquet files to a segment as it was seen; None if it is missing."""
     return _growth(path, view, pieces, None if view is None or not view.size else _footer_to_grow(fs, view), schema)
 
 
@@ -220,7 +220,7 @@ def _growth(
 def _grown(
     fs: RollingFileSystem, path: str, view: Snapshot | None, rows: pa.Table, options: dict[str, Any]
 ) -> list[Any]:
-    """The bytes that append the rows to a segment as it was seen; None if it is missing."""
+    """Return the bytes that append the rows to a segment as it was seen; None if it is missing."""
     schema, old = _nullable(rows.schema), None
     if view is not None and view.size:
         old = _footer_to_grow(fs, view)
@@ -238,12 +238,12 @@ def _grown(
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    """The schema in which all columns may have nulls later."""
+    """Return the schema in which all columns may have nulls later."""
     return pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
 
 
 def _typed(rows: pa.Table, known: pa.Schema) -> pa.Table:
-    """The rows; a column of nulls alone, which tell no type, has that of a known schema."""
+    """Return the rows; a column of nulls gets the type of a known schema."""
     for nth, field in enumerate(rows.schema):
         if pa.types.is_null(field.type) and field.name in known.names:
             found = known.field(field.name)
@@ -252,7 +252,7 @@ def _typed(rows: pa.Table, known: pa.Schema) -> pa.Table:
 
 
 def repeated(path: str, verdict: Verdict, attempt: Callable[[], T]) -> T:
-    """What an attempt to append gives, which is tried again if another writer was faster.
+    """Repeat an attempt to append until no other writer was faster.
 
     Raises
     ------
@@ -275,30 +275,30 @@ def repeated(path: str, verdict: Verdict, attempt: Callable[[], T]) -> T:
 
 
 def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
-    """Write the rows of a Parquet file anew, in large row groups with one footer, in one commit.
+    """Rewrite a Parquet file in large row groups with one footer.
 
-    The rows lie behind the old bytes, by segment offset, and the start moves there: a reader of the old file that is
-    in the middle of it must open it again. Attributes and policies stay.
+    The single commit puts the rows after the old bytes and moves the start there: a reader in the middle of the old
+    file must open it again. Attributes and policies stay.
 
     Parameters
     ----------
     **options
-        Those of `pyarrow.parquet.write_table`; by default the compression of each column stays.
+        Options of `pyarrow.parquet.write_table`; by default the compression of each column stays.
 
     Returns
     -------
     int
-        How many bytes were freed; 0 if nothing was done: no bytes were wasted, or other bytes than old footers lie
-        between the rows and the footer, as where whole files were appended to the segment.
+        Number of freed bytes; 0 without a rewrite: no bytes were wasted, or bytes other than old footers are between
+        the rows and the footer, for instance whole files.
 
     Raises
     ------
     BadOffsetError
-        Another writer changed the file meanwhile; nothing was written. Call it again.
+        Another writer changed the file; no byte was written. Call it again.
     rollingfs.parquet.MalformedFooterError
-        It is not Parquet, or its columns cannot be written as they are; nothing was written.
+        It is not Parquet, or its columns cannot be written as they are; no byte was written.
     OSError
-        The file is missing, sealed, held by an owner, or cannot be read; nothing was written.
+        The file is missing, sealed, held by an owner, or cannot be read; no byte was written.
     """
     path = core(fs).strip(path)
     with judged(path) as verdict:
@@ -339,10 +339,10 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def truncate(fs: RollingFileSystem, path: str, before: int) -> int:
-    """Drop the rows of a Parquet file whose row groups lie wholly before a segment offset, in one commit.
+    """Drop the row groups that are wholly before a segment offset.
 
-    The commit moves the start and appends a footer that names the row groups which stay. No row is written anew; where
-    another program wrote several row groups behind each other, those that stay are copied as they are.
+    A single commit moves the start and appends a footer of the other row groups. No row is written again; where
+    another program wrote several row groups in a row, the rest is copied.
 
     Parameters
     ----------
@@ -352,16 +352,16 @@ def truncate(fs: RollingFileSystem, path: str, before: int) -> int:
     Returns
     -------
     int
-        How many bytes went from the head; 0 if no row group lies before.
+        Number of bytes that went from the head; 0 if no row group is before.
 
     Raises
     ------
     WholeFileError
-        It is not one Parquet file, or sealed; nothing was dropped.
+        It is not a single Parquet file, or sealed; no row was dropped.
     BadOffsetError
-        Other writers were faster in each of many tries; nothing was dropped.
+        Other writers were faster in each of many tries; no row was dropped.
     OSError
-        The file is missing, held by an owner, or cannot be read; nothing was dropped.
+        The file is missing, held by an owner, or cannot be read; no row was dropped.
     """
     path = core(fs).to_write(path)
     return core(fs).run(core(fs).client.cuts.by_group(path, before), commits=path)
