@@ -93,7 +93,7 @@ def renamed(
     adopted: Adopted | None,
     now_ms: int,
 ) -> Header:
-    """The header of a rename's target: a new incarnation with all that the marked source has.
+    """The header of a rename's target: a new incarnation with all fields of the source, except those of its own file.
 
     Parameters
     ----------
@@ -106,24 +106,25 @@ def renamed(
     """
     assert source.merge is not None
     fresh = create(base, incarnation, source.policy, now_ms, adopted)
-    fresh = with_tiers(fresh, source.tiers)
     return replace(
-        fresh,
-        offload=source.offload,
+        source,
+        segment=incarnation,
+        version=fresh.version,
         phase=source.merge.prior,
+        merge=None,
         epoch=max(source.epoch, base.epoch if base else 0) + 1,
-        start=source.start,
+        owner=None,
         entries=tuple(entries),
-        tail=source.tail,
-        tail_at_ms=source.tail_at_ms,
-        tail_until_ms=source.tail_until_ms,
-        attrs=source.attrs,
-        merges=(mark,),
+        commits=fresh.commits,
+        evicted=fresh.evicted,
+        turn=None,
+        drops=fresh.drops,
+        tiers=with_tiers(fresh, source.tiers).tiers,
+        adopted=fresh.adopted,
+        origin=None,
         root=source.lineage,
-        rewritten=source.rewritten,
-        created_ms=source.created_ms,
-        modified_ms=source.modified_ms,
-        unknown=source.unknown,
+        merges=(mark,),
+        aborts=(),
     )
 
 

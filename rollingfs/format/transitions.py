@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from rollingfs.errors import (
     AttributeMismatchError,
@@ -271,14 +272,35 @@ def create(
     MarksFullError
         The base has merge marks, which must be settled first.
     """
-    fresh = Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms, tiers=base.tiers if base else ())
     if base is None:
-        return fresh
-    if base.must_settle:
+        return Header(segment, 1, policy=policy, adopted=adopted, created_ms=now_ms)
+    return _emptied(
+        base,
+        segment=segment,
+        phase=Phase.OPEN,
+        epoch=base.epoch + 1,
+        policy=policy,
+        offload=None if base.deleted else base.offload,
+        drops=drop_all(base, now_ms),
+        adopted=adopted or base.adopted,
+        created_ms=now_ms,
+        unknown=(),
+    )
+
+
+def _emptied(header: Header, **changes: Any) -> Header:
+    """The header without its bytes and what goes with them: all other fields stay, a new kind of line too.
+
+    Raises
+    ------
+    MarksFullError
+        It has merge marks, which must be settled first.
+    """
+    if header.must_settle:
         raise MarksFullError("a concat or rename that it takes part in is not finished")
-    adopted = adopted or base.adopted
-    drops, offload = drop_all(base, now_ms), None if base.deleted else base.offload
-    return replace(fresh, version=base.version, epoch=base.epoch + 1, adopted=adopted, drops=drops, offload=offload)
+    content: dict[str, Any] = dict.fromkeys(("merge", "merged", "owner", "turn", "origin", "root", "tail_until_ms"))
+    content |= {"start": 0, "entries": (), "tail": b"", "tail_at_ms": 0, "attrs": {}, "drops": (), "rewritten": 0}
+    return replace(header, **(content | changes))
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
@@ -349,20 +371,7 @@ def tombstone(header: Header, *, merged: str | None = None) -> Header:
     MarksFullError
         It has merge marks, which must be settled first.
     """
-    if header.must_settle:
-        raise MarksFullError("a concat or rename that it takes part in is not finished")
-    return Header(
-        header.segment,
-        header.version,
-        phase=Phase.DELETED,
-        merged=merged,
-        epoch=header.epoch,
-        policy=header.policy,
-        tiers=header.tiers,
-        adopted=header.adopted,
-        created_ms=header.created_ms,
-        unknown=header.unknown,
-    )
+    return _emptied(header, phase=Phase.DELETED, merged=merged, offload=None)
 
 
 def truncate(header: Header, offset: int, now_ms: int, pages: Pages, name: str) -> Header:
