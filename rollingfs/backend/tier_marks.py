@@ -1,7 +1,7 @@
 """The mark at the root of a tier, and the path by which a segment's files lie there: no mark, no tier.
 
 A disk that is not mounted looks like an empty tier, and so does a tree that is reached by another path than the files
-were put under. Specified in ``docs/protocol.md``, "The mark and the path".
+were put under. Rules P4.12 to P4.20 of the protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Commits`: the only way in which a header is replaced.
 
 Load the header, compute the next one, replace it on condition that nobody else replaced it first. If that is not
-confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol.md``; checked there by
+confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol/commit.md`` (P5); checked by
 explicit-state model checking.
 
 A commit that finds a merge in its way has it settled (`recovery`), and begins again.

@@ -1,6 +1,6 @@
 """`LostAnswers` reads the header after a lost answer, and says whether the commit took place.
 
-Only success is a verdict by itself. See "The judge" in ``docs/protocol.md``.
+Only success is a verdict by itself. Rules P5.7 to P5.17 of the protocol.
 """
 
 from __future__ import annotations

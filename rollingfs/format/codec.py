@@ -1,7 +1,7 @@
 """The header's text form: parse and format. Pure.
 
 Both directions check the whole header: its form, its limits and its checksums. So every written header can be read.
-``docs/protocol.md`` specifies the format.
+``docs/protocol/`` specifies the format.
 """
 
 from __future__ import annotations

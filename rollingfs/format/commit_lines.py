@@ -1,6 +1,6 @@
 """Which commit lines of a header stay in its successor. Pure.
 
-A writer recognises its operation by its line, whoever committed it. Specified in ``docs/protocol.md``.
+A writer recognises its operation by its line, whoever committed it. Rules P5.4, P5.5 of the protocol.
 """
 
 from __future__ import annotations

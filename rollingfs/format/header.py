@@ -1,6 +1,6 @@
 """The header of a segment as a value: its fields, limits and invariants. Pure.
 
-`codec` writes it as text, `transitions` change it. ``docs/protocol.md`` specifies the format. The idea of a header
+`codec` writes it as text, `transitions` change it. ``docs/protocol/`` specifies the format. The idea of a header
 that maps offsets to chunk files is Pravega's RollingStorage (PDP-19).
 """
 

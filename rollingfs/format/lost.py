@@ -1,6 +1,6 @@
 """Acknowledged commits as evidence: whether a later header shows that the store has lost a commit. Pure.
 
-See "Lost commits" in ``docs/protocol.md``.
+Rules P14.14 to P14.18 of the protocol.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A header file is text, inline tail, records. Its header is that of text and tail with the records folded in, in order.
 The first record that is not whole ends the file: what follows is the rest of a write that was never acknowledged.
-``docs/protocol.md`` specifies the format.
+Rules P3.1 to P3.5 of the protocol.
 """
 
 from __future__ import annotations

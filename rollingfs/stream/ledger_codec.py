@@ -1,6 +1,6 @@
 """The ledger of a stream, as a value and as a text. Pure: no I/O.
 
-The text is JSON; ``docs/protocol.md`` specifies the format.
+The text is JSON; rules P13.1 to P13.11 of the protocol specify the format.
 """
 
 from __future__ import annotations

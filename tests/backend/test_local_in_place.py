@@ -1,4 +1,7 @@
-"""Appends in place on a disk: what the file holds after each fault, and which tokens name it."""
+"""Appends in place on a disk: what the file holds after each fault, and which tokens name it.
+
+Rules of the protocol: P6.1 to P6.16.
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""A full disk can be freed: what is kept on a disk that is nearly full, and given up by verbs that free space."""
+"""A full disk can be freed: what is kept on a disk that is nearly full, and given up by verbs that free space.
+
+Rules of the protocol: P6.31 to P6.34.
+"""
 
 import contextlib
 import errno

@@ -1,4 +1,7 @@
-"""The probe believes what it sees and leaves nothing behind; its races find a store that looks first and acts then."""
+"""The probe believes what it sees and leaves nothing behind; its races find a store that looks first and acts then.
+
+Rules of the protocol: P14.3 to P14.13.
+"""
 
 import asyncio
 import errno

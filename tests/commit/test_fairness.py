@@ -1,4 +1,7 @@
-"""Turns among writers: who waits, and for how long at most; slots of one client, and what it remembers."""
+"""Turns among writers: who waits, and for how long at most; slots of one client, and what it remembers.
+
+Rules of the protocol: P5.18 to P5.29.
+"""
 
 import dataclasses
 import random

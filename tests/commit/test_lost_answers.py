@@ -1,4 +1,7 @@
-"""What a commit returns when its answer is lost and others go on from what it made; commits beside many writers."""
+"""What a commit returns when its answer is lost and others go on from what it made; commits beside many writers.
+
+Rules of the protocol: P5.6 to P5.17.
+"""
 
 from collections.abc import Callable
 from functools import partial

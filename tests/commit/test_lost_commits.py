@@ -1,4 +1,7 @@
-"""A commit that the store has acknowledged and lost: its writer is told, and nobody on a right store is."""
+"""A commit that the store has acknowledged and lost: its writer is told, and nobody on a right store is.
+
+Rules of the protocol: P14.14 to P14.18.
+"""
 
 import pickle
 from collections.abc import Iterator

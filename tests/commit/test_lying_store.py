@@ -1,4 +1,7 @@
-"""Writers on a store that lets two replaces win now and then, in virtual time: nothing is lost in silence."""
+"""Writers on a store that lets two replaces win now and then, in virtual time: nothing is lost in silence.
+
+Rules of the protocol: P14.15.
+"""
 
 import asyncio
 import logging

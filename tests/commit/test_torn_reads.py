@@ -1,4 +1,7 @@
-"""Reads beside a write in place: what does not fit is read again, and what is at rest is damaged."""
+"""Reads beside a write in place: what does not fit is read again, and what is at rest is damaged.
+
+Rules of the protocol: P7.17.
+"""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""The rows of a folder spare listings the headers, and never show anything else than the headers say."""
+"""The rows of a folder spare listings the headers, and never show anything else than the headers say.
+
+Rules of the protocol: P13.27 to P13.33.
+"""
 
 import itertools
 import json

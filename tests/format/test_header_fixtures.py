@@ -3,7 +3,7 @@
 The files under ``fixtures/headers/v1`` were written for 0.2.0. NEVER regenerate or change one: a release that no longer
 reads them is wrong, not they. A new kind of line gets a new description, and a file that `format_header` makes of it.
 What each file says is described below by hand, and read twice: by the package, and by the reader that
-``docs/protocol.md`` gives to other implementations.
+``docs/protocol/`` gives to other implementations.
 """
 
 import functools
@@ -22,7 +22,7 @@ from rollingfs.format.tokens import seal_text
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
-PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol" / "records.md"
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 OTHER = "11111111-2222-4333-8444-555555555555"
@@ -279,7 +279,7 @@ def test_a_flawed_header_is_refused_for_ever_with_its_reason(name):
         parse_header((FOLDER / f"{name}.flawed").read_bytes(), name)
 
 
-# -- the reader that docs/protocol.md gives to other implementations -----------------------------------------
+# -- the reader that docs/protocol/ gives to other implementations -----------------------------------------
 
 
 def reader_of_the_docs() -> Any:

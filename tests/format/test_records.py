@@ -1,4 +1,7 @@
-"""Records behind the inline tail: what they say, where they end, and what names a state of the file."""
+"""Records behind the inline tail: what they say, where they end, and what names a state of the file.
+
+Rules of the protocol: P3.1 to P3.5.
+"""
 
 import dataclasses
 

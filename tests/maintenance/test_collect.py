@@ -1,4 +1,7 @@
-"""Collection deletes what nobody refers to, and nothing else."""
+"""Collection deletes what nobody refers to, and nothing else.
+
+Rules of the protocol: P12.1 to P12.15.
+"""
 
 import time
 import uuid

@@ -1,4 +1,7 @@
-"""Erase: what a cut leaves of the bytes before it; `test_at_each_call.py` has crashes, faults and other clients."""
+"""Erase: what a cut leaves of the bytes before it; `test_at_each_call.py` has crashes, faults and other clients.
+
+Rules of the protocol: P9.11 to P9.20.
+"""
 
 from functools import partial
 

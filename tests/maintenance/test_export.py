@@ -1,4 +1,7 @@
-"""Export: what a segment retains as one plain file, whatever lies where, whatever fails or goes on beside it."""
+"""Export: what a segment retains as one plain file, whatever lies where, whatever fails or goes on beside it.
+
+Rules of the protocol: P10.26 to P10.32.
+"""
 
 import contextlib
 import itertools

@@ -1,6 +1,8 @@
 """Offload and onload: the same bytes in another store, beside readers, collectors and other verbs.
 
 `test_at_each_call.py` has crashes, faults and other clients at every call.
+
+Rules of the protocol: P4.21 to P4.26.
 """
 
 import contextlib

@@ -1,4 +1,7 @@
-"""The plan of a rebuild: one content or none, whatever files there are."""
+"""The plan of a rebuild: one content or none, whatever files there are.
+
+Rules of the protocol: P9.24 to P9.32.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,7 @@
-"""What upkeep joins, simulated over the life of a segment: how often bytes are written, how many chunks stay."""
+"""What upkeep joins, simulated over the life of a segment: how often bytes are written, how many chunks stay.
+
+Rules of the protocol: P9.5 to P9.10.
+"""
 
 import math
 from dataclasses import dataclass, replace

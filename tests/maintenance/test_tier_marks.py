@@ -1,4 +1,7 @@
-"""The mark of a tier: no mark, no tier, and a segment's files belong to it by whichever path it is reached."""
+"""The mark of a tier: no mark, no tier, and a segment's files belong to it by whichever path it is reached.
+
+Rules of the protocol: P4.12 to P4.20.
+"""
 
 import os
 import re

@@ -3,6 +3,8 @@
 A file is an inode: the records that its cache shows, the rest of a torn one, and which records would survive a loss of
 power. A name leads to an inode, in memory and on the disk. Power may be lost in every state. A file then keeps what was
 flushed, and any subset of what was neither flushed nor lost by a failed flush; reading stops where one is missing.
+
+Rules of the protocol: P6.1 to P6.14.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Writers look, replace on the header that they saw, and judge each header that th
 own rule and with the code's own commit lines. A replacement may be answered, may land without an answer, or may land
 later. Another client makes the segment anew, or deletes it, or a program removes its header. A crash is a writer that
 makes no further step: what must hold is checked in every state.
+
+Rules of the protocol: P5.1 to P5.17.
 """
 
 from __future__ import annotations

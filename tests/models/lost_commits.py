@@ -3,6 +3,8 @@
 Writers look, replace on the header that they saw, and judge each header that they read by the rule of the code. The
 store compares a token and acts later, for as many requests as `World.lies` allows. A hand may put an older header back,
 another owner may begin a new incarnation, and old commit lines are evicted.
+
+Rules of the protocol: P14.14 to P14.18.
 """
 
 from collections.abc import Iterator

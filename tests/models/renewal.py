@@ -4,6 +4,8 @@ A file is a row of items behind a start: groups of rows, and footers that name g
 renewal look first and commit later, on conditions of what they saw. Each rule of `RULES` is such a condition, or that
 offsets only grow. After every commit the last item must be a footer that names just the rows that were acknowledged
 and not erased, each once.
+
+Rules of the protocol: P8.17.
 """
 
 from collections.abc import Iterator

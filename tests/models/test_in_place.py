@@ -1,4 +1,7 @@
-"""The rules of appends in place hold in every state of the model, and each of them is needed."""
+"""The rules of appends in place hold in every state of the model, and each of them is needed.
+
+Rules of the protocol: P6.1 to P6.14.
+"""
 
 from dataclasses import fields, replace
 

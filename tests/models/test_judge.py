@@ -1,4 +1,7 @@
-"""The judge is right in every state of small worlds, and each of its rules is needed: without it, a world breaks."""
+"""The judge is right in every state of small worlds, and each of its rules is needed: without it, a world breaks.
+
+Rules of the protocol: P5.7 to P5.17.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""No acknowledged commit is lost in silence while its writer goes on, and none is called lost on a right store."""
+"""No acknowledged commit is lost in silence while its writer goes on, and none is called lost on a right store.
+
+Rules of the protocol: P14.14 to P14.18.
+"""
 
 import pytest
 

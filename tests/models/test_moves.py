@@ -8,6 +8,8 @@ another token. A mover marks and commits; another client resolves its mark at an
 target whose source is not merging any more, and appends. A request lands at once, and each party may stop for ever.
 
 A move that must replace nothing looks at the header that its commit replaces; another may make a segment of the name.
+
+Rules of the protocol: P11.1 to P11.30.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""A grown Parquet file stays one valid file in every order of appends, renewals, erasures and replacements."""
+"""A grown Parquet file stays one valid file in every order of appends, renewals, erasures and replacements.
+
+Rules of the protocol: P8.17.
+"""
 
 import pytest
 

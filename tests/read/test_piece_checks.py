@@ -1,4 +1,7 @@
-"""What reads verify: damage is found by every verb that reads all of a chunk, and carried into no copy."""
+"""What reads verify: damage is found by every verb that reads all of a chunk, and carried into no copy.
+
+Rules of the protocol: P7.23.
+"""
 
 import io
 import pickle

@@ -1,4 +1,7 @@
-"""Readers go by the header that is known and look again beside the data; what cannot have changed is not read twice."""
+"""Readers go by the header that is known and look again beside the data; what cannot have changed is not read twice.
+
+Rules of the protocol: P7.13, P7.14.
+"""
 
 import threading
 

@@ -1,4 +1,7 @@
-"""Retention: policies, and the choice of a cut, whatever the cuts are."""
+"""Retention: policies, and the choice of a cut, whatever the cuts are.
+
+Rules of the protocol: P13.10 to P13.15.
+"""
 
 import itertools
 

@@ -1,4 +1,7 @@
-"""Clocks that differ: ages come from the store's clock, and an impossible age is ignored."""
+"""Clocks that differ: ages come from the store's clock, and an impossible age is ignored.
+
+Rules of the protocol: P7.4 to P7.12.
+"""
 
 import errno
 import os

@@ -2,6 +2,8 @@
 
 A client that may write everywhere meets every kind of hostile file below ``mallory``, and does all its work there.
 Afterwards no byte of the other folders, nor of another bucket, differs. ``SECURITY.md`` says what is promised.
+
+Rules of the protocol: P1.15, P11.23, P11.24.
 """
 
 import contextlib

@@ -1,4 +1,7 @@
-"""Loss of power, and flushes that fail: acknowledged data is there afterwards."""
+"""Loss of power, and flushes that fail: acknowledged data is there afterwards.
+
+Rules of the protocol: P6.17 to P6.25.
+"""
 
 import contextlib
 import errno

@@ -1,4 +1,7 @@
-"""Plain files that become segments while others delete them: a delete that succeeded is not undone."""
+"""Plain files that become segments while others delete them: a delete that succeeded is not undone.
+
+Rules of the protocol: P10.9 to P10.15.
+"""
 
 import contextlib
 import errno

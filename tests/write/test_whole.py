@@ -1,4 +1,7 @@
-"""What a delete or a rename leaves on a disk: nothing, unless something still needs it."""
+"""What a delete or a rename leaves on a disk: nothing, unless something still needs it.
+
+Rules of the protocol: P8.2, P11.31 to P11.33.
+"""
 
 import ctypes
 import errno

@@ -5,7 +5,7 @@ import java.util.List;
 /**
  * The header of a segment: of what its file says, what a reader needs. {@code Codec} has checked all of it.
  *
- * <p>It is a value: after it is read it does not change. {@code docs/protocol.md} specifies the format.
+ * <p>It is a value: after it is read it does not change. {@code docs/protocol/} specifies the format.
  */
 public final class Header {
     private static final int LARGE_PAGE_CHUNKS = 128 * 32;
