@@ -30,11 +30,11 @@ S3A_SETS = {
 }
 """By version of Hadoop: its S3 connector, with only those parts of the AWS SDK that it uses (18 MB instead of 686)."""
 WITHOUT_PROFILES = ("3.4.1",)
-"""Versions of Hadoop whose connector cannot be told the name of a profile."""
+"""Versions of Hadoop whose connector takes no name of a profile."""
 S3A_EXCLUDES = ("software.amazon.awssdk:bundle",)
 
 VECTORED = "spark.hadoop.parquet.hadoop.vectored.io.enabled"
-"""Parquet's reads of many ranges; Hadoop's client of WebHDFS opens the file anew for each part that has come."""
+"""Parquet's reads of many ranges; Hadoop's client of WebHDFS opens the file again for each part that has come."""
 
 _S3A = "spark.hadoop.fs.s3a."
 _CREDENTIALS = "org.apache.hadoop.fs.s3a."
@@ -74,13 +74,13 @@ def configure(
     Parameters
     ----------
     builder : pyspark.sql.SparkSession.Builder
-        It keeps its own ``spark.jars``, ``spark.jars.packages`` and ``spark.jars.excludes``, and those of
+        It keeps its own ``spark.jars``, ``spark.jars.packages`` and ``spark.jars.excludes``, and the settings of
         ``spark-defaults.conf``.
     storage_options
-        Those of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. If they are given,
+        Options of s3fs, flat or nested under ``"s3"``; they become options of Hadoop's S3 connector. If they are given,
         the connector is added, unless it is there already; ``{}`` means the credentials of the environment.
     tiers
-        As those of `RollingFileSystem`: URLs of roots by alias, or mappings with `root`, which is a URL here. Hadoop
+        As of `RollingFileSystem`: URLs of roots by alias, or mappings with `root`, which is a URL here. Hadoop
         opens them by its own settings.
     gateway
         The URL of a root, like ``s3://bucket/logs``: start `rollingfs serve` for it on this host, and make it the
@@ -91,7 +91,7 @@ def configure(
     Returns
     -------
     pyspark.sql.SparkSession.Builder
-        The same builder. For a local master, ``PYSPARK_PYTHON`` becomes this Python, unless one is chosen.
+        The same builder. For a local master, ``PYSPARK_PYTHON`` becomes this Python, unless another is chosen.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def configure(
 
 
 def _of_jar(known: Mapping[str, str], storage_options: Mapping[str, Any] | None) -> dict[str, str]:
-    """The settings for our jar, and for the S3 connector if there are options for it."""
+    """Return the settings for our jar, and for the S3 connector if there are options for it."""
     settings = {"spark.jars": _joined(known.get("spark.jars"), [str(jar.own_jar())])}
     for scheme in (*jar.SCHEMES, *jar.MORE_SCHEMES):
         settings[f"spark.hadoop.fs.{scheme}.impl"] = jar.FILE_SYSTEM
@@ -136,12 +136,12 @@ def _use_this_python(known: Mapping[str, str]) -> None:
 
 
 def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]:
-    """The roots of tiers as options of a Spark session for the Hadoop filesystem.
+    """Return the roots of tiers as options of a Spark session for the Hadoop filesystem.
 
     Raises
     ------
     ValueError
-        An alias cannot be one, or a root is not a URL.
+        An alias is malformed, or a root is not a URL.
     """
     found: dict[str, str] = {}
     for alias, given in tiers.items():
@@ -153,7 +153,7 @@ def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]
 
 
 def s3a_packages() -> tuple[str, ...]:
-    """The Maven coordinates of the S3 connector for the Hadoop of Spark; they need `S3A_EXCLUDES`.
+    """Return the Maven coordinates of the S3 connector for the Hadoop of Spark; they need `S3A_EXCLUDES`.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def s3a_packages() -> tuple[str, ...]:
 
 
 def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
-    """Options of s3fs as options of a Spark session for Hadoop's S3 connector.
+    """Return options of s3fs as options of a Spark session for Hadoop's S3 connector.
 
     Raises
     ------
@@ -214,12 +214,12 @@ def _flat(options: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, An
 
 
 def _options(builder: Any) -> dict[str, str]:
-    """The options that the builder has already."""
+    """Return the options that the builder has already."""
     return dict(getattr(builder, "_options", {}))
 
 
 def _defaults() -> dict[str, str]:
-    """The options of ``spark-defaults.conf``; an option of the builder would hide them."""
+    """Return the options of ``spark-defaults.conf``; an option of the builder would hide them."""
     folder = os.environ.get("SPARK_CONF_DIR")
     path = Path(folder) if folder else jar.spark_jars().parent / "conf"
     try:
@@ -237,6 +237,6 @@ def _has_s3a(known: Mapping[str, str]) -> bool:
 
 
 def _joined(old: str | None, new: Iterable[str]) -> str:
-    """A comma-separated list with more items; each stands in it once."""
+    """Return a comma-separated list with more items; each stands in it once."""
     parts = [part.strip() for part in (old or "").split(",") if part.strip()]
     return ",".join(dict.fromkeys([*parts, *new]))

@@ -19,12 +19,12 @@ def doctor(spark: Any) -> list[str]:
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        It runs one small job, which looks at Python on a worker.
+        It runs a small job, which looks at Python on a worker.
 
     Returns
     -------
     list of str
-        A sentence for each thing that is missing, with what to do; empty if nothing is missing.
+        A sentence for each missing thing, with the remedy.
     """
     if not is_classic(spark):
         return ["This is a Spark Connect session: configure the server that it is connected to, and examine it there."]
@@ -67,7 +67,7 @@ def _s3a(spark: Any) -> Iterator[str]:
 
 
 def _source(spark: Any, name: str) -> str:
-    """The jar of a class; empty if the class cannot be loaded."""
+    """Return the jar of a class; empty if the class cannot be loaded."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -79,7 +79,7 @@ def _source(spark: Any, name: str) -> str:
 
 
 def _finder() -> Callable[[int], dict[str, str]]:
-    """A function that tells the Python and the packages of the process that calls it.
+    """Return a function that reports the Python and packages of its process.
 
     It is not a function of the module, because Spark would send that by its name, and a worker without rollingfs could
     not run it.
@@ -122,6 +122,9 @@ def _python(spark: Any) -> Iterator[str]:
 
 
 def _cause(text: str) -> str:
-    """The line that tells why a job failed: the error at the end of a Python traceback, else the first line."""
+    """Return the cause of a failed job.
+
+    It is the error at the end of a Python traceback, else the first line.
+    """
     error = re.search(r"Traceback \(most recent call last\).*\n(?:\s.*\n|\n)*(\S.*)", text)
     return error[1] if error else text.strip().partition("\n")[0]

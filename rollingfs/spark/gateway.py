@@ -17,7 +17,7 @@ _running: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
 
 def gateway_url(root: str, storage_options: Mapping[str, Any] | None) -> str:
-    """The URL, like ``webhdfs://127.0.0.1:40123``, of a gateway to a root; it is started, unless it runs.
+    """Return the URL, like ``webhdfs://127.0.0.1:40123``, of a gateway to a root; it is started, unless it runs.
 
     It ends with this process, however that ends.
 

@@ -1,4 +1,4 @@
-"""Gathers the jars that a cluster needs into a folder, for machines that fetch nothing from Maven."""
+"""Gathers the jars that a cluster needs into a folder, for machines without Maven."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gather(folder: Path, *, s3: bool = True) -> list[Path]:
 
 
 def _fetch(scratch: Path) -> list[Path]:
-    """The jars of the S3 connector: Spark fetches them for a program that does nothing."""
+    """Return the jars of the S3 connector: Spark fetches them for an empty program."""
     nothing = scratch / "nothing.py"
     nothing.touch()
     home = jar.spark_jars().parent

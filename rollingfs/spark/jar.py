@@ -1,4 +1,4 @@
-"""The jars: our own, which the wheel carries, and those of Spark."""
+"""The jars: our own, which the wheel contains, and Spark's."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from rollingfs.spark.hadoop import compile as compiler
 
 SCHEMES = ("rolling+file", "rolling+s3", "rolling+s3a")
-"""The schemes that lie over the local disk and over Hadoop's S3 connector."""
+"""The schemes that are over the local disk and over Hadoop's S3 connector."""
 MORE_SCHEMES = ("rolling+abfs", "rolling+abfss", "rolling+gs", "rolling+hdfs")
-"""Those over other filesystems of Hadoop, whose connectors a user adds; Spark has that of HDFS."""
+"""Schemes of other filesystems of Hadoop. Users add their connectors; Spark has HDFS's."""
 FILE_SYSTEM = "rollingfs.hadoop.RollingFileSystem"
 ABSTRACT_FILE_SYSTEM = "rollingfs.hadoop.RollingFs"
 OWN_JAR_NAME = compiler.JAR.name
 
 
 def own_jar() -> Path:
-    """The path of the jar of our Hadoop filesystem; a checkout compiles it if it is not current.
+    """Return the path of the jar of our Hadoop filesystem; a checkout compiles it if it is not current.
 
     Raises
     ------
@@ -37,12 +37,12 @@ def own_jar() -> Path:
 
 
 def spark_jars() -> Path:
-    """The folder of Spark's own jars.
+    """Return the folder of Spark's own jars.
 
     Raises
     ------
     FileNotFoundError
-        There is none in ``SPARK_HOME`` or in an installed PySpark.
+        ``SPARK_HOME`` does not have it, or in an installed PySpark.
     """
     spec = importlib.util.find_spec("pyspark")
     homes = [os.environ.get("SPARK_HOME"), str(Path(spec.origin).parent) if spec and spec.origin else None]
@@ -53,7 +53,7 @@ def spark_jars() -> Path:
 
 
 def hadoop_version() -> str:
-    """The version of the Hadoop that Spark brings.
+    """Return the version of the Hadoop that Spark brings.
 
     Raises
     ------

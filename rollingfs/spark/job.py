@@ -1,4 +1,4 @@
-"""One Spark job that does some work to each of many paths, in a session of Spark itself or of Spark Connect.
+"""A Spark job that works on many paths, in a session of Spark or of Spark Connect.
 
 Spark shows its progress, and cancels it after an interrupt.
 """
@@ -14,7 +14,7 @@ PATHS_PER_TASK = 64
 """Paths of a task, where more tasks than `TASKS_MIN` are needed."""
 
 Work = Callable[[str], dict[str, Any]]
-"""Gives the values of a row by column; a missing one is null. Spark sends it to the workers."""
+"""Gives the values of a row by column; a missing value is null. Spark sends it to the workers."""
 
 
 def run(spark: Any, name: str, paths: Sequence[str], work: Work, schema: str) -> list[dict[str, Any]]:
@@ -40,10 +40,13 @@ def run(spark: Any, name: str, paths: Sequence[str], work: Work, schema: str) ->
 
 
 def is_classic(spark: Any) -> bool:
-    """Whether the driver runs in this process; else it is a session of Spark Connect, which has no `sparkContext`."""
+    """Return whether the driver runs in this process.
+
+    A session of Spark Connect has no `sparkContext`.
+    """
     return hasattr(spark, "_jvm")
 
 
 def tasks(paths: int) -> int:
-    """The number of tasks for a number of paths."""
+    """Return the number of tasks for a number of paths."""
     return max(1, min(paths, TASKS_MIN), -(-paths // PATHS_PER_TASK))

@@ -1,4 +1,4 @@
-"""Maintenance of thousands of segments, as one Spark job or by threads: each segment gives a row, also if it fails."""
+"""Maintenance of thousands of segments, as a Spark job or by threads: each segment gives a row, also if it fails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ARGUMENTS = {
     TRIM: "cut= (where to trim to)",
     CONCAT: "into= (the name of the segment in each folder)",
 }
-"""What operations need."""
+"""Arguments that operations need."""
 
 
 def maintain(
@@ -64,7 +64,9 @@ def maintain(
     dry_run: bool = False,
     threads: int = THREADS_DEFAULT,
 ) -> Any:
-    """Do operations to many segments; the failure of one is its row and stops no other. It is safe to repeat.
+    """Do operations to many segments; the call can be repeated.
+
+    The failure of a segment is in its row, and stops no other segment.
 
     Parameters
     ----------
@@ -72,21 +74,23 @@ def maintain(
         A session of Spark or Spark Connect. None: threads of this process, which are enough for some hundreds of
         segments. `threads` is their number; streams are worked on by such threads in either case.
     urls, storage_options
-        Segments, folders (all segments below them) and patterns, all on one backend; options of that backend.
+        Segments, folders (all segments below them) and patterns, all on a single backend; options of that backend.
     operations, dry_run
-        The order is that of docs/spark.md: first those of whole streams, then `OPERATIONS`. A dry run only tells.
+        The order is that of docs/spark.md: first operations of whole streams, then `OPERATIONS`. A dry run only
+        reports.
     keep, align
-        For ``truncate``: how many of its newest bytes (``"10GiB"``) a segment keeps; what alone it is cut behind.
+        For ``truncate``: the number of newest bytes (``"10GiB"``) that a segment keeps; the delimiter after which it is
+        cut.
     target, target_options, overwrite
         For ``export``: the URL of a folder, options of its store, whether to replace files of other content there.
     grace, readers_grace
-        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files alone (24 hours by default; less asserts that
-        nobody writes), and for which ``consolidate`` and ``upkeep`` leave old files to readers.
+        Seconds (``"1h"``) for which ``collect`` leaves unreferenced files (24 hours by default; less asserts that no
+        client writes), and for which ``consolidate`` and ``upkeep`` leave old files to readers.
     cut, into
-        For ``trim``: a cut of streams, or its text. For ``concat``: the name of the segment that the others in each
-        folder become part of; it is made if it is missing.
+        For ``trim``: a cut of streams, or its text. For ``concat``: the name of the segment that all others in a folder
+        join; it is made if it is missing.
     tier, after_bytes, after_age, deletion_lag, block_bytes
-        For ``offload``: as of `Stream.offload`; without them, by the policies.
+        For ``offload``: as of `Stream.offload`; without these arguments, by the policies.
 
     Returns
     -------
@@ -96,8 +100,8 @@ def maintain(
     Raises
     ------
     ValueError, FileNotFoundError
-        An argument is unknown, missing or impossible; two segments would be exported to one file; nothing is at a URL
-        without a pattern.
+        An argument is unknown, missing or impossible; two segments have the same target; a URL without a pattern does
+        not exist.
     """
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
@@ -129,7 +133,7 @@ def _done(spark: Any, options: Options, settings: Settings, streams: StreamOpera
 
 
 def _operations(operations: str | Sequence[str], given: Mapping[str, object]) -> tuple[str, ...]:
-    """The operations in their order, each with the argument that it needs, and no other."""
+    """Return the operations in their order, each with the argument that it needs, and no other."""
     wanted = {operations} if isinstance(operations, str) else set(operations)
     known = (*STREAM_OPERATIONS, *OPERATIONS)
     if not wanted or wanted - set(known):
@@ -146,7 +150,7 @@ def _operations(operations: str | Sequence[str], given: Mapping[str, object]) ->
 
 
 def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tuple[str, ...]:
-    """The folders below which segments keep their paths: those of the URLs, or of a segment or pattern."""
+    """Return the folders below which segments keep their paths."""
     roots: set[str] = set()
     for one in options.places:
         path = core(fs).strip(one.path).rstrip("/")
@@ -166,7 +170,10 @@ def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | Non
 
 
 def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
-    """All segments at the places, also deleted and damaged ones: no header is read for it."""
+    """Return all segments at the places, also deleted and damaged segments.
+
+    No header is read for it.
+    """
     fs = places.filesystem(options)
     below, found = core(fs), set[str]()
     tree = TreeCollector(below.client)

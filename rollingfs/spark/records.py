@@ -1,8 +1,8 @@
 """JSON and CSV in segments, parsed and written by Spark itself.
 
 A batch goes over the Hadoop-compatible path where the session knows it; its files are then files to Spark. Else, and in
-a stream, ``format("rolling")`` gives lines of text, and Spark's `from_json` or `from_csv` parses them. The rows are
-those of `spark.read`. Must not be here: a parser.
+a stream, ``format("rolling")`` gives lines of text, and Spark's `from_json` or `from_csv` parses them. They give the
+same rows as `spark.read`. Must not be here: a parser.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JSON, CSV = "json", "csv"
 ALSO_SPARKS = ("basepath",)
 """Options of the data source that Spark's own files have, too."""
 FOR_INFERENCE = ("storage_options", "tiers", "compression", "partitioncolumns", "basepath")
-"""Options of a stream that say where and how its segments lie: a look at their columns needs them."""
+"""Options of a stream that locate its segments: a look at their columns needs them."""
 NOT_OF_LINES = {"multiline": "true", "linesep": None, "encoding": None, "charset": None}
 """Options that change where a line ends, each with the value that does; None: any but UTF-8."""
 _BLANKS = "".join(map(chr, range(33)))
@@ -44,7 +44,7 @@ def read_json(spark: SparkSession, url: str, schema: StructType | str | None = N
     schema
         The columns, as a `StructType` or DDL. None infers them, with a read of all lines.
     **options
-        Those of ``spark.read.json``, and those of ``format("rolling")``. One of the latter reads by the data source.
+        Options of ``spark.read.json`` and of ``format("rolling")``. An option of the latter reads by the data source.
 
     Raises
     ------
@@ -60,12 +60,12 @@ def read_csv(spark: SparkSession, url: str, schema: StructType | str | None = No
 
 
 def stream_json(spark: SparkSession, url: str, schema: StructType | str | None = None, **options: Any) -> DataFrame:
-    """Follow segments of JSON lines; the rows are those of ``spark.read.json``.
+    """Follow segments of JSON lines; with the rows of ``spark.read.json``.
 
     Parameters
     ----------
     spark, url, schema, **options
-        As those of `read_json`. Without a schema the columns are those of what lies there when the query is made.
+        As of `read_json`. Without a schema, the present segments give the columns when the query is made.
     """
     return _stream(JSON, spark, url, schema, options)
 
@@ -76,22 +76,22 @@ def stream_csv(spark: SparkSession, url: str, schema: StructType | str | None = 
 
 
 def to_json(rows: DataFrame, *beside: str, **options: Any) -> DataFrame:
-    """Rows as lines of JSON, as ``rows.write.json`` writes them; then write them with ``format("rolling")``.
+    """Return rows as lines of JSON, as ``rows.write.json`` writes them; then write them with ``format("rolling")``.
 
     Parameters
     ----------
     rows
         A batch or a stream.
     *beside
-        Columns that stay beside the line and are not in it, like that of option `segmentBy`.
+        Columns outside of the line, like the column of `segmentBy`.
     **options
-        Those of ``write.json``.
+        Options of ``write.json``.
     """
     return _lines("to_json", rows, beside, options)
 
 
 def to_csv(rows: DataFrame, *beside: str, **options: Any) -> DataFrame:
-    """Rows as lines of CSV; see `to_json`.
+    """Return rows as lines of CSV; see `to_json`.
 
     Raises
     ------
@@ -145,18 +145,21 @@ def _struct(schema: Any) -> StructType:
 
 
 def _field(field: StructField, others: Mapping[str, StructField], spark: SparkSession) -> StructField:
-    """The field of others that a field stands for, by the rule of the session for names; else itself."""
+    """Return the field of others that a field stands for, by the rule of the session for names; else itself."""
     return others.get(_named(field.name, others, spark) or "", field)
 
 
 def _named(name: str, others: Iterable[str], spark: SparkSession) -> str | None:
-    """The one of some names that a name means: without case, unless the session tells names apart by case."""
+    """Return the name of a list that a name means, by the session's rule for case."""
     is_sensitive = str(spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
     return next((one for one in others if one == name or (not is_sensitive and one.lower() == name.lower())), None)
 
 
 def _parted(options: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of the data source, and those of Spark's parser; names in lower case."""
+    """Return the options of the data source and of Spark's parser.
+
+    Names are in lower case.
+    """
     from rollingfs.spark.source.options import READING
 
     lower = {name.lower(): value for name, value in _texts(options).items()}
@@ -170,7 +173,7 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _hadoop_url(spark: SparkSession, url: str) -> str | None:
-    """The URL by which the session opens the segments as files; None where it cannot."""
+    """Return the URL by which the session opens the segments as files; None where it cannot."""
     from rollingfs.spark.source.options import parse_url
 
     place = parse_url(url)
@@ -191,14 +194,14 @@ def _text(
     parsers: Mapping[str, str],
     schema: Any = None,
 ) -> DataFrame:
-    """The lines, in the column `_LINE`, with the columns that the data source gives beside them.
+    """Return the lines, in the column `_LINE`, with the columns that the data source gives next to them.
 
     Parameters
     ----------
     way
         The session's reader: ``"read"`` or ``"readStream"``.
     schema
-        The columns that a user wants: those of folders have these types.
+        The columns that a user wants: columns of folders have these types.
     """
     from pyspark.sql import functions
 
@@ -237,7 +240,7 @@ def _text(
 
 
 def _inferred(kind: str, spark: SparkSession, text: DataFrame, parsers: Mapping[str, str]) -> StructType:
-    """The columns of some lines, as Spark infers them."""
+    """Return the columns of some lines, as Spark infers them."""
     import pyspark
 
     lines: Any = text.select(_LINE)
@@ -248,9 +251,9 @@ def _inferred(kind: str, spark: SparkSession, text: DataFrame, parsers: Mapping[
 
 
 def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str]) -> DataFrame:
-    """The rows of lines, in the columns of a schema, with the other columns of the text behind them.
+    """Return the rows of lines, in the columns of a schema, with the other columns of the text after them.
 
-    Spark's functions have no mode DROPMALFORMED. So a column for the malformed text tells which rows are malformed.
+    Spark's functions have no mode DROPMALFORMED. So a column for the malformed text marks malformed rows.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import StringType, StructType
@@ -287,13 +290,14 @@ def _parsed(kind: str, text: DataFrame, schema: Any, parsers: Mapping[str, str])
 def _objects(
     text: DataFrame, inside: StructType, whole: StructType, corrupt: str, options: Mapping[str, str]
 ) -> tuple[DataFrame, Callable[[str], Column]]:
-    """The rows of lines, and how to get a column of them by name.
+    """Return the rows of lines, and a function from a name to a column.
 
-    A line has one row; a list of objects has several; a blank line has none. As for files, a byte order mark before a
-    line is none of it, and a line that is not UTF-8 is malformed.
+    A line has one row; a list of objects has several; a blank line has no row. As for files, a byte order mark before a
+    line is dropped, and a line that is not UTF-8 is malformed.
 
-    Each line is parsed once: Spark would parse it again for each filter that it moves below a parser, and moves none
-    below `explode_outer`. Almost all lines are no lists, so what lists need stands apart from the parser of a line.
+    Each line is parsed once: Spark would parse it again for each filter that it moves below a parser, and moves no
+    filter below `explode_outer`. Almost all lines are no lists, so the parser of lists is separate from the parser of a
+    line.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import ArrayType, StringType, StructType

@@ -1,4 +1,4 @@
-"""The operations of maintenance on one segment, and the row that tells their result."""
+"""The operations of maintenance on a segment, and the row with their result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rollingfs.stream.upkept import with_rewritten
 EXPORT = "export"
 UPKEEP = "upkeep"
 NOT_OF_HIDDEN = frozenset({"truncate", "rewrite", "seal", OFFLOAD})
-"""What is not done to the memory of a stream: no retention could go on with it."""
+"""Operations that the memory of a stream does not get, because retention needs it."""
 ROW_SCHEMA = (
     "path string, operation string, done boolean, bytes bigint, details string, error string, seconds double, "
     "start bigint, length bigint, chunks bigint, sealed boolean, version bigint"
@@ -38,22 +38,22 @@ ROW_SCHEMA = (
 
 @value_class
 class ExportFolder:
-    """The folder to which segments are exported. Each keeps its path below the deepest root that it lies in."""
+    """The folder to which segments are exported. Each keeps its path below the deepest root that it is in."""
 
     url: str
     roots: tuple[str, ...]
-    """The folders in which the segments lie."""
+    """The folders in which the segments are."""
     options: Mapping[str, Any] | None = field(default=None, repr=False)
     """They may hold secrets."""
     overwrite: bool = False
 
     def of(self, path: str) -> str:
-        """The URL of the file that a segment becomes.
+        """Return the URL of the file that a segment becomes.
 
         Raises
         ------
         ValueError
-            The file could lie outside of the folder, or be that of another segment: a key on S3 may have such parts.
+            The file could be outside of the folder, or belong to another segment: a key on S3 may have such parts.
         """
         below = self.below(path)
         if not {"", ".", ".."}.isdisjoint(below.split("/")[1:]):
@@ -62,37 +62,37 @@ class ExportFolder:
         return f"{self.url.rstrip('/')}{below}"
 
     def below(self, path: str) -> str:
-        """The path of a segment below its root, with a slash before it."""
+        """Return the path of a segment below its root, with a slash before it."""
         return path[len(max((root for root in self.roots if path.startswith(f"{root}/")), key=len)) :]
 
 
 @value_class
 class Settings:
-    """Which operations to do, and their arguments."""
+    """Operations to do, and their arguments."""
 
     operations: tuple[str, ...]
     keep: int | None = None
-    """How many bytes truncation leaves at the end of each segment."""
+    """Number of bytes that truncation leaves at the end of each segment."""
     align: str | None = None
-    """The delimiter behind which alone a segment is cut; it may keep more bytes for that."""
+    """The only delimiter after which a segment is cut; it may keep more bytes for that."""
     target: ExportFolder | None = None
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
     asked: Asked | None = None
-    """How to offload; None for what the policies say."""
+    """Arguments of an offload; None: by the policies."""
 
     def __post_init__(self) -> None:
         if self.keep is not None and (self.keep < 0 or self.align == ""):
             raise ValueError(f"cannot keep {self.keep} bytes aligned by {self.align!r}; no segment was changed")
 
     def to(self, target: ExportFolder, paths: Sequence[str]) -> Settings:
-        """The same for an export to a folder.
+        """Return the same for an export to a folder.
 
         Raises
         ------
         ValueError
-            Two of the segments would become one file.
+            Two of the segments have the same target.
         """
         files: dict[str, str] = {}
         for path in paths:
@@ -104,11 +104,11 @@ class Settings:
 
 @value_class
 class Row:
-    """The result of the operations on one segment."""
+    """The result of the operations on a segment."""
 
     path: str
     operation: str
-    """The last one that was tried; if there is an error, this operation failed."""
+    """The last operation that was tried; if there is an error, this operation failed."""
     done: bool
     """Whether all operations succeeded, and verification found no damage."""
     bytes: int
@@ -127,7 +127,7 @@ class Row:
 
 @value_class
 class Outcome:
-    """The result of one operation: bytes, details for the row, and the damage that it found."""
+    """The result of an operation: bytes, details for the row, and the damage that it found."""
 
     bytes: int
     details: Mapping[str, Any] | None
@@ -135,12 +135,14 @@ class Outcome:
 
 
 def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, Any]:
-    """Do the operations to a segment, up to the first that finds damage; no values if nothing of the segment is left.
+    """Do the operations to a segment, up to the first damage.
+
+    A segment that is gone gives no values.
 
     Returns
     -------
     dict
-        The values of a `Row`, which tells a failure.
+        The values of a `Row`, which has the failure.
     """
     began_s = time.monotonic()
     of_segments = [one for one in OPERATIONS if one in settings.operations]
@@ -179,17 +181,17 @@ def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, A
 
 
 def said(failure: Exception) -> str:
-    """A failure as a row tells it."""
+    """Return the words of a row for a failure."""
     return f"{type(failure).__name__}: {failure}"
 
 
 def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | None:
-    """The row of a segment with the outcomes of operations that came before, by operation.
+    """Return the row of a segment with the outcomes of operations that came before, by operation.
 
     Parameters
     ----------
     row
-        Of the operations on the segment; None if nothing of it is left, or if none were done.
+        Of the operations on the segment; None if the segment is gone, or without operations.
     """
     if not before:
         return row
@@ -257,7 +259,7 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
 
 
 def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
-    """Offload as the caller asks, or as the policies say; nothing if no policy counts for the segment."""
+    """Offload as the caller asks, or by the policies; without a policy, do not."""
     if settings.dry_run:
         return Outcome(0, {})
     if (asked := settings.asked) is None:
@@ -287,7 +289,7 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
 
 
 def _collect(fs: RollingFileSystem, segment: Segment | str, settings: Settings) -> Outcome:
-    """Collect what lies beside a segment, or the remains of a deleted one, given by its path."""
+    """Collect the files of a segment's folder, also of a deleted segment."""
     if isinstance(segment, Segment):
         result = segment.collect(settings.grace, settings.dry_run)
     else:

@@ -12,7 +12,7 @@ from rollingfs.spark.source.options import parse_url
 __all__ = ["storage_options"]
 
 Get = Callable[[str], str | None]
-"""Gives the value of a setting by its name without ``fs.s3a.``; None if it has none."""
+"""Gives the value of a setting by its name without ``fs.s3a.``; or None."""
 
 DEFAULT_PROVIDERS = (
     "TemporaryAWSCredentialsProvider",
@@ -20,7 +20,7 @@ DEFAULT_PROVIDERS = (
     "EnvironmentVariableCredentialsProvider",
     "IAMInstanceCredentialsProvider",
 )
-"""What Hadoop asks for credentials, in this order, if no setting names it."""
+"""Providers that Hadoop asks for credentials, in this order, without a setting."""
 OF_THE_MACHINE = re.compile("Default|Environment|WebIdentity|(Container|Instance).*Provider")
 """Providers that use what the machine offers: variables, a web identity, the role of a container or an instance."""
 NO_COUNTERPART = (
@@ -43,18 +43,18 @@ PASSWORDS = frozenset({"access.key", "secret.key", "session.token", "encryption.
 
 
 def storage_options(spark: Any, url: str) -> dict[str, Any]:
-    """The storage options of s3fs that a session's settings ``fs.s3a.*`` mean for a bucket.
+    """Return the storage options of s3fs that a session's settings ``fs.s3a.*`` mean for a bucket.
 
     Give them to the data source as ``option("storage_options", json.dumps(…))``, to `maintain` and to
-    `RollingFileSystem`. Credentials, endpoint, region, encryption and requester pays are taken; settings that only make
-    Hadoop's connector faster or slower are not.
+    `RollingFileSystem`. Credentials, endpoint, region, encryption and requester pays are taken; settings of speed of
+    Hadoop's connector are not.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         Of Spark itself or of Spark Connect, which does not see Hadoop's own files (``core-site.xml``).
     url
-        What is read or written: settings of its bucket (``fs.s3a.bucket.NAME.…``) come before the others. Of another
+        The URL of the data: settings of its bucket (``fs.s3a.bucket.NAME.…``) come before the others. Of another
         store than S3, the options are empty.
 
     Raises
@@ -75,7 +75,7 @@ def storage_options(spark: Any, url: str) -> dict[str, Any]:
 
 
 def from_settings(get: Get) -> dict[str, Any]:
-    """The storage options that settings mean.
+    """Return the storage options that settings mean.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def from_settings(get: Get) -> dict[str, Any]:
 
 
 def _credentials(get: Get) -> dict[str, Any]:
-    """The credentials, of the first provider that has some."""
+    """Return the credentials, of the first provider that has some."""
     text = get("aws.credentials.provider") or ",".join(DEFAULT_PROVIDERS)
     names = [name.strip() for name in text.split(",") if name.strip()]
     passed: list[str] = []
@@ -122,7 +122,7 @@ _PROFILES = ("ProfileAWSCredentialsProvider", "ProfileCredentialsProvider")
 
 
 def _sure(kind: str, get: Get) -> dict[str, Any] | None:
-    """The options of a provider that does not depend on the machine; None if it has no credentials."""
+    """Return the options of a provider that does not depend on the machine; None if it has no credentials."""
     keys = {"key": get("access.key"), "secret": get("secret.key")}
     if kind == "TemporaryAWSCredentialsProvider":
         keys["token"] = get("session.token")
@@ -189,7 +189,7 @@ def _refused(why: str) -> ValueError:
 
 
 def _hadoop(spark: Any) -> Get:
-    """Settings as Hadoop itself sees them, with its files."""
+    """Return settings as Hadoop sees them, with its files."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def get(key: str) -> str | None:

@@ -1,6 +1,6 @@
-"""The operations of maintenance on whole folders, ``retain``, ``trim`` and ``concat``: what they did to each segment.
+"""The operations of maintenance on whole folders, ``retain``, ``trim`` and ``concat``.
 
-A stream is one piece of work: its ledger records what is to be trimmed before anything is.
+A stream is a unit of work: its ledger records a trim before it begins.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Outcomes = dict[str, dict[str, Outcome]]
 
 
 class StreamOperations:
-    """Does the operations on streams that the settings name, and the retention of ``upkeep``.
+    """Does the operations of the settings on streams, and the retention of ``upkeep``.
 
     Parameters
     ----------
     paths
         All segments at the URLs.
     cut, into
-        For ``trim``, and the name of what ``concat`` makes in each folder.
+        For ``trim``, and the name of the target of ``concat`` in each folder.
 
     Raises
     ------
     ValueError
-        `cut` or `into` is none.
+        `cut` or `into` is malformed.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class StreamOperations:
         self.operations = [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
 
     def folders(self) -> list[str]:
-        """The streams that the operations are meant for, sorted.
+        """Return the streams that the operations are meant for, sorted.
 
         Raises
         ------
         ValueError
-            There is none, or the cut names segments that are not at the URLs.
+            No stream is there, or the cut names segments that are not at the URLs.
         """
         elsewhere = sorted(self.cut.keys() - set(self.paths))
         if elsewhere:
@@ -78,14 +78,17 @@ class StreamOperations:
         return sorted(found)
 
     def _inherits(self, ledgers: Ledgers, folder: str) -> bool:
-        """Whether folders above say a retention. If they cannot be read, `keep` says so of this folder alone."""
+        """Return whether folders above have a retention.
+
+        If they cannot be read, `keep` reports that of this folder only.
+        """
         try:
             return core(self.fs).run(ledgers.above(folder)).retention is not None
         except OSError:
             return True
 
     def keep(self, folder: str) -> Outcomes:
-        """Do the operations to a stream; its failure is that of its folder."""
+        """Do the operations to a stream; its failure is in the row of the folder."""
         found: Outcomes = {}
         operation = ""
         try:
@@ -111,7 +114,7 @@ class StreamOperations:
         }
 
     def _join(self, folder: str) -> dict[str, Outcome]:
-        """Join the segments of a folder that are there; none if that was done already."""
+        """Join the present segments of a folder."""
         fs, seals = self.fs, "seal" in self.settings.operations
         target = f"{folder.rstrip('/')}/{self.into}"
         others = [one for one in self.paths if names.parent(one) == folder and one != target]

@@ -21,7 +21,7 @@ def _compiler() -> ModuleType:
 
 
 class HadoopJarHook(BuildHookInterface[Any]):
-    """Compiles the jar where there is a JDK; else it takes the jar of a source distribution, if there is one."""
+    """Compiles the jar where there is a JDK; else it takes the jar of a source distribution, if it exists."""
 
     PLUGIN_NAME = "rollingfs-hadoop-jar"
 

@@ -1,7 +1,7 @@
 """Compiles the Hadoop filesystem into its jar; the same sources, compiler and Hadoop give the same bytes.
 
-The build hook and the tests use it; in a checkout call ``python rollingfs/spark/hadoop/compile.py``. It imports nothing
-of rollingfs, because the build hook runs where rollingfs is not installed.
+The build hook and the tests use it; in a checkout call ``python rollingfs/spark/hadoop/compile.py``. It does not import
+rollingfs, because the build hook runs where rollingfs is not installed.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class CannotCompileError(RuntimeError):
-    """There is no JDK or no Hadoop client API here; the message says which."""
+    """There is no JDK or no Hadoop client API here; the message has the details."""
 
 
 def sources() -> list[Path]:
-    """The Java files, sorted."""
+    """Return the Java files, sorted."""
     return sorted(SOURCES.rglob("*.java"))
 
 
 def digest() -> str:
-    """A digest that identifies the sources."""
+    """Return a digest that identifies the sources."""
     digests = [(path.relative_to(SOURCES), hashlib.sha256(path.read_bytes()).hexdigest()) for path in sources()]
     text = "".join(f"{path.as_posix()}\0{one}\n" for path, one in digests)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_current(jar: Path = JAR) -> bool:
-    """Whether there is a jar that was compiled from these sources."""
+    """Return whether there is a jar that was compiled from these sources."""
     if not jar.exists():
         return False
     with zipfile.ZipFile(jar) as archive:
@@ -58,7 +58,7 @@ def is_current(jar: Path = JAR) -> bool:
 
 
 def ensure(jar: Path = JAR) -> Path:
-    """The jar of these sources; it is compiled if it is not there.
+    """Return the jar of these sources; it is compiled if it is not there.
 
     Raises
     ------
@@ -91,12 +91,12 @@ def build(jar: Path = JAR) -> Path:
 
 
 def hadoop_api(scratch: Path) -> Path:
-    """Hadoop's client API: that of an installed PySpark, else one that Maven puts into a folder of our own.
+    """Return Hadoop's client API: of PySpark, else from Maven.
 
     Raises
     ------
     CannotCompileError
-        There is neither, or what Maven gives is another file.
+        Both are missing, or Maven gives another file.
     """
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin is not None else scratch
@@ -122,7 +122,7 @@ def hadoop_api(scratch: Path) -> Path:
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Write the jar: sorted, with one date, and uncompressed, because compressors of different versions differ."""
+    """Write the jar: sorted, with a date, and uncompressed, because compressors of different versions differ."""
     entries = {MANIFEST: b"Manifest-Version: 1.0\r\n\r\n", DIGEST: digest().encode()}
     for path in sorted(classes.rglob("*.class")):
         entries[path.relative_to(classes).as_posix()] = path.read_bytes()

@@ -1,10 +1,10 @@
 """The data source ``format("rolling")``, in Python: batch and streaming, reads and writes.
 
-In: the options and rows of Spark. Out: Arrow record batches; one commit for a job or for a batch of a stream.
+In: the options and rows of Spark. Out: Arrow record batches; a single commit for a job or for a batch of a stream.
 Must not be here: Java, and settings of a session.
 
 Neither PySpark nor Arrow is imported by `options`, `places`, `segments`, `partitions`, `offsets` and `lines`, because
-maintenance uses some of them where neither is installed. So the class is imported when it is used.
+maintenance uses some of them without both. So the class is imported when it is used.
 """
 
 from __future__ import annotations

@@ -36,11 +36,14 @@ PLANNED_ONCE = (
     "Spark plans a DataFrame or view once: make it again, by load() or by CREATE OR REPLACE TEMPORARY VIEW name USING "
     "rolling OPTIONS (path 'URL')"
 )
-"""What a user must know whose query reads by an old plan."""
+"""Advice for a user whose query reads by an old plan."""
 
 
 def ignores_case() -> bool:
-    """Whether the session takes names of columns for equal that differ in case; Spark tells tasks alone."""
+    """Return whether names of columns match without case.
+
+    Spark gives this setting to tasks only.
+    """
     context = TaskContext.get()
     return context is None or context.getLocalProperty("spark.sql.caseSensitive") != "true"
 
@@ -49,7 +52,7 @@ class RollingReader(DataSourceReader):
     """Reads the segments as they are when the query is planned; it does not see later appends.
 
     Spark 4.3 and older plan a DataFrame or view once, for all of its queries, whatever their filters. So this reader
-    takes no filters: what one query leaves out would be missing in the next one.
+    takes no filters: what one query leaves out would be missing in the next.
     """
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -59,7 +62,7 @@ class RollingReader(DataSourceReader):
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges of the tasks, in the order of names and offsets."""
+        """Return the ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
         boundaries = Boundaries(self.options, fs)
         found = boundaries.complete(places.find(fs, self.options))
@@ -72,7 +75,7 @@ class RollingReader(DataSourceReader):
         return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some ranges."""
+        """Return the rows of some ranges."""
         return self.rows.read(partition)
 
 
@@ -114,7 +117,7 @@ class RowReader:
                 self.form.check_read(pa.schema([one for one in self.data_schema if one.name.lower() not in there]))
 
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
-        """The ranges of an extent, each for one task; none if the extent is corrupt and is skipped."""
+        """Return the ranges of an extent, each for a task; empty if the extent is corrupt and is skipped."""
         try:
             ranges = list(self.form.cut(opened, extent, self.options))
             self.check_end(opened, extent, ranges[-1].end if ranges else extent.start)
@@ -124,7 +127,7 @@ class RowReader:
             return []
 
     def check_end(self, opened: SegmentReader, extent: Extent, end: int) -> None:
-        """Refuse or skip a record that is cut off at `end` of a sealed segment; if it may grow, the log tells it."""
+        """Refuse or skip a record that is cut off at `end` of a sealed segment; if it may grow, log it."""
         if extent.end != opened.view.length:
             return
         error = self.form.torn(opened.read, extent, end)
@@ -135,7 +138,7 @@ class RowReader:
             logger.warning("%s; they are not read. Their rest may still come", error)
 
     def skip(self, what: Extent | Range, error: Exception) -> None:
-        """Log that corrupt bytes are skipped, none of whose rows was given out; raise if the options forbid that."""
+        """Log skipped corrupt bytes without rows, or raise, by the options."""
         if not self.options.skips_corrupt:
             raise error
         path = what.path if isinstance(what, Extent) else what.extent.path
@@ -143,7 +146,7 @@ class RowReader:
 
     @plainly_each
     def read(self, partition: InputPartition | None) -> Iterable[pa.RecordBatch]:
-        """The rows of a task's ranges, as Spark wants them."""
+        """Return the rows of a task's ranges, as Spark wants them."""
         if partition is None or partition.value is None:  # Spark's own, where we made none; None itself before 4.2
             return iter(())
         segments.keep_memory()
@@ -158,7 +161,7 @@ class RowReader:
     def _with_folder_columns(
         self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """Rows with the columns of the folders in which their segments lie."""
+        """Yield rows with the columns of the folders in which their segments are."""
         options = replace(self.options, has_folder_columns=False)
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
             named = {one.name: rows.spelled(one.name, values, ignores_case=ignores_case()) for one in self.schema}
@@ -174,7 +177,7 @@ class RowReader:
                 yield rows.checked(rows.arranged(batch, more, schema)) if there else batch
 
     def _rows(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of ranges, without the columns of folders."""
+        """Yield the rows of ranges, without the columns of folders."""
         times: metadata.CommitTimes | None = None
         located: Range | None = None
         is_lax = ignores_case()
@@ -193,7 +196,7 @@ class RowReader:
                     yield metadata.with_columns(found, starts(), one.extent.path, times, schema)
 
     def _pieces(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range, Any]]:
-        """The pieces of ranges; of lines, the next is fetched while rows are made of one."""
+        """Return the pieces of ranges; of lines, the next is fetched while rows are made of one."""
         found = (
             (opened, one, piece)
             for opened, one in self._opened(fs, ranges)
@@ -202,7 +205,7 @@ class RowReader:
         return prefetched(fs, found) if self.form.has_lines else found
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
-        """The ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""
+        """Yield the ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""
         query = self._query()
         for one in ranges:
             try:
@@ -221,12 +224,18 @@ class RowReader:
                 self.skip(one, error)
 
     def _query(self) -> str | None:
-        """The id of the query whose batch a task reads; None in a batch read, also that of a function for batches."""
+        """Return the id of the query whose batch a task reads.
+
+        It is None in a batch read, also in a function for batches.
+        """
         context = None if self.is_batch else TaskContext.get()
         return None if context is None else context.getLocalProperty(QUERY_ID)
 
     def _begins_later(self, fs: RollingFileSystem, one: Range, error: OSError) -> bool:
-        """Whether retention took the head, or all, of what a batch reads from the earliest on: it reads the rest."""
+        """Return whether retention took bytes of a batch that reads from the earliest.
+
+        Then the batch reads the rest.
+        """
         if not self.is_batch or self.options.starting.name != EARLIEST:
             return False
         if isinstance(error, segments.StartMovedError):
@@ -234,13 +243,13 @@ class RowReader:
         return isinstance(error, segments.GoneError) and segments.is_retained(fs, one.extent.path)
 
     def _explained(self, error: OSError) -> OSError:
-        """The error, for a batch with what to do about it."""
+        """Return the error, for a batch with what to do about it."""
         if self.is_batch and isinstance(error, FileNotFoundError):
             return FileNotFoundError(error.errno, f"{error.strerror}. {PLANNED_ONCE}", error.filename)
         return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}") if self.is_batch else error
 
     def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
-        """The rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
+        """Yield the rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
         view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
@@ -249,7 +258,7 @@ class RowReader:
             yield SegmentReader(fs, view), Range(extent, max(one.start, view.start), one.end)
 
     def _sound(self, one: Range, items: Iterator[T]) -> Iterator[T]:
-        """The items read of a range; none if the first shows that the range is corrupt, and the options say to skip it.
+        """Yield the items read of a range, unless it is corrupt and skipped.
 
         Raises
         ------

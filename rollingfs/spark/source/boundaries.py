@@ -1,7 +1,7 @@
-"""Where a read begins and ends in each segment: positions as offsets behind whole records.
+"""Begin and end of a read in each segment: positions as offsets after whole records.
 
-A record lies before a position if it ends there or before. So reads from one position to the next give each record
-once, also where a position lies within a record.
+A record is before a position if it ends there or before. So reads from one position to the next give each record
+once, also where a position is within a record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Boundaries:
     Raises
     ------
     ValueError
-        The format has no records that a position could lie between.
+        The format has no records that a position could be between.
     """
 
     def __init__(self, options: Options, fs: RollingFileSystem) -> None:
@@ -40,20 +40,20 @@ class Boundaries:
             )
 
     def complete(self, found: places.FoundSegments) -> places.FoundSegments:
-        """What was found, with the segments that a cut names and a listing has missed."""
+        """Return what was found, with the segments that a cut names and a listing has missed."""
         positions = (self.options.starting, self.options.ending)
         named = {path: None for position in positions if position for path in position.points}
         return places.complete(self.fs, self.options, found, filter(self._is_meant, named))
 
     def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
-        """The bytes between the two positions of a batch read.
+        """Return the bytes between the two positions of a batch read.
 
         Raises
         ------
         DataLossError
-            Bytes between them are gone, and the options do not say to go on without them.
+            Bytes between them are gone, and the options do not allow that.
         ValueError
-            A cut names no segment of the read, or an offset behind the end of one.
+            A cut names no segment of the read, or an offset after the end of one.
         """
         starting, ending = self.options.starting, self.options.ending or Position(LATEST)
         self.check(starting, "startingOffsets", views)
@@ -71,13 +71,16 @@ class Boundaries:
         return extent_of(view, start, end) if start < end else None
 
     def _is_empty(self, path: str) -> bool:
-        """Whether two cuts name the same offset of a segment: whatever became of it, the read lacks none of it."""
+        """Return whether two cuts name the same offset of a segment.
+
+        Then the read needs no byte of it.
+        """
         starting, ending = self.options.starting, self.options.ending
         first, last = starting.points.get(path), ending.points.get(path) if ending is not None else None
         return first is not None and first == last
 
     def check(self, position: Position, option: str, views: Mapping[str, Snapshot]) -> None:
-        """Refuse a cut of other segments, and tell of segments that it names and that are gone.
+        """Refuse a cut of other segments, and log its segments that are gone.
 
         Raises
         ------
@@ -96,7 +99,7 @@ class Boundaries:
                 self.options.lose(f"{path}: {what}")
 
     def start(self, view: Snapshot, position: Position, option: str) -> int:
-        """The offset at which a read from a position begins in a segment."""
+        """Return the offset at which a read from a position begins in a segment."""
         if position.name:
             return view.start if position.name == EARLIEST else self._behind(view, view.length)
         offset = self._offset(view, position, option)
@@ -106,14 +109,16 @@ class Boundaries:
         return view.start if offset is None else self._behind(view, offset)
 
     def _end(self, view: Snapshot, position: Position) -> int | None:
-        """The offset at which a read up to a position ends in a segment; None if the segment came later."""
+        """Return the offset at which a read up to a position ends in a segment; None if the segment came later."""
         if position.name:
             return view.length
         offset = self._offset(view, position, "endingOffsets")
         return None if offset is None else self._behind(view, offset)
 
     def _offset(self, view: Snapshot, position: Position, option: str) -> int | None:
-        """The offset that a time or a cut means in a segment, perhaps within a record; None if the segment came later.
+        """Return the offset of a time or a cut in a segment, perhaps within a record.
+
+        It is None if the segment came later.
 
         Raises
         ------
@@ -136,7 +141,7 @@ class Boundaries:
         return max(point.offset, view.start)
 
     def _behind(self, view: Snapshot, offset: int) -> int:
-        """The end of the last whole record that ends at or before an offset; else the start of the segment."""
+        """Return the end of the last whole record that ends at or before an offset; else the start of the segment."""
         if offset == view.start:
             return offset
         if self.options.codec(view.path) is not None:

@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: one class. It imports little, because Spark imports it in every session."""
+"""The data source as Spark sees it: a class. It imports little, because Spark imports it in every session."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class RollingDataSource(DataSource):
     """Segments as tables of Spark: read, written, tailed and appended to exactly once.
 
     Spark finds it by itself where rollingfs is installed. If Spark cannot import the data source of another package, it
-    finds none: then call ``spark.dataSource.register(RollingDataSource)``. docs/spark_source.md has the options.
+    finds no source: then call ``spark.dataSource.register(RollingDataSource)``. docs/spark_source.md has the options.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """Return the name that `format` takes."""
         return "rolling"
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -40,12 +40,12 @@ class RollingDataSource(DataSource):
 
     @plainly
     def schema(self) -> StructType | str:
-        """The columns: those of the format, or those of a sample.
+        """Return the columns of the format, or of a sample.
 
         Raises
         ------
         ValueError
-            There is nothing to infer them from.
+            There are no segments to infer them from.
         """
         from rollingfs.spark.source.inference import infer_schema
 
@@ -54,14 +54,14 @@ class RollingDataSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of all that is there when the query is planned."""
+        """Return a reader of all that is there when the query is planned."""
         from rollingfs.spark.source.batch_reader import RollingReader
 
         return RollingReader(self._parsed(), schema)
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer for one commit.
+        """Return a writer for a single commit.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class RollingDataSource(DataSource):
 
     # not plainly: Spark then fails at a reader that it does not have, and shows this error in the traceback alone
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of appended bytes.
+        """Return a reader of appended bytes.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class RollingDataSource(DataSource):
 
     @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """A writer for one commit for each batch.
+        """Return a writer with a commit for each batch.
 
         Raises
         ------

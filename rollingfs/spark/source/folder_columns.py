@@ -25,17 +25,17 @@ _TIME = pa.timestamp("us", "UTC")
 
 
 def values_of(path: str, bases: Sequence[str]) -> Values:
-    """The columns of a path: the folders ``name=value`` right above its name, up to a base.
+    """Return the columns of a path: the folders ``name=value`` right above its name, up to a base.
 
     Parameters
     ----------
     bases
-        The paths that a query names. Folders above them are no columns.
+        The paths that a query names. Folders above them are not columns.
 
     Raises
     ------
     ValueError
-        A folder names no column or no value, or two of them name one column.
+        A folder names no column or no value, or two of them name the same column.
     """
     base = max((one for one in bases if path.startswith(f"{one}/")), key=len, default=None)
     if base is None:
@@ -54,7 +54,7 @@ def values_of(path: str, bases: Sequence[str]) -> Values:
 
 
 def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, pa.DataType]:
-    """The columns of some paths: the type of each name, inferred as Spark does.
+    """Return the columns of some paths: the type of each name, inferred as Spark does.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def columns_of(paths: Iterable[str], bases: Sequence[str]) -> dict[str, pa.DataT
 
 
 def type_of(texts: Iterable[str | None]) -> pa.DataType:
-    """The type that holds all of some values, as Spark infers it; nulls fit every type."""
+    """Return the type that holds all of some values, as Spark infers it; nulls fit every type."""
     kinds = {_kind(text) for text in set(texts) if text is not None}
     decimals = [kind for kind in kinds if pt.is_decimal(kind)]
     if len(kinds) == 1:
@@ -103,12 +103,12 @@ def _kind(text: str) -> pa.DataType:
 
 
 def scalar_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A value of a column; a time without a zone is in UTC.
+    """Return a value of a column; a time without a zone is in UTC.
 
     Raises
     ------
     ValueError
-        The text is none of the type.
+        The text does not fit the type.
     """
     if text is None or pt.is_string(kind):
         return pa.scalar(text, kind)

@@ -1,4 +1,4 @@
-"""The columns of segments, where the user names none."""
+"""The columns of segments, if the user names no columns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NOT_SEEN = "%d other segments, and what lies behind, were not looked at. If they
 
 
 def infer_schema(options: Options) -> Any:
-    """The columns of the segments.
+    """Return the columns of the segments.
 
     Raises
     ------
     ValueError
-        No segment tells its columns.
+        No segment has its columns.
     """
     found = _found(options)
     schema = _inferred(options, [view for view in found.views.values() if view.size])
@@ -36,7 +36,10 @@ def infer_schema(options: Options) -> Any:
 
 
 def _found(options: Options) -> places.FoundSegments:
-    """The segments that tell the columns, found by one look; none if the format has the same columns everywhere."""
+    """Return the segments that have the columns, by a single look.
+
+    It is empty if the format has the same columns everywhere.
+    """
     is_known = options.form.columns is not None
     if is_known and not options.has_folder_columns:
         return places.FoundSegments({}, {})
@@ -49,7 +52,10 @@ def _found(options: Options) -> places.FoundSegments:
 
 
 def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
-    """A Spark schema with the columns of folders: at its end, or instead of a column of the same name in any case."""
+    """Return a Spark schema with the columns of folders.
+
+    They come at its end, or in place of a column of the same name in any case.
+    """
     added = {one.name.lower(): one for one in rows.spark_schema(pa.schema(list(columns.items())))}
     fields = [added.get(one.name.lower(), one) for one in schema]
     there = {one.name.lower() for one in schema}
@@ -57,7 +63,7 @@ def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
 
 
 def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
-    """The columns of the format, or those that the first of the segments `found` tells."""
+    """Return the columns of the format, or of the first segment with columns."""
     form = options.form
     if form.columns is not None:
         return rows.spark_schema(form.columns)

@@ -1,8 +1,8 @@
 """Queries that write into what they read: each batch would make the rows of the next.
 
-Spark tells neither the source of a query nor its sink about the other. The id of the query is known to tasks of both: a
-task of the source notes what it reads, for tasks of the sink on its machine. On another machine, the second batch sees
-the attribute that the sink left with the first.
+Spark reports neither the source of a query nor its sink about the other. The id of the query is known to tasks of both:
+a task of the source notes its segments, for tasks of the sink on its machine. On another machine, the second batch
+sees the attribute that the sink left with the first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options
 
 QUERY_ID = "sql.streaming.queryId"
-"""The local property in which Spark tells tasks the id of the query."""
+"""The local property in which Spark reports tasks the id of the query."""
 ATTRIBUTE_PREFIX = "spark/"
 """The attributes in which a segment notes the batches that it has, by query, begin with this."""
 
@@ -86,7 +86,7 @@ def _loop(path: str, state: str) -> str:
 
 
 def _store(options: Options) -> str:
-    """What tells stores apart; a checksum, because options hold secrets."""
+    """Return a checksum that distinguishes stores, because options hold secrets."""
     known = json.dumps([options.target_protocol, dict(options.target_options)], sort_keys=True, default=str)
     return f"{zlib.crc32(known.encode()):08x}"
 

@@ -1,4 +1,4 @@
-"""The columns `_offset`, `_segment` and `_commit_time`: where a row lies, and when its bytes were committed."""
+"""The columns `_offset`, `_segment` and `_commit_time`: where a row is, and when its bytes were committed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TYPES = {OFFSET: pa.int64(), SEGMENT: pa.string(), COMMIT_TIME: pa.timestamp("u
 
 
 def data_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns that come from the bytes.
+    """Return the columns that come from the bytes.
 
     Raises
     ------
     ValueError
-        A column has the name of one of ours, and another type.
+        A column has the name of our column, and another type.
     """
     for field in schema:
         kind = _TYPES.get(field.name.lower(), field.type)
@@ -34,7 +34,7 @@ def data_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def added_to(schema: Any) -> Any:
-    """An inferred Spark schema, with our columns.
+    """Return an inferred Spark schema, with our columns.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def added_to(schema: Any) -> Any:
 
 
 async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> CommitTimes:
-    """The commit times of the bytes ``[start, end)``, as far as the segment's map tells them."""
+    """Return the commit times of the bytes ``[start, end)``, as far as the segment's map has them."""
     header = view.header
     if header is None:
         return CommitTimes([], [round(view.modified.timestamp() * 1000)])
@@ -63,15 +63,15 @@ async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> 
 
 @value_class
 class CommitTimes:
-    """Commit times by segment offset: of each chunk that of its newest byte, of the tail that of the last commit."""
+    """Commit times by segment offset: of a chunk, of its newest byte; of the tail, of the last commit."""
 
     ends: Sequence[int]
-    """Where the chunks end, by segment offset, ascending."""
+    """Ends of the chunks, by segment offset, ascending."""
     at_ms: Sequence[int]
-    """Their times, in milliseconds since 1970, and that of all that lies behind them."""
+    """Their times, in milliseconds since 1970, and the time of all later bytes."""
 
     def of(self, offsets: Sequence[int]) -> pa.Array:
-        """The times of some offsets."""
+        """Return the times of some offsets."""
         found = [1000 * self.at_ms[bisect_right(self.ends, offset)] for offset in offsets]
         return pa.array(found, pa.int64()).cast(_TYPES[COMMIT_TIME])
 
@@ -79,7 +79,7 @@ class CommitTimes:
 def with_columns(
     batch: pa.RecordBatch, offsets: Sequence[int], path: str, times: CommitTimes, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows with those of our columns that a schema has.
+    """Return rows with our columns, as far as a schema has them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How the text of an option becomes the value of a field. Pure."""
+"""Conversion of the text of an option to the value of a field. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Parse = Callable[[str, str], Any]
 
 
 BOTH, READ, BATCH, STREAM, WRITE = "both", "reads", "batch reads", "streams", "writes"
-"""What an option is for."""
+"""Use of an option."""
 
 
 def option(name: str, parse: Parse, default: Any = None, use: str = READ) -> Any:
-    """A field of a dataclass that takes the value of an option."""
+    """Return a field of a dataclass that takes the value of an option."""
     return field(default=default, metadata={"name": name, "parse": parse, "use": use})
 
 
 def uses(kind: type) -> dict[str, str]:
-    """What a class's options are for, by name."""
+    """Return what a class's options are for, by name."""
     return {one.metadata["name"]: one.metadata["use"] for one in fields(kind) if one.metadata}
 
 
 def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
-    """The values of the options that are given, by field.
+    """Return the values of the options that are given, by field.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def by(parse: Callable[[str], Any], least: float | None = None, unit: str = "") -> Parse:
-    """A value as a function parses it, perhaps of a least size."""
+    """Return a value as a function parses it, perhaps of a least size."""
 
     def checked(name: str, text: str) -> Any:
         try:
@@ -55,7 +55,7 @@ def by(parse: Callable[[str], Any], least: float | None = None, unit: str = "") 
 
 
 def one_of(choices: Mapping[str, Any]) -> Parse:
-    """The value of one of some words, in any case."""
+    """Return the value of a word of a list, in any case."""
 
     def chosen(name: str, text: str) -> Any:
         if text.lower() not in choices:
@@ -66,7 +66,7 @@ def one_of(choices: Mapping[str, Any]) -> Parse:
 
 
 def word(name: str, text: str) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if not text:
         raise ValueError(f"option {name} is empty: it must be a name")
     return text

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     from rollingfs.spark.source.formats.contract import Format
 
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
-"""Names that Spark puts beside our options."""
+"""Names that Spark puts next to our options."""
 _POLICY = ("max_bytes", "inline_bytes", "max_age")
 SPARKS_OWN = (
     "read with rollingfs.spark.read_csv(spark, url, schema) or stream_csv, and JSON with read_json or stream_json; "
     "write with rollingfs.spark.to_csv(rows).write.format('rolling'), and JSON with to_json"
 )
-"""What to write where the parsers and writers of Spark do the work."""
+"""Advice for formats that Spark's parsers and writers handle."""
 NO_TABLE = (
     "Spark does not tell a data source in Python the path and the options of a table: make a view with CREATE "
     "TEMPORARY VIEW name USING rolling OPTIONS (path 'URL', format 'arrow'), "
     "or write FROM table WITH (path='URL', format='arrow')"
 )
-"""What a user who makes or reads a table must know."""
+"""Advice for a user who makes or reads a table."""
 
 
 class DataLossError(SegmentTruncatedError):
@@ -63,7 +63,7 @@ class Place:
 
 
 def _policy(name: str) -> of.Parse:
-    """Takes a part of a policy as it is, after a look at it."""
+    """Take a part of a policy as it is, after a look at it."""
 
     def checked(text: str) -> str:
         RollingPolicy(**{name: text})  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ class Options:
     skips_corrupt: bool = option("onCorrupt", of.one_of({"fail": False, "skip": True}), False)
     starting: Position = option("startingOffsets", parse_position, Position(EARLIEST))
     ending: Position | None = option("endingOffsets", parse_position, None, BATCH)
-    """Where a batch ends; None: at the present ends."""
+    """End of a batch; None: the present ends."""
     has_metadata: bool = option("includeMetadata", of.truth, False)
     """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
     has_folder_columns: bool = option("partitionColumns", of.truth, True)
@@ -140,12 +140,12 @@ class Options:
             raise ValueError("options maxRecordsPerTrigger and maxBytesPerTrigger are both given: give one of them")
 
     def lose(self, what: str) -> None:
-        """Raise for bytes that are gone before they were read, or log that the read goes on, as `failOnDataLoss` says.
+        """Raise for bytes that are gone before they were read, or log that the read goes on, by `failOnDataLoss`.
 
         Raises
         ------
         DataLossError
-            It does not say to go on without the bytes.
+            `failOnDataLoss` is true.
         """
         if self.fails_on_data_loss:
             raise DataLossError(f"{what}; option failOnDataLoss=false goes on without them")
@@ -153,12 +153,12 @@ class Options:
 
     @property
     def policy(self) -> dict[str, str]:
-        """What is given of the policy of new segments, by the names of `RollingPolicy`."""
+        """Return what is given of the policy of new segments, by the names of `RollingPolicy`."""
         return {name: text for name in _POLICY if (text := getattr(self, name)) is not None}
 
     @property
     def target(self) -> Place:
-        """The one segment that a write goes to.
+        """Return the segment of a write.
 
         Raises
         ------
@@ -171,26 +171,26 @@ class Options:
 
     @property
     def form(self) -> Format:
-        """What the format makes of bytes and rows."""
+        """Return what the format makes of bytes and rows."""
         return formats.of(self.format)
 
     def codec(self, path: str) -> str | None:
-        """The compression with which the segment at a path is read; None: as it is.
+        """Return the compression with which the segment at a path is read; None: as it is.
 
         Raises
         ------
         CompressedError
-            Its name says one that cannot be read.
+            Its name has a compression that cannot be read.
         """
         return compression.codec_of(path, self.compression) if self.form.has_lines else None
 
     def has_lines(self, path: str) -> bool:
-        """Whether the segment at a path is read by lines from anywhere, as it is."""
+        """Return whether the segment at a path is read by lines from anywhere, as it is."""
         return self.form.has_lines and self.codec(path) is None
 
     @property
     def target_options(self) -> dict[str, Any]:
-        """Options of the backend, which may be flat or nested under its name."""
+        """Return options of the backend, which may be flat or nested under its name."""
         names = {"s3": ("s3", "s3a"), "file": ("file", "local")}.get(self.target_protocol, (self.target_protocol,))
         nested = {key: value for name in names for key, value in _table(self.storage_options.get(name)).items()}
         flat = {key: value for key, value in self.storage_options.items() if key not in {*names, "rolling"}}
@@ -198,12 +198,12 @@ class Options:
 
     @property
     def rolling_options(self) -> dict[str, Any]:
-        """Options of the rolling filesystem itself: those nested under ``"rolling"``, and the policy of a write."""
+        """Return options of the rolling filesystem, with the policy of a write."""
         return {**_table(self.storage_options.get("rolling")), **self.policy}
 
     @property
     def target_protocol(self) -> str:
-        """The backend's protocol."""
+        """Return the backend's protocol."""
         return self.places[0].protocol
 
 
@@ -212,9 +212,9 @@ _OWN = {
     **dict.fromkeys(("storage_options", "tiers"), BOTH),
     **dict.fromkeys(("txnAppId", "txnVersion"), WRITE),
 }
-"""What each option is for."""
+"""Use of each option."""
 READING = frozenset(name.lower() for name, use in _OWN.items() if use != WRITE) - {"format"}
-"""Those that a read of text may have, in lower case, as Spark hands them over."""
+"""Options of a read of text, in lower case, as Spark gives them."""
 
 
 def parse_options(options: Mapping[str, str]) -> Options:
@@ -269,12 +269,12 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def parse_url(url: str) -> Place:
-    """``rolling::s3://b/x``, ``rolling+s3://b/x``, the bare ``s3://b/x`` or an absolute local path.
+    """Parse ``rolling::s3://b/x``, ``rolling+s3://b/x``, ``s3://b/x`` or a local path.
 
     Raises
     ------
     ValueError
-        It names no backend, or nothing in it.
+        It names no backend, or no path in it.
     """
     bare = url.removeprefix("rolling::").removeprefix("rolling+")
     protocol, colon, path = bare.partition("://")
@@ -289,7 +289,7 @@ def parse_url(url: str) -> Place:
 
 
 def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
-    """The JSON of an option; an error does not show the text, which may hold secrets."""
+    """Return the JSON of an option; an error does not show the text, which may hold secrets."""
     try:
         if isinstance(found := json.loads(text), dict):
             return found
@@ -300,7 +300,7 @@ def _json_object(name: str, example: str, text: str) -> dict[str, Any]:
 
 
 def _storage_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """The storage options, with those of the option `tiers`, which belong to the rolling filesystem."""
+    """Return the storage options, with the option `tiers` of rollingfs."""
     found = _json_object("storage_options", '{"anon": true}', given.get("storage_options", "{}"))
     if "tiers" not in given:
         return found

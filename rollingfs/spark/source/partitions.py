@@ -1,4 +1,4 @@
-"""The partitions that tasks read: byte ranges of segments, cut and gathered so that tasks have about one size. Pure."""
+"""Partitions of tasks: byte ranges of segments, cut and gathered to about the same size. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rollingfs.runtime.values import value_class
 OPEN_BYTES = 256 * 1024
 """Cost of opening a segment, in bytes read. It lets thousands of small segments share a task."""
 RANGES_MAX = 1000
-"""Maximum number of ranges of one task."""
+"""Maximum number of ranges of a task."""
 
 
 @value_class
@@ -25,13 +25,13 @@ class Extent:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return bytes."""
         return self.end - self.start
 
 
 @value_class
 class Range:
-    """A part of an extent: the records whose first byte lies in ``[start, end)``."""
+    """A part of an extent: the records whose first byte is in ``[start, end)``."""
 
     extent: Extent
     start: int
@@ -41,12 +41,12 @@ class Range:
 
     @property
     def size(self) -> int:
-        """Bytes, without the head."""
+        """Return bytes, without the head."""
         return self.end - self.start
 
 
 def split(extent: Extent, size_max: int) -> Iterator[Range]:
-    """Cut an extent into equal ranges of at most `size_max` bytes; an empty extent gives none."""
+    """Cut an extent into equal ranges of at most `size_max` bytes; an empty extent gives no range."""
     count = -(-extent.size // size_max)
     for nth in range(count):
         start = extent.start + extent.size * nth // count
@@ -54,7 +54,7 @@ def split(extent: Extent, size_max: int) -> Iterator[Range]:
 
 
 def whole(extent: Extent) -> Iterator[Range]:
-    """An extent as one range, also if it is empty."""
+    """Yield an extent as a range, also if it is empty."""
     yield Range(extent, extent.start, extent.end)
 
 

@@ -1,7 +1,7 @@
 r"""Patterns of paths, in the language of Hadoop's globs, which `load` of Spark's own sources takes. Pure.
 
-``*`` and ``?`` match within one name, ``[abc]``, ``[a-c]``, ``[^a]`` and ``[!a]`` one letter, ``{a,b}`` one of several
-texts, which may have slashes and braces of their own. ``\`` takes the meaning from the next letter.
+``*`` and ``?`` match within a name, ``[abc]``, ``[a-c]``, ``[^a]`` and ``[!a]`` a letter, ``{a,b}`` a choice of texts,
+which may have slashes and braces of their own. ``\`` takes the meaning from the next letter.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 LETTERS = frozenset("{}[]*?\\")
-"""A path with one of these is a pattern, as it is to Spark."""
+"""A path with any of these is a pattern, as in Spark."""
 Part = str | re.Pattern[str]
 """A name in a path, or what matches it."""
 
 
 def is_pattern(path: str) -> bool:
-    """Whether Spark takes a path for a pattern."""
+    """Return whether Spark takes a path for a pattern."""
     return not LETTERS.isdisjoint(path)
 
 
 def above(path: str) -> str:
-    """The folder above the first wildcard of a pattern; of no pattern, the path itself."""
+    """Return the folder above the first wildcard of a pattern; of no pattern, the path itself."""
     return "/".join(takewhile(lambda part: not is_pattern(part), path.split("/")))
 
 
 def alternatives(pattern: str) -> list[tuple[Part, ...]]:
-    """The names of a pattern, one after the other; several times where braces hold slashes.
+    """Return the names of a pattern, in order; several times where braces hold slashes.
 
     Raises
     ------
     ValueError
-        A bracket or brace is not closed, a range of letters is none, or ``**`` stands before the last slash.
+        A bracket or brace is not closed, a range of letters is empty, or ``**`` stands before the last slash.
     """
     return [_parts(one, pattern) for one in _expanded(pattern)]
 
 
 def has_prefix(names: Sequence[str], parts: Sequence[Part]) -> bool:
-    """Whether the first of some names match the parts of a pattern."""
+    """Return whether the first of some names match the parts of a pattern."""
     return len(names) >= len(parts) and all(map(matches, parts, names))
 
 
 def matches(part: Part, name: str) -> bool:
-    """Whether a part of a pattern matches a name."""
+    """Return whether a part of a pattern matches a name."""
     return part == name if isinstance(part, str) else part.fullmatch(name) is not None
 
 
 def _expanded(pattern: str) -> list[str]:
-    """The pattern, or one for each choice of the first braces that hold a slash."""
+    """Return a pattern for each choice of the first braces with a slash."""
     at = 0
     while at < len(pattern):
         if pattern[at] == "{" and (choices := _choices(pattern, at)) is not None:
@@ -61,7 +61,10 @@ def _expanded(pattern: str) -> list[str]:
 
 
 def _choices(pattern: str, start: int) -> list[tuple[str, int]] | None:
-    """The texts between braces that open at `start`, each with the position behind it; None if they do not close."""
+    """Return the texts between braces that open at `start`, or None.
+
+    Each comes with the position after it. None: the braces do not close.
+    """
     found, depth, at, begin = [], 0, start, start + 1
     while at < len(pattern):
         letter = pattern[at]
@@ -91,7 +94,7 @@ def _parts(text: str, pattern: str) -> tuple[Part, ...]:
 
 
 def _part(text: str) -> Part:
-    """A name without a wildcard, or an expression that matches whole names."""
+    """Return a name without a wildcard, or an expression that matches whole names."""
     expression, name, depth, at, is_wild = "", "", 0, 0, False
     while at < len(text):
         letter, at = text[at], at + 1
@@ -117,7 +120,7 @@ def _part(text: str) -> Part:
 
 
 def _letters(text: str, at: int) -> tuple[str, int]:
-    """The expression for the letters behind a bracket, and the position behind them."""
+    """Return the expression for the letters after a bracket, and the position after them."""
     found = "[^" if text[at : at + 1] in ("^", "!") else "["
     at += len(found) - 1
     begin = at

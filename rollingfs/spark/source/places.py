@@ -1,4 +1,4 @@
-"""From a URL to what lies there: one segment, those of a folder, or those that a pattern matches.
+"""From a URL to its segments: a segment, a folder, or a pattern.
 
 Plain files are read as segments, here and in all modules of the data source.
 """
@@ -29,20 +29,20 @@ from rollingfs.spark.source.patterns import Part
 from rollingfs.spark.source.skipped import is_skipped, is_skipped_file
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
-"""The variable in which Spark tells its workers which folders its block manager has made."""
+"""The variable in which Spark reports its workers which folders its block manager has made."""
 LOCAL_PREFIX = "blockmgr-"
-"""How the names of these folders begin; Spark removes them when the application ends."""
+"""Prefix of these folders; Spark removes them when the application ends."""
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
 
 Looks = dict[str, Snapshot | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
 Scans = Mapping[str, Scan]
-"""Folders as they were listed, by path, the upper ones first."""
+"""Folders as they were listed, by path, from the top."""
 
 
 def filesystem(options: Options) -> RollingFileSystem:
-    """The filesystem that the options mean; one for all tasks of a process.
+    """Return the filesystem of the options, shared by all tasks of a process.
 
     Raises
     ------
@@ -67,15 +67,15 @@ def filesystem(options: Options) -> RollingFileSystem:
 
 
 def is_known(protocol: str) -> bool:
-    """Whether fsspec has a filesystem for a protocol, installed or not."""
+    """Return whether fsspec has a filesystem for a protocol, installed or not."""
     return protocol in {*fsspec.registry, *fsspec.available_protocols()}
 
 
 def worker_folder() -> str | None:
-    """A folder that all workers of an application on this machine share, and that others cannot write to.
+    """Return a private folder that all workers of an application share.
 
-    It keeps the verdicts of the probe: Spark ends its idle workers, and each new one would probe the store again. There
-    is none outside of workers.
+    It keeps the verdicts of the probe: Spark ends its idle workers, and each new worker would probe the store again.
+    Only workers have it.
     """
     for folder in os.environ.get(LOCAL_FOLDERS, "").split(",") if os.name == "posix" else ():
         if not os.path.basename(folder).startswith(LOCAL_PREFIX) or not os.path.isdir(folder):
@@ -88,7 +88,7 @@ def worker_folder() -> str | None:
 
 @value_class
 class FoundSegments:
-    """What is at some places now."""
+    """Segments at some places now."""
 
     views: Mapping[str, Snapshot]
     """By path, sorted."""
@@ -119,18 +119,18 @@ def find(
     Parameters
     ----------
     known
-        Places that were folders a moment ago: each costs one listing while something is in it.
+        Places that were folders a moment ago: each costs a listing while it is not empty.
     may_be_missing
-        Whether a place that holds nothing is empty, and no error.
+        Whether an empty place is allowed.
     may_match_nothing
-        Whether a pattern may match nothing, and is no error.
+        Whether a pattern without a match is allowed.
 
     Raises
     ------
     FileNotFoundError
-        A place that is not a pattern holds neither a segment nor a folder, or a pattern matches neither.
+        A place that is not a pattern holds neither a segment nor a folder, or a pattern has no match.
     CorruptHeaderError
-        The header of a segment cannot be read, and the options do not say to skip it.
+        The header of a segment cannot be read, and the options do not skip it.
     ValueError
         A pattern cannot be read.
     """
@@ -152,7 +152,7 @@ def find(
 
 
 def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, known: Iterable[str]) -> FoundSegments:
-    """What was found, with the segments that a reader knows and a listing has missed: each is looked at by name.
+    """Return what was found, with the segments that a reader knows and a listing has missed: each is looked at by name.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, know
 
 
 def _allowed(looks: Looks, folders: frozenset[str], options: Options) -> FoundSegments:
-    """The segments that can be read, and those that cannot, sorted, if the options say to skip these."""
+    """Return readable segments, and unreadable segments if they are skipped."""
     ordered = sorted(looks.items())
     views = {path: look for path, look in ordered if isinstance(look, Snapshot)}
     corrupt = {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)}
@@ -178,7 +178,9 @@ def _allowed(looks: Looks, folders: frozenset[str], options: Options) -> FoundSe
 
 
 def bases(options: Options) -> tuple[str, ...]:
-    """The paths below which folders are columns: what a query names, of a pattern what lies above its first wildcard.
+    """Return the paths below which folders are columns.
+
+    They are the paths of a query; of a pattern, the part above its first wildcard.
 
     Raises
     ------
@@ -196,7 +198,9 @@ def bases(options: Options) -> tuple[str, ...]:
 
 
 def _matching(fs: RollingFileSystem, pattern: str) -> Looks | None:
-    """The segments that a pattern matches, and those below folders that it matches; None if it matches nothing.
+    """Return the segments that a pattern matches, or None.
+
+    They are also the segments below folders that it matches.
 
     Each folder of a choice is listed once.
     """
@@ -206,7 +210,7 @@ def _matching(fs: RollingFileSystem, pattern: str) -> Looks | None:
 
 
 def _matched(fs: RollingFileSystem, parts: Sequence[Part], *, is_absolute: bool) -> Looks | None:
-    """What one choice of a pattern matches, as `_matching`."""
+    """Return the matches of a choice of a pattern, as `_matching`."""
     names_above = list(takewhile(lambda part: isinstance(part, str), parts[:-1]))
     level = ["/".join(map(str, names_above)) or ("/" if is_absolute else "")]
     for part in parts[len(names_above) : -1]:
@@ -229,7 +233,7 @@ def _fits(path: str, part: Part) -> bool:
 
 
 def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Looks:
-    """The segment of a path; else the segments below it."""
+    """Return the segment of a path; else the segments below it."""
     try:
         view = segments.view_now(fs, path)
     except CorruptHeaderError as error:
@@ -243,12 +247,12 @@ def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Lo
 
 
 def _below(fs: RollingFileSystem, folder: str) -> Looks:
-    """The segments below a folder; none where there is no folder."""
+    """Return the segments below a folder, if it exists."""
     return _below_in(_scans(fs, [folder]), folder)
 
 
 def _scans(fs: RollingFileSystem, folders: Sequence[str], depth_max: int | None = None) -> Scans:
-    """The folders, and those below them, each listed once."""
+    """Return the folders, and those below them, each listed once."""
     listings = Listings(core(fs).client)
     calls = [partial(listings.tree, folder, depth_max, on_error=REPORT) for folder in folders]
     return {path: scan for tree in core(fs).run(listings.gather(calls)) for path, scan in tree.items()}
@@ -267,7 +271,7 @@ def _below_in(scans: Scans, folder: str) -> Looks:
 
 
 def _corrupt(scan: Scan) -> Looks:
-    """The segments of a folder whose headers cannot be read; any other error is raised."""
+    """Return the segments of a folder whose headers cannot be read; any other error is raised."""
     found: Looks = {}
     for path, error in (scan.errors | ({scan.path: scan.error} if scan.error else {})).items():
         if not isinstance(error, CorruptHeaderError):
@@ -281,7 +285,7 @@ def _shown(scan: Scan) -> list[str]:
 
 
 def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:
-    """Tells whether a segment is one that a query names, as `meaning`."""
+    """Return whether a query names a segment, as `meaning`."""
     choices = [meaning(core(fs).strip(place.path), shown=True) for place in options.places]
     return lambda path: any(is_meant(path) for is_meant in choices)
 
@@ -308,6 +312,6 @@ def meaning(path: str, *, shown: bool = False) -> Callable[[str], bool]:
 
 
 def folders_of(path: str) -> Iterator[str]:
-    """The folders that a path lies in, the lowest first."""
+    """Yield the folders that a path is in, the lowest first."""
     while path := path.rpartition("/")[0]:
         yield path

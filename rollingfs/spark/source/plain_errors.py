@@ -1,7 +1,7 @@
-"""Errors as Spark shows them: the sentence alone, without the Python traceback that Spark would put before it.
+"""Errors as Spark shows them: the sentence, without the Python traceback before it.
 
-A worker of Spark sends the text of an exception to the driver: the traceback first, unless a variable says to hide it.
-The worker ends with the exception, so that the variable holds for this one only.
+A worker of Spark sends the text of an exception to the driver: the traceback first, unless a variable hides it.
+The worker ends with the exception, so that the variable holds for it only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ PACKAGE = Path(__file__).parents[2]
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Let an error that says all in its message reach the user without a traceback; a bug keeps it."""
+    """Let a complete message reach the user without a traceback.
+
+    A bug keeps its traceback.
+    """
     try:
         yield
     except Exception as error:
@@ -43,7 +46,7 @@ plainly = plain_errors()
 
 
 def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
-    """A function that yields items to Spark, with its errors, and theirs, shown plainly."""
+    """Yield a function that yields items to Spark, with its errors, and theirs, shown plainly."""
 
     @functools.wraps(items)
     def shown(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
@@ -54,10 +57,10 @@ def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
 
 
 def is_sentence(error: BaseException) -> bool:
-    """Whether the message of an error says what a user must know.
+    """Return whether the message of an error suffices for a user.
 
-    That is an `OSError`, as all errors of rollingfs and of stores are, and a value, or a package that is
-    missing, of which rollingfs itself tells.
+    That is an `OSError`, as all errors of rollingfs and of stores are, and an error of rollingfs about a value or a
+    missing package.
     """
     return isinstance(error, OSError) or (
         isinstance(error, ValueError | NotImplementedError | ImportError) and _is_ours(error)
@@ -65,12 +68,12 @@ def is_sentence(error: BaseException) -> bool:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether code of rollingfs raised an error."""
+    """Return whether code of rollingfs raised an error."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return bool(frames) and PACKAGE in Path(frames[-1].f_code.co_filename).parents
 
 
 def _is_worker() -> bool:
-    """Whether this process is a worker that Spark has started, and no program of a user."""
+    """Return whether this process is a worker that Spark has started, and no program of a user."""
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     return str(getattr(main, "name", "")).startswith("pyspark.")

@@ -1,6 +1,6 @@
-"""Plain files in plans and offsets: which file is meant, and whether it has only grown since. Pure.
+"""Identity of plain files in plans and offsets, also of files that have grown. Pure.
 
-A name and a date say too little: another file may get both. So the text of a plain file has the inode on a disk, which
+A name and a date do not suffice: another file may get both. So the text of a plain file has the inode on a disk, which
 a rename and an append keep, and the token on an object store.
 """
 
@@ -16,13 +16,13 @@ _INODE = "inode:"
 
 @value_class
 class PlainFile:
-    """A plain file as it was at one moment; its text is its identity."""
+    """A plain file as it was at a moment; its text is its identity."""
 
     modified_s: int
     """In whole seconds: a listing may know milliseconds where a look at the same file does not."""
     size: int
     key: str = ""
-    """On a disk the inode and the date in milliseconds, else the token; empty where a listing tells neither."""
+    """On a disk the inode and the date in milliseconds, else the token; empty if a listing has neither."""
 
     @staticmethod
     def of(info: FileInfo) -> PlainFile:
@@ -43,15 +43,18 @@ class PlainFile:
 
     @property
     def inode(self) -> str | None:
-        """The inode, on a disk."""
+        """Return the inode, on a disk."""
         return self.key.split(":")[1] if self.key.startswith(_INODE) else None
 
     def is_unchanged(self, now: PlainFile) -> bool:
-        """Whether the file of this name is still this file, and has been written by no program since."""
+        """Return whether the file of this name is still this file, and has been written by no program since."""
         if self.key and now.key:
             return (self.key, self.size) == (now.key, now.size)
         return (self.modified_s, self.size) == (now.modified_s, now.size)
 
     def is_kept(self, now: PlainFile) -> bool:
-        """Whether this file of a disk is there, whatever its name, and has at most grown by its date and size."""
+        """Return whether this file of a disk is there and has at most grown.
+
+        Its name may be another; date and size show the growth.
+        """
         return self.inode is not None and self.inode == now.inode and (now.size > self.size or self.is_unchanged(now))

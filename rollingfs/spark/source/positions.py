@@ -1,4 +1,4 @@
-"""Where a read begins and ends: `startingOffsets` and `endingOffsets`. Pure.
+"""Begin and end of a read: `startingOffsets` and `endingOffsets`. Pure.
 
 Spark's Kafka source has given both options their names; the word for the value of a cut is Pravega's.
 """
@@ -20,16 +20,16 @@ FORMS = "earliest, latest, a time like 2026-11-21T08:00:00Z, or a stream cut, as
 
 @value_class
 class Point:
-    """A place in one segment."""
+    """A place in a segment."""
 
     offset: int
     incarnation: str | None
-    """The incarnation that the offset belongs to, or its identity; None if an old cut does not say."""
+    """The incarnation that the offset belongs to, or its identity; None in an old cut."""
 
 
 @value_class
 class Position:
-    """A place in all segments that a query reads. At most one of the fields says which."""
+    """A place in all segments that a query reads. At most one of the fields is set."""
 
     name: str = ""
     """`EARLIEST` or `LATEST`."""
@@ -40,12 +40,12 @@ class Position:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is a cut: segments that it does not name came later."""
+        """Return whether it is a cut: segments that it does not name came later."""
         return not self.name and self.at_s is None
 
 
 def parse_position(option: str, text: str) -> Position:
-    """A position as a user writes it.
+    """Return a position as a user writes it.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def parse_position(option: str, text: str) -> Position:
     Raises
     ------
     ValueError
-        The text is none of `FORMS`, nor the offset of a streaming query.
+        The text fits neither `FORMS` nor the offset of a streaming query.
     """
     said = text.strip()
     if said.lower() in (EARLIEST, LATEST):

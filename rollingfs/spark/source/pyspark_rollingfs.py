@@ -1,4 +1,4 @@
-"""Spark looks for data sources in top-level modules of such names; the wheel has this one there."""
+"""Spark looks for data sources in top-level modules of such names; the wheel has this module there."""
 
 from rollingfs.spark.source import RollingDataSource as DefaultSource
 

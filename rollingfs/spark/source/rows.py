@@ -16,7 +16,7 @@ _VARIANT = re.compile(r'"(type|elementType|valueType)":"variant"')
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema.
+    """Return the Arrow schema that batches must have exactly, for Spark to take them as rows of a Spark schema.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """The Spark schema of an Arrow schema, nullable however deep."""
+    """Return the Spark schema of an Arrow schema, nullable however deep."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     # later data may have nulls, also if the first says that it has none
@@ -44,12 +44,12 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, ignores_case: bool = False) -> pa.RecordBatch:
-    """The columns of a schema, by name; a column that the batch lacks is null.
+    """Return the columns of a schema, by name; a column that the batch lacks is null.
 
     Parameters
     ----------
     ignores_case
-        Whether names also match that differ in case, as Spark matches those of Parquet.
+        Whether names also match that differ in case, as Spark matches columns of Parquet.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, ignores_case: bool = Fa
 
 
 def without_columns(count: int) -> pa.RecordBatch:
-    """Rows that have no columns."""
+    """Return rows that have no columns."""
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 def spelled(name: str, names: Iterable[str], *, ignores_case: bool) -> str | None:
-    """The one of some names that a column's name matches; None if it matches none.
+    """Return the name of a list that a column's name matches, or None.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def spelled(name: str, names: Iterable[str], *, ignores_case: bool) -> str | Non
 
 
 def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
-    """The value of a column that is the same in all rows of a segment.
+    """Return the value of a column that is the same in all rows of a segment.
 
     Parameters
     ----------
@@ -110,18 +110,20 @@ def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
 
 
 def arranged(batch: pa.RecordBatch, more: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a schema: those that come besides, and those of the batch."""
+    """Return the columns of a schema, from the batch and from others."""
     names = schema.names
     return pa.record_batch([more[one] if one in more else batch.column(one) for one in names], schema=schema)
 
 
 def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, if no NOT NULL column has nulls. Spark does not check that, and would read any value in their place.
+    """Return the batch, if no NOT NULL column has nulls.
+
+    Spark does not check that, and would read any value in their place.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        A column has one; the message names the column.
+        A column has a null; the message names the column.
     """
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if _has_forbidden(column, field):
@@ -158,7 +160,7 @@ class _As:
 
 
 def _respelled(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """A type with its fields named as in another type, however deep, where they differ in case."""
+    """Return a type with its fields named as in another type, however deep, where they differ in case."""
     if pt.is_struct(kind) and pt.is_struct(wanted):
         own = {spelled(field.name, [one.name for one in kind], ignores_case=True): field for field in wanted}
         fields = [
@@ -178,7 +180,7 @@ def _respelled(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """The type whose fields may all be null, however deep; the keys of a map cannot."""
+    """Return the type whose fields may all be null, however deep; the keys of a map cannot."""
     fields = [field.with_type(_nullable(field.type)).with_nullable(True) for field in _inner(kind)]
     if pt.is_struct(kind):
         return pa.struct(fields)
@@ -188,7 +190,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:
-    """Whether there is a null in a column that is not nullable, or in such a field inside it."""
+    """Return whether there is a null in a column that is not nullable, or in such a field inside it."""
     if not field.nullable and column.null_count:
         return True
     inner = _inner(field.type)
@@ -206,7 +208,7 @@ def _forbids(field: pa.Field) -> bool:
 
 
 def _inner(kind: pa.DataType) -> list[pa.Field]:
-    """The fields inside a type that may have nulls; the keys of a map cannot."""
+    """Return the fields inside a type that may have nulls; the keys of a map cannot."""
     if pt.is_struct(kind):
         return list(kind)
     if pt.is_map(kind):

@@ -1,4 +1,4 @@
-"""Segments as they are now: a look at them, what tells one from a later one of its name, and their bytes."""
+"""Segments as they are now: a look at them, their identity, and their bytes."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Look = Snapshot | CorruptHeaderError | None
-"""What is at a path: a segment, why its header cannot be read, or nothing."""
+"""State of a path: a segment, the error of its header, or None."""
 THREADS_MAX = 16
 """Maximum number of segments that are looked into at the same time."""
 KEPT_BYTES = 31 * 1024 * 1024
-"""Size of the block by which `keep_memory` tells the C library what to keep; glibc heeds at most 32 MiB."""
+"""Size of the block by which `keep_memory` sets the limit of the C library; glibc heeds at most 32 MiB."""
 
 
 def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
-    """The segments at some paths now, or why their headers cannot be read, or None; the requests go out together."""
+    """Return the segments at some paths, or their errors, or None.
+
+    The requests go out together.
+    """
     client = core(fs).client
 
     async def one(path: str) -> Look:
@@ -45,7 +48,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
 
 
 def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
-    """The segment at a path now, or None.
+    """Return the segment at a path now, or None.
 
     Raises
     ------
@@ -59,7 +62,7 @@ def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
 
 
 def identity(view: Snapshot) -> str:
-    """The identity of a segment: another segment that gets its name later has another."""
+    """Return the identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
         return view.header.lineage  # a rename keeps it, as it keeps the offsets
     assert view.plain is not None
@@ -67,7 +70,7 @@ def identity(view: Snapshot) -> str:
 
 
 def is_same(view: Snapshot, known: str) -> bool:
-    """Whether offsets in the segment with a known identity are valid in this one.
+    """Return whether offsets of a known identity are valid in this segment.
 
     They stay valid when a plain file of a disk grows, and when a plain file is adopted: the header keeps its date.
     """
@@ -80,19 +83,27 @@ def is_same(view: Snapshot, known: str) -> bool:
 
 
 def is_unchanged(view: Snapshot, known: str) -> bool:
-    """Whether the bytes before the known end cannot have changed: a plain file may be written anew in its place."""
+    """Return whether the bytes before the known end cannot have changed.
+
+    A plain file may be overwritten in place.
+    """
     if not known.startswith(PLAIN) or identity(view) == known:
         return True
     return view.plain is not None and PlainFile.parse(known).is_unchanged(PlainFile.of(view.plain))
 
 
 def is_kept(view: Snapshot, known: str) -> bool:
-    """Whether a plain file is one of a disk that is known, under any name, and has at most grown."""
+    """Return whether a plain file is a known file that has at most grown.
+
+    Its name may differ on a disk.
+    """
     return view.plain is not None and PlainFile.parse(known).is_kept(PlainFile.of(view.plain))
 
 
 def became(fs: RollingFileSystem, path: str, known: str) -> str | None:
-    """Return the identity of the segment that a plain file became before a rename; None if the store tells of none.
+    """Return the identity of the segment that a renamed plain file became.
+
+    None if the store has no trace of it.
 
     The rename leaves a tombstone under the old name, which names the plain file.
     """
@@ -105,7 +116,10 @@ def became(fs: RollingFileSystem, path: str, known: str) -> str | None:
 
 
 def committed_ms(view: Snapshot, offset: int) -> float:
-    """When a byte was committed, as far as the header itself says, in milliseconds since 1970."""
+    """Return the commit time of a byte by the header, in milliseconds.
+
+    It counts from 1970.
+    """
     header = view.header
     if header is None:
         return view.modified.timestamp() * 1000
@@ -116,13 +130,13 @@ def committed_ms(view: Snapshot, offset: int) -> float:
 
 
 def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) -> Extent:
-    """The bytes ``[start, end)`` of a segment; by default all that it retains."""
+    """Return the bytes ``[start, end)`` of a segment; by default all that it retains."""
     start, end = (view.start if start is None else start), (view.length if end is None else end)
     return Extent(view.path, identity(view), start, end)
 
 
 def is_retained(fs: RollingFileSystem, path: str) -> bool:
-    """Whether a segment lies in a stream whose retention deletes segments."""
+    """Return whether a segment is in a stream whose retention deletes segments."""
     return fs.stream(names.parent(path)).retention is not None
 
 
@@ -135,7 +149,7 @@ class StartMovedError(SegmentTruncatedError):
 
 
 class SegmentReader:
-    """Reads one snapshot of a segment, by segment offsets."""
+    """Reads a snapshot of a segment, by segment offsets."""
 
     def __init__(self, fs: RollingFileSystem, view: Snapshot) -> None:
         self.fs = fs
@@ -144,12 +158,12 @@ class SegmentReader:
 
     @classmethod
     def of(cls, fs: RollingFileSystem, extent: Extent) -> SegmentReader:
-        """The reader of a task: the segment must still be the one that the driver planned for.
+        """Return the reader of a task, for the segment of the plan.
 
         Raises
         ------
         FileNotFoundError
-            It is gone, or another has its name.
+            It is gone, or another segment has its name.
         SegmentTruncatedError
             Its head was truncated into the extent.
         """
@@ -171,34 +185,34 @@ class SegmentReader:
         return cls(fs, view)
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes ``[start, end)``, all of them."""
+        """Return the bytes ``[start, end)``, all of them."""
         if start == end:
             return b""
         return core(self.fs).run(core(self.fs).client.fetcher.read(self.view, start, end, checks=self._checks))
 
     def file(self) -> ReadFile:
-        """A file whose position 0 is the first retained byte."""
+        """Return a file whose position 0 is the first retained byte."""
         return ReadFile(core(self.fs), self.view.path, self.view)
 
 
 @cache
 def keep_memory() -> None:
-    """Let this process keep the memory of a block for the next one, and for the next task.
+    """Let this process keep the memory of a block for the next, and for the next task.
 
     glibc gives free memory back to the system when it is twice the size of the largest block that was ever freed. Each
     page that a task then takes again costs more than to read into it. So a large block is freed here, which takes no
-    memory, because nothing touches it. With another C library nothing changes.
+    memory, because no code touches it. With another C library it has no effect.
     """
     bytes(KEPT_BYTES)
 
 
 def is_remote(fs: RollingFileSystem) -> bool:
-    """Whether a request takes long, however small it is."""
+    """Return whether a request takes long, however small it is."""
     return core(fs).is_async
 
 
 def each(fs: RollingFileSystem, call: Callable[[T], U], items: Iterable[T]) -> list[U]:
-    """The answers of a call for each of some items; those of a remote store are awaited together."""
+    """Return the answers of a call for each item, together from a remote store."""
     if not is_remote(fs):
         return [call(item) for item in items]
     with ThreadPoolExecutor(THREADS_MAX, "rollingfs-spark") as pool:
@@ -206,7 +220,7 @@ def each(fs: RollingFileSystem, call: Callable[[T], U], items: Iterable[T]) -> l
 
 
 def prefetched(fs: RollingFileSystem, items: Iterator[T]) -> Iterator[T]:
-    """The same items; from a remote store, the next is fetched while the caller works on one."""
+    """Yield the same items; from a remote store, the next item is fetched ahead."""
     if not is_remote(fs):
         yield from items
         return

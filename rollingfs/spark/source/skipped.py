@@ -13,12 +13,12 @@ SUMMARIES = ("_metadata", "_common_metadata")
 
 
 def is_skipped_file(name: str) -> bool:
-    """Whether Spark skips a file of this name."""
+    """Return whether Spark skips a file of this name."""
     return name.startswith(".") or name.endswith(BEING_COPIED) or (name.startswith("_") and "=" not in name)
 
 
 def is_skipped(path: str) -> bool:
-    """Whether Spark skips what lies at a path, which is relative to a folder that a query names."""
+    """Return whether Spark skips what is at a path, which is relative to a folder that a query names."""
     *folders, name = path.strip("/").split("/")
     return is_skipped_file(name) or any(
         is_skipped_file(folder) and not folder.startswith(SUMMARIES) for folder in folders

@@ -1,4 +1,4 @@
-"""What differs between the versions of PySpark, from 4.0 on."""
+"""Differences between the versions of PySpark, from 4.0 on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 def to_arrow_schema(schema: Any) -> Any:
-    """The Arrow schema of a Spark schema, with times in UTC."""
+    """Return the Arrow schema of a Spark schema, with times in UTC."""
     from pyspark.sql.pandas import types
 
     convert: Any = types.to_arrow_schema
@@ -31,7 +31,7 @@ def to_arrow_schema(schema: Any) -> Any:
 
 
 def check_stream_reads() -> None:
-    """Refuse to read a stream with a PySpark that does not tell a data source how far the query has read.
+    """Refuse to read a stream with a PySpark that lacks the progress of queries.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The formats of ``format("rolling")``: what each makes of bytes, and of rows.
 
 In: a range of a segment, or rows. Out: Arrow record batches, or bytes. A new format is a module with a `Format`, and a
-line in `MODULES`. Must not be here: streams, commits, and where segments lie.
+line in `MODULES`. Must not be here: streams, commits, and where segments are.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ MODULES = {
 
 @cache
 def of(name: str) -> Format:
-    """The format of a name."""
+    """Return the format of a name."""
     found: Format = import_module(f"{__name__}.{MODULES[name]}").FORMAT
     return found

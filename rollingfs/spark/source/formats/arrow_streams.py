@@ -1,4 +1,4 @@
-"""Arrow IPC streams, one behind the other, or one IPC file: where their messages lie.
+"""Arrow IPC streams in order, or an IPC file: places of their messages.
 
 Each task appends a stream of its own. A stream that is larger than a partition is cut between its record batches; a
 task that reads a part reads the schema of the stream first.
@@ -24,7 +24,7 @@ from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 
 WINDOW_BYTES = 64 * 1024
-"""Size of one read in the search for messages: small messages share it; of a large one only the beginning is read."""
+"""Size of a read in the search for messages: small messages share it; of a large message only the beginning is read."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Size of the record batches into which rows are gathered before they are written."""
 
@@ -38,7 +38,7 @@ _FILE_TAIL_BYTES = 4 + len(_FILE_TAIL)
 
 
 class MalformedStreamError(RollingError, ValueError):
-    """The bytes are no Arrow IPC stream; the message says at which offset."""
+    """The bytes are no Arrow IPC stream; the message has the details."""
 
 
 @value_class
@@ -55,9 +55,9 @@ Stream = list[Message]
 
 
 def streams(read: Read, extent: Extent) -> Iterator[tuple[Stream, bool]]:
-    """The streams of an extent, in order, without a message at its end that is not whole.
+    """Yield the streams of an extent, in order, without a message at its end that is not whole.
 
-    Beside each stands whether it is complete: its end mark, or another stream, follows.
+    Each comes with a mark whether it is complete: its end mark, or another stream, follows.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def streams(read: Read, extent: Extent) -> Iterator[tuple[Stream, bool]]:
 
 
 def messages(read: Read, extent: Extent) -> Iterator[Message]:
-    """The messages of an extent, found by reading the beginning of each."""
+    """Yield the messages of an extent, found by reading the beginning of each."""
     window = Window(read, extent.end, WINDOW_BYTES)
     position = extent.start
     is_file = window(position, position + len(_FILE_HEAD)) == _FILE_HEAD
@@ -107,7 +107,7 @@ def messages(read: Read, extent: Extent) -> Iterator[Message]:
 
 
 def _is_footer(window: Window, position: int, end: int) -> bool:
-    """Whether the bytes left are the footer of an IPC file."""
+    """Return whether the bytes left are the footer of an IPC file."""
     if end - position < _FILE_TAIL_BYTES:
         return False
     tail = window(end - _FILE_TAIL_BYTES, end)
@@ -116,7 +116,7 @@ def _is_footer(window: Window, position: int, end: int) -> bool:
 
 
 def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
-    """The kind of a message and the length of its body, as its flatbuffer says."""
+    """Return the kind of a message and the length of its body, by its flatbuffer."""
     message = Table.root(metadata)
     return message.number(1, "<B"), message.number(3, "<q")
 
@@ -159,14 +159,16 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
 
 
 def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
-    """The end of the last complete stream up to `limit`; else that of the first one; else the start of the extent.
+    """Return the end of the last complete stream up to `limit`.
+
+    Without it, that is the end of the first stream, else the start of the extent.
 
     The footer of a file belongs to its stream.
 
     Parameters
     ----------
     is_last
-        No bytes can come behind the extent, so the last stream needs no end mark.
+        No bytes can come after the extent, so the last stream needs no end mark.
     """
     found = extent.start
     for stream, is_ended in streams(read, extent):
@@ -183,7 +185,7 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
 
 
 def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
-    """The record batches of a range: of a part of a stream, or of whole streams."""
+    """Yield the record batches of a range: of a part of a stream, or of whole streams."""
     source = pa.BufferReader(read(one.start, one.end))
     if one.head != (0, 0):
         schema = pa.ipc.read_schema(pa.py_buffer(read(*one.head)))
@@ -197,7 +199,7 @@ def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
 
 
 def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Rows as one stream; without rows, no bytes."""
+    """Yield rows as a stream; without rows, no bytes."""
     writer, sink = None, OutputBuffer()
     for group in gathered(batches, BATCH_BYTES):
         table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
@@ -213,34 +215,34 @@ def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
 
 
 class Arrow(Format):
-    """The rows of record batches; the offset of each is that of its batch."""
+    """The rows of record batches; the offset of each row is the offset of its batch."""
 
     grows: ClassVar[bool] = True
     has_offsets: ClassVar[bool] = True
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """The columns of the first stream."""
+        """Return the columns of the first stream."""
         for (first, *_), _ in streams(opened.read, extent_of(opened.view)):
             return pa.ipc.read_schema(pa.py_buffer(opened.read(first.start, first.end)))
         return None
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
-        """Whole streams, or parts of a large one."""
+        """Yield whole streams, or parts of a large stream."""
         return cut(opened.read, extent, options.partition_bytes)
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
-        """The error for a message that is cut off."""
+        """Return the error for a message that is cut off."""
         tail = bytes(read(max(end, extent.end - len(_FILE_TAIL)), extent.end))
         if tail in (b"", _FILE_TAIL):  # the footer of a file is no message
             return None
         return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are not a whole Arrow IPC message")
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
-        """Behind a whole stream."""
+        """After a whole stream."""
         return whole_end(read, extent, upto, is_last=is_last)
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
-        """The record batches of a range."""
+        """Return the record batches of a range."""
         found = batches(opened.read, one)
         if not options.has_metadata:
             return ((batch, None) for batch in found)
@@ -249,13 +251,13 @@ class Arrow(Format):
         return ((batch, partial(_starts, row, batch)) for batch, row in zip(found, rows, strict=True))
 
     def nothing(self, schema: pa.Schema) -> bytes:
-        """A stream without batches."""
+        """Return a stream without batches."""
         sink = OutputBuffer()
         pa.ipc.new_stream(sink, schema).close()
         return sink.drain()
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """One stream; without rows, no bytes."""
+        """Yield a stream; without rows, no bytes."""
         return encode(batches)
 
 

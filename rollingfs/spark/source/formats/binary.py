@@ -20,7 +20,7 @@ COLUMNS = pa.schema(
         ("content", pa.binary()),
     ]
 )
-"""Those of Spark's own format for binary files."""
+"""Columns of Spark's own format for binary files."""
 
 
 class Binary(Format):
@@ -29,22 +29,22 @@ class Binary(Format):
     columns: ClassVar[pa.Schema | None] = COLUMNS
 
     def check_write(self, schema: pa.Schema) -> None:
-        """Refuse all but one column of bytes."""
+        """Refuse all except a single column of bytes."""
         if len(schema) != 1 or not pa.types.is_binary(schema.field(0).type):
             raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, schema))})")
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
-        """The segment, also if it is empty."""
+        """Return the segment, also if it is empty."""
         return partitions.whole(extent)
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
-        """One row."""
+        """Yield a row."""
         path, data = f"rolling+{options.target_protocol}://{one.extent.path}", opened.read(one.start, one.end)
         values = [[path], [opened.view.modified], [one.size], [data]]
         yield pa.record_batch(list(map(pa.array, values)), names=COLUMNS.names), None
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """The bytes of all rows, one behind the other."""
+        """Yield the bytes of all rows, in order."""
         for batch in batches:
             yield b"".join(value for value in batch.column(0).to_pylist() if value)
 

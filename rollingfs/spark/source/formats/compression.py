@@ -1,7 +1,7 @@
-"""Compressed segments of lines: told by their name, and read as a whole.
+"""Compressed segments of lines: recognised by their name, and read as a whole.
 
-Ranges and offsets are positions in the compressed bytes, so one task reads a compressed segment from its start to its
-end, and a stream cannot read a part of it.
+Ranges and offsets are positions in the compressed bytes, so a single task reads a compressed segment from its start to
+its end, and a stream cannot read a part of it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _ENDINGS = frozenset({*READABLE, *_CODECS, "snappy", "deflate", "lzo", "zip", "7
 
 
 class CompressedError(ValueError):
-    """A segment is compressed, or should be, and cannot be read as its name or the options say."""
+    """A segment is compressed, or should be, and its name or the options do not fit."""
 
 
 def by_name(path: str) -> str | None:
-    """The compression that the ending of a name says, or None."""
+    """Return the compression by the ending of a name, or None."""
     _, dot, ending = path.rpartition("/")[2].lower().rpartition(".")
     return _CODECS.get(ending, ending) if dot and ending in _ENDINGS else None
 
 
 def codec_of(path: str, choice: str) -> str | None:
-    """The compression with which a segment is read; None: as it is.
+    """Return the compression with which a segment is read; None: as it is.
 
     Raises
     ------
     CompressedError
-        Its name says one that cannot be read.
+        Its name has a compression that cannot be read.
     """
     if choice != AUTO:
         return None if choice == NONE else choice
@@ -54,7 +54,7 @@ def codec_of(path: str, choice: str) -> str | None:
 
 
 def refused(path: str, why: str) -> CompressedError:
-    """The error for what cannot be done to a part of a compressed segment."""
+    """Return the error for what cannot be done to a part of a compressed segment."""
     return CompressedError(
         f"{path}: by its name or by option compression it is compressed, so only the whole can be read, {why}; nothing "
         "of it was read. Decompress it, or give option compression=none if it is plain text"
@@ -62,12 +62,12 @@ def refused(path: str, why: str) -> CompressedError:
 
 
 def check_write(path: str, choice: str = AUTO) -> None:
-    """Refuse to write lines to a name, or with an option, that says they are compressed.
+    """Refuse to write lines under a name or option of a compression.
 
     Raises
     ------
     CompressedError
-        It does.
+        The name or the option has a compression.
     """
     codec = by_name(path) if choice == AUTO else choice
     if codec not in (None, NONE):
@@ -80,7 +80,7 @@ def check_write(path: str, choice: str = AUTO) -> None:
 
 
 def blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterator[Lines]:
-    """The lines of a compressed segment, many to a block, each ended by one line feed.
+    """Yield the lines of a compressed segment, many to a block, each ended by a line feed.
 
     Raises
     ------

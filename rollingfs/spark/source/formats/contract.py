@@ -1,4 +1,4 @@
-"""What a format is."""
+"""The contract of a format."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ CORRUPT = (CorruptHeaderError, CorruptChunkError)
 Starts = Callable[[], Sequence[int]]
 """Gives the offset of each row of a batch; it is asked only where a query wants to know."""
 Located = tuple[pa.RecordBatch, Starts | None]
-"""A batch, and where its rows lie; None if its format has no offsets."""
+"""A batch, and where its rows are; None if its format has no offsets."""
 
 
 class ReadOptions(Protocol):
-    """What a format asks of the options of a read."""
+    """Options of a read that a format needs."""
 
     @property
     def partition_bytes(self) -> int:
-        """Bytes of a task."""
+        """Return bytes of a task."""
 
     @property
     def has_metadata(self) -> bool:
-        """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
+        """Return whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
 
     @property
     def target_protocol(self) -> str:
-        """The protocol of the backend."""
+        """Return the protocol of the backend."""
 
     def codec(self, path: str) -> str | None:
-        """The compression with which the segment at a path is read; None: as it is."""
+        """Return the compression with which the segment at a path is read; None: as it is."""
 
 
 class Format:
-    """What a format makes of bytes and rows. It has no state: one object serves all queries.
+    """Conversion between bytes and rows. It has no state: an object serves all queries.
 
-    Here stands what a format does whose segments are one record each, or one file. A format of lines or of records says
-    otherwise.
+    The defaults are for formats whose segments are a record or a file. Formats of lines or records override them.
     """
 
     has_lines: ClassVar[bool] = False
@@ -57,12 +56,14 @@ class Format:
     """The columns, if they are the same everywhere."""
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """The columns of a segment, where they are not the same everywhere; None if it does not tell them.
+        """Return the columns of a segment, or None.
+
+        Only a format whose segments differ in columns has them.
 
         Raises
         ------
         ValueError
-            This format never tells them.
+            This format never has them.
         """
         raise NotImplementedError
 
@@ -85,25 +86,30 @@ class Format:
         """
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
-        """The ranges of an extent, each for one task."""
+        """Return the ranges of an extent, each for a task."""
         raise NotImplementedError
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
-        """The error for bytes behind the last whole record, which ends at `end`; None if they are none of a record."""
+        """Return the error for bytes after the last whole record, or None.
+
+        The record ends at `end`. None: the bytes belong to no record.
+        """
         return None
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
-        """The end of the last whole record at or before `upto`; else that of the first one; else the extent's start.
+        """Return the end of the last whole record at or before `upto`.
+
+        Without it, that is the end of the first record, else the extent's start.
 
         Parameters
         ----------
         is_last
-            No bytes can come behind the extent.
+            No bytes can come after the extent.
         """
         raise NotImplementedError
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Any]:
-        """What is read of a range, a piece at a time; `rows` makes rows of each.
+        """Return what is read of a range, a piece at a time; `rows` makes rows of each.
 
         Parameters
         ----------
@@ -113,13 +119,13 @@ class Format:
         raise NotImplementedError
 
     def rows(self, piece: Any, one: Range, schema: pa.Schema) -> Iterator[Located]:
-        """The rows of a piece, in columns that `rows.conform` takes; by default the piece is rows already."""
+        """Yield the rows of a piece, in columns that `rows.conform` takes; by default the piece is rows already."""
         yield piece
 
     def nothing(self, schema: pa.Schema) -> bytes:
-        """The bytes of no rows, which tell their columns; none if the format cannot tell them."""
+        """Return the bytes of zero rows with their columns, if the format can."""
         return b""
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """The bytes of some rows, in pieces."""
+        """Return the bytes of some rows, in pieces."""
         raise NotImplementedError

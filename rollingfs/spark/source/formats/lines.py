@@ -28,9 +28,9 @@ class Window:
     Parameters
     ----------
     stop
-        Where the bytes end; a read beyond it is cut off there.
+        End of the bytes; a read beyond it is cut off.
     size
-        How many bytes are read at least.
+        Minimum number of bytes of a read.
     """
 
     def __init__(self, read: Callable[[int, int], Any], stop: int, size: int = 0) -> None:
@@ -57,14 +57,16 @@ class Lines(NamedTuple):
 
     @property
     def ends(self) -> bool:
-        """Whether the last line has its line feed."""
+        """Return whether the last line has its line feed."""
         return self.data[self.end - 1 : self.end] == FEED
 
 
 def raw_blocks(
     read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[tuple[int, bytes, int]]:
-    """The lines that begin in ``[start, end)``, many to a block: its offset, data, and the size of the lines in that.
+    """Yield the lines that begin in ``[start, end)``, many to a block.
+
+    A block is its offset, its data, and the size of the lines in it.
 
     Only the last line before `stop` may lack its line feed. A line that was read in part is read again with the next
     block, because joining the parts would copy the block.
@@ -72,9 +74,9 @@ def raw_blocks(
     Parameters
     ----------
     first
-        Where the first line of the extent begins.
+        Begin of the first line of the extent.
     stop
-        Where the bytes of the extent end; the last line of the range may reach this far.
+        End of the bytes of the extent; the last line of the range may reach this far.
     """
     position, size = begin(read, first, start, stop), block_bytes
     while position + size < end:
@@ -92,7 +94,7 @@ def raw_blocks(
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
-    """The offset of the first line that begins at `start` or behind it; `stop` if there is none."""
+    """Return the offset of the first line that begins at `start` or after it; `stop` if it is missing."""
     if start <= first:
         return first
     before = read(start - 1, min(start + 1, stop))
@@ -110,7 +112,10 @@ def begin(read: Read, first: int, start: int, stop: int) -> int:
 
 
 def last_line_end(read: Read, start: int, end: int, delimiter: bytes = FEED) -> int:
-    """The offset behind the last delimiter in ``[start, end)``; `start` if there is none. It reads from the end."""
+    """Return the offset after the last delimiter in ``[start, end)``, or `start`.
+
+    It reads from the end.
+    """
     upto, size = end, LOOK_BYTES
     while upto > start:
         first = max(start, upto - size)
@@ -122,7 +127,7 @@ def last_line_end(read: Read, start: int, end: int, delimiter: bytes = FEED) -> 
 
 
 def next_line_end(read: Read, start: int, end: int) -> int | None:
-    """The offset behind the first line feed in ``[start, end)``; None if there is none."""
+    """Return the offset after the first line feed in ``[start, end)``; else None."""
     size = LOOK_BYTES
     while start < end:
         upto = min(start + size, end)
@@ -134,7 +139,7 @@ def next_line_end(read: Read, start: int, end: int) -> int | None:
 
 
 def normalized(data: bytes, end: int) -> Lines:
-    """The first `end` bytes of some data, which are whole lines, with one line feed at the end of each."""
+    """Return the first `end` bytes of some data, which are whole lines, with a line feed at the end of each."""
     if data.find(RETURN, 0, end) < 0:
         return Lines(data, 0, end)
     data = data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
@@ -142,13 +147,13 @@ def normalized(data: bytes, end: int) -> Lines:
 
 
 def starts(data: bytes, end: int, position: int) -> list[int]:
-    """The offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
+    """Return the offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
     found = [position, *(position + at.end() for at in _BREAK.finditer(data, 0, end))]
     return found if found[-1] < position + end else found[:-1]
 
 
 def _first_break(data: bytes, *, is_last: bool) -> int:
-    """Size of the first line with its end; 0 if it has no end, or if its end may go on behind the data."""
+    """Size of the first line with its end; 0 if it has no end, or if its end may go on after the data."""
     feed, back = data.find(FEED), data.find(RETURN)
     if back < 0 or 0 <= feed < back:
         return feed + 1

@@ -22,7 +22,7 @@ class Parquet(Format):
     """The rows of row groups."""
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """The columns of the file."""
+        """Return the columns of the file."""
         return pq.read_schema(opened.file())
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
@@ -30,16 +30,16 @@ class Parquet(Format):
         return partitions.split(extent, options.partition_bytes)
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
-        """The rows of the row groups that begin in a range."""
+        """Return the rows of the row groups that begin in a range."""
         return ((batch, None) for batch in batches(opened.file(), one, schema.names))
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """A file."""
+        """Return a file."""
         return Encoder(batches)
 
 
 def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of the row groups that begin in a range."""
+    """Yield the rows of the row groups that begin in a range."""
     with file, pq.ParquetFile(file, pre_buffer=True) as found:
         base = one.extent.start
         begins = [base + _begin(found.metadata.row_group(nth)) for nth in range(found.metadata.num_row_groups)]
@@ -55,7 +55,7 @@ def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.Record
 
 
 def _begin(group: Any) -> int:
-    """The offset of a row group in its file; a row group without columns has no bytes."""
+    """Return the offset of a row group in its file; a row group without columns has no bytes."""
     first = group.column(0) if group.num_columns else None
     return int(first.dictionary_page_offset or first.data_page_offset) if first else 0
 

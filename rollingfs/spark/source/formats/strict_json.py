@@ -1,7 +1,7 @@
 """JSON lines by Arrow's own reader, whole blocks at once: fast, and strict.
 
-What Arrow refuses ends the query, and the error says where. Spark's parser, with its modes and all of its types, reads
-text: see `rollingfs.spark.records`.
+A line that Arrow refuses ends the query; the error has the place. Spark's parser, with its modes and all of its types,
+reads text: see `rollingfs.spark.records`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ODD_FIRST = re.compile(rb"[ \t]*[^{ \t\n]")
 _ODD_BEGIN, _ODD_END = r"\n[ \t]*[^{ \t\n]", r"[^} \t\n][ \t]*\n"
 """Lines that do not begin, or end, as an object does."""
 _SECOND = r"\}[ \t]*\{"
-"""Perhaps two objects in one line."""
+"""Perhaps two objects in a line."""
 _FILLED, _BLANK = r"[^ \t]", r"\n[ \t]*\n"
 SHOWN_BYTES_MAX = 200
 """Bytes of a refused line that its error shows."""
@@ -43,12 +43,12 @@ class RefusedLineError(ValueError):
 
 
 class StrictJson(Text):
-    """A row for each line, which is one object."""
+    """A row for each line, which is an object."""
 
     columns: ClassVar[pa.Schema | None] = None
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
-        """Refused: a schema tells what is strict."""
+        """Refuse: a strict read needs a schema."""
         raise ValueError(f"format 'json' needs .schema(...) and infers nothing; {INSTEAD}")
 
     def check_read(self, schema: pa.Schema) -> None:
@@ -68,12 +68,12 @@ class StrictJson(Text):
         )
 
     def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
-        """The rows of a block; blank lines are none.
+        """Yield the rows of a block; blank lines give no row.
 
         Raises
         ------
         RefusedLineError
-            Arrow refuses a line; the message says which.
+            Arrow refuses a line; the message has the details.
         """
         block = piece.lines()
         data = bytes(block) if block.start or block.end < len(block.data) else block.data
@@ -93,12 +93,12 @@ def _is_known(kind: pa.DataType) -> bool:
 
 
 def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of whole lines.
+    """Return the rows of whole lines.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        A line is not one object, not UTF-8, or has a value of another type than its column.
+        A line is not a single object, not UTF-8, or has a value of another type than its column.
     """
     if not data.isascii():
         try:
@@ -123,9 +123,9 @@ def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _check_objects(data: bytes) -> None:
-    """Refuse lines that may be no object: with as many values as lines, each line is then one object.
+    """Refuse lines that may be no object: with as many values as lines, each line is then an object.
 
-    A line break behind ``}`` and before ``{`` is never within a value. Arrow crashes the process at some lines of null.
+    A line break after ``}`` and before ``{`` is never within a value. Arrow crashes the process at some lines of null.
     """
     is_odd = _ODD_FIRST.match(data) or _has(data, _ODD_BEGIN) or (_has(data, _SECOND) and _has(data, _ODD_END))
     if is_odd:
@@ -133,7 +133,7 @@ def _check_objects(data: bytes) -> None:
 
 
 def _has(data: bytes, pattern: str) -> bool:
-    """Whether a place matches a pattern of RE2, of single bytes."""
+    """Return whether a place matches a pattern of RE2, of single bytes."""
     offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
     whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
     found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
@@ -141,7 +141,7 @@ def _has(data: bytes, pattern: str) -> bool:
 
 
 def _filled(data: bytes) -> pa.Array:
-    """The numbers of the lines that are not blank."""
+    """Return the numbers of the lines that are not blank."""
     return pc.indices_nonzero(pc.match_substring_regex(to_lines(Lines(data, 0, len(data))), _FILLED))
 
 
@@ -151,7 +151,7 @@ def _filled_starts(piece: Block, data: bytes) -> Sequence[int]:
 
 
 def _refused(piece: Block, data: bytes, schema: pa.Schema, one: Range, error: Exception) -> RefusedLineError:
-    """The error for the first line that Arrow refuses."""
+    """Return the error for the first line that Arrow refuses."""
     texts = data.split(FEED)[:-1]
 
     def is_refused(count: int) -> bool:

@@ -17,7 +17,7 @@ from rollingfs.spark.source.segments import SegmentReader, is_remote
 
 COLUMN = "value"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Where a segment begins, Spark leaves it out."""
+"""Byte order mark, which Spark leaves out at the begin of a segment."""
 
 
 class Block(NamedTuple):
@@ -30,13 +30,13 @@ class Block(NamedTuple):
     """The offset of the first byte; None if the segment is compressed."""
 
     def lines(self) -> Lines:
-        """The lines, each ended by one line feed."""
+        """Return the lines, each ended by a line feed."""
         found = lines.normalized(self.data, self.size)
         marked = self.position == 0 and self.data.startswith(BYTE_ORDER_MARK)
         return Lines(found.data, len(BYTE_ORDER_MARK), found.end) if marked else found
 
     def starts(self) -> Sequence[int]:
-        """The offset of each line."""
+        """Return the offset of each line."""
         assert self.position is not None
         return lines.starts(self.data, self.size, self.position)
 
@@ -50,15 +50,15 @@ class Text(Format):
     columns: ClassVar[pa.Schema | None] = pa.schema({COLUMN: pa.string()})
 
     def check_read(self, schema: pa.Schema) -> None:
-        """Refuse all but one column of strings."""
+        """Refuse all except a single column of strings."""
         _check_schema(schema, "format 'text'")
 
     def check_write(self, schema: pa.Schema) -> None:
-        """Refuse all but one column of strings."""
+        """Refuse all except a single column of strings."""
         _check_schema(schema, "writing text")
 
     def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
-        """Equal ranges; a compressed segment is one."""
+        """Yield equal ranges; a compressed segment is a single range."""
         if options.codec(extent.path) is None:
             return partitions.split(extent, options.partition_bytes)
         if options.has_metadata:
@@ -68,7 +68,7 @@ class Text(Format):
         return partitions.whole(extent)
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
-        """Behind a line feed; the last line of a sealed segment needs none."""
+        """Return the offset after a line feed, or the end of a sealed segment."""
         if is_last and upto == extent.end:
             return upto
         end = lines.last_line_end(read, extent.start, upto)
@@ -93,11 +93,11 @@ class Text(Format):
             yield Block(data, end, position)
 
     def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
-        """A row for each line."""
+        """Yield a row for each line."""
         yield pa.record_batch([to_lines(piece.lines())], schema=schema), piece.starts
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """A line for each row; a null is an empty line, as Spark writes it."""
+        """Yield a line for each row; a null is an empty line, as Spark writes it."""
         for batch in batches:
             if batch.num_rows:
                 texts = pc.fill_null(batch.column(0), "")
@@ -106,7 +106,7 @@ class Text(Format):
 
 
 def to_lines(block: Lines) -> pa.Array:
-    """The lines of a block, without their ends."""
+    """Return the lines of a block, without their ends."""
     # without decoding: bytes that are not UTF-8 pass, as in Spark's reader
     offsets = pa.array([block.start, block.end - block.ends], pa.int32()).buffers()[1]
     text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block.data))

@@ -1,4 +1,4 @@
-"""Batch writes: tasks write their rows, the driver commits all that a segment gets in one header replacement."""
+"""Batch writes: tasks write their rows, the driver commits them in a single header replacement for each segment."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 logger = logging.getLogger("pyspark_rollingfs")
-"""It is not below ``rollingfs``, which prints nothing by itself: users look for these lines in Spark's log."""
+"""It is not below ``rollingfs``, which does not print: users look for these lines in Spark's log."""
 
 
 class JobCommit:
-    """Writes the rows of one job in its tasks, and commits them on the driver.
+    """Writes the rows of a job in its tasks, and commits them on the driver.
 
     Parameters
     ----------
@@ -58,11 +58,11 @@ class JobCommit:
 
     @property
     def column(self) -> str | None:
-        """The column that names the segment of a row."""
+        """Return the column that names the segment of a row."""
         return self.options.segment_by
 
     def segment(self, name: str | None, pieces: Sequence[Written] = ()) -> SegmentCommit:
-        """The commit to the target, or to the segment of a name in it."""
+        """Return the commit to the target, or to the segment of a name in it."""
         return SegmentCommit(self.options, name, self.schema, pieces, overwrite=self.overwrite)
 
     # -- before all tasks ------------------------------------------------------------------------------------
@@ -78,8 +78,8 @@ class JobCommit:
         Raises
         ------
         OSError
-            The target is a folder with something in it, sealed, held by an owner, or damaged, or it is Parquet with
-            other columns. Or it is a segment, where the rows go to segments in a folder.
+            The target is a folder that is not empty, sealed, held by an owner, or damaged, or it is Parquet with other
+            columns. Or it is a segment, if rows go to segments in a folder.
         """
         one = self.segment(None)
         view = one.view()
@@ -96,13 +96,16 @@ class JobCommit:
     # -- in a task -------------------------------------------------------------------------------------------
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of one partition, without a commit."""
+        """Write the rows of a partition, without a commit."""
         return TaskWriter(self.options, self.schema).write(batches)
 
     # -- on the driver ---------------------------------------------------------------------------------------
 
     def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[SegmentCommit]:
-        """The segments that get rows, with what the tasks wrote for each; the target itself also without rows."""
+        """Return the segments that get rows, with the data of tasks for each.
+
+        The target itself is there also without rows.
+        """
         pieces = dict(by_segment(received(found)))
         if self.column is None:
             pieces.setdefault(None, [])
@@ -124,12 +127,17 @@ class JobCommit:
         commits.commit(self.parts(found), marker, checks_all=self.column is not None)
 
     def last_marker(self, number: int) -> Marker | None:
-        """The marker of a batch whose tasks told no query: that of the one query that has written the target."""
+        """Return the marker of a batch whose tasks reported no query.
+
+        It is the marker of the single query that has written the target.
+        """
         keys = [key for key in commits.attrs_of(self.segment(None).view()) if key.startswith(ATTRIBUTE_PREFIX)]
         return Marker(keys[0], number) if len(keys) == 1 else None
 
     def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
-        """Log whether the data was committed, and delete nothing: collection deletes staged data that no header names.
+        """Log whether the data was committed.
+
+        It deletes no file: collection deletes staged data that no header names.
 
         It never raises, because the user must see the error for which Spark aborts.
         """
@@ -142,7 +150,7 @@ class JobCommit:
 
 
 class RollingWriter(DataSourceArrowWriter):
-    """Writes to one segment: readers see no row before the commit, and all rows after it."""
+    """Writes to a segment: readers see no row before the commit, and all rows after it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         self._job = JobCommit(options, schema, overwrite=overwrite)
@@ -156,14 +164,14 @@ class RollingWriter(DataSourceArrowWriter):
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of one task; collection deletes what a failed or repeated task has staged."""
+        """Write the rows of a task; collection deletes what a failed or repeated task has staged."""
         return self._job.write(iterator)
 
     @plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append, or overwrite, in one header replacement."""
+        """Append, or overwrite, in a single header replacement."""
         self._job.commit(messages, self._marker)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete nothing: Spark also aborts after a commit that took place before it failed."""
+        """Do nothing: Spark also aborts after a commit that took place."""
         self._job.abort(messages, self._marker)

@@ -1,8 +1,8 @@
-"""The commits of one write: to one segment, or to each of several; of a batch that may be repeated, each once.
+"""The commits of one write: to a segment, or to each of several; of a batch that may be repeated, each once.
 
-1. The driver looks at all segments. One that has the marker of the batch, or of a later one, has the rows already.
-2. It refuses the batch if a commit to another of them would fail. Nothing is written then.
-3. One header replacement for each segment commits its rows and the marker, on condition that the attribute of the
+1. The driver looks at all segments. A segment with the marker of the batch, or of a later batch, has the rows already.
+2. It refuses the batch if a commit to another of them would fail. Then no byte is written.
+3. A single header replacement for each segment commits its rows and the marker, on condition that the attribute of the
    marker has not changed.
 
 So a batch that a restarted driver repeats, or a slow twin of the driver, is committed once to each segment. A driver
@@ -28,7 +28,7 @@ logger = logging.getLogger("pyspark_rollingfs")
 
 TRIES_MAX = 16
 COMMITS_MAX = 16
-"""Maximum segments that one write checks, or commits to, at once."""
+"""Maximum segments that a write checks, or commits to, at once."""
 SHOWN_MAX = 8
 """Maximum number of queries, or of segments, that a message names."""
 
@@ -49,11 +49,11 @@ class Marker:
 
     @classmethod
     def of(cls, app: str, number: int) -> Marker:
-        """The marker of a batch of a query, or of an application that counts its writes."""
+        """Return the marker of a batch of a query, or of an application that counts its writes."""
         return cls(f"{ATTRIBUTE_PREFIX}{app}", number)
 
     def is_in(self, attrs: Mapping[str, str]) -> bool:
-        """Whether these are the attributes of a segment that has the batch."""
+        """Return whether these are the attributes of a segment that has the batch."""
         last = attrs.get(self.key)
         return last is not None and int(last) >= self.number
 
@@ -65,7 +65,7 @@ class Marker:
         SegmentSealedError
             It is sealed.
         ValueError
-            It has no room for the attribute; the message says how to make room.
+            It has no room for the attribute; the message has the details.
         """
         if self.is_in(attrs):
             return
@@ -122,7 +122,7 @@ def _at_once(
 
 
 def look_at(parts: Sequence[SegmentCommit]) -> list[Snapshot | None]:
-    """The segments as they are now; the requests go out together."""
+    """Return the segments as they are now; the requests go out together."""
     found: list[Snapshot | None] = []
     for look in segments.look(parts[0].fs, [part.path for part in parts]) if parts else ():
         if isinstance(look, OSError):
@@ -141,7 +141,7 @@ def _check(part: SegmentCommit, look: Snapshot | None, marker: Marker | None, *,
 
 
 def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: Sequence[Snapshot | None]) -> None:
-    """Commit to several segments at once; an error of one stops no other."""
+    """Commit to several segments at once; an error stops no other segment."""
     errors: dict[str, Exception] = {}
 
     def one(part: SegmentCommit, look: Snapshot | None) -> None:
@@ -165,7 +165,10 @@ def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: S
 
 
 def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -> None:
-    """Commit one part, unless its segment has the marker; `look` is the segment as it was a moment ago."""
+    """Commit a part, unless its segment has the marker.
+
+    `look` is the segment as it was a moment ago.
+    """
     if marker is None:
         part.commit()
         return
@@ -193,17 +196,17 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
 
 
 def version_of(look: Snapshot | None) -> Version:
-    """What tells whether a segment was changed since: its version and incarnation."""
+    """Return the version and incarnation, which show changes of a segment."""
     return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
 
 
 def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
-    """The attributes of a segment."""
+    """Return the attributes of a segment."""
     return look.attrs if look is not None else {}
 
 
 def shortened(shown: Sequence[str]) -> str:
-    """A list for a message."""
+    """Return a list for a message."""
     more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
     return ", ".join(shown[:SHOWN_MAX]) + more
 
@@ -243,7 +246,7 @@ def log_outcomes(
 def _is_committed(
     part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
 ) -> bool | None:
-    """Whether a part was committed; None if nobody can tell."""
+    """Return whether a part was committed; None if it is unknown."""
     now = version_of(look)
     if marker is not None and marker.is_in(attrs_of(look)):
         return True

@@ -1,4 +1,4 @@
-"""Rows by the segment that a column names, and which values can name one. Pure."""
+"""Rows by the segment that a column names, and the check of its values. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _NAMING = (pt.is_string, pt.is_large_string, pt.is_integer, pt.is_date)
 
 
 class BadSegmentNameError(RollingError, ValueError):
-    """A value of the column that names segments can name none; nothing was written."""
+    """A value of the column cannot name a segment; no byte was written."""
 
 
 def without(schema: pa.Schema, column: str) -> pa.Schema:
-    """The columns that are written where `column` names the segment of a row.
+    """Return the columns that are written where `column` names the segment of a row.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def without(schema: pa.Schema, column: str) -> pa.Schema:
 
 
 def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The rows of a batch by segment, in their order, without the column that names the segment.
+    """Yield the rows of a batch by segment, in their order, without the column that names the segment.
 
     Raises
     ------
@@ -74,12 +74,12 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
 
 
 def check_name(name: str, column: str) -> str:
-    """A value, if it can name a segment in a folder.
+    """Return a value, if it can name a segment in a folder.
 
     Raises
     ------
     BadSegmentNameError
-        It cannot; the message says why.
+        It cannot; the message has the details.
     """
     why = _objection(name)
     if why is not None:

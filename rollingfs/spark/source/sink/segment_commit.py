@@ -1,4 +1,4 @@
-"""Commits what tasks wrote for one segment: an append or an overwrite, in one header replacement."""
+"""Commits the data of tasks for a segment: an append or an overwrite, in a single header replacement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rollingfs.spark.source.sink.task_writer import Written, segment_path
 
 
 class SegmentCommit:
-    """Commits to one segment, on the driver.
+    """Commits to a segment, on the driver.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class SegmentCommit:
     schema
         The columns of the rows.
     pieces
-        What the tasks of a write left for it, in their order.
+        The data of the tasks of a write, in their order.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class SegmentCommit:
 
     @property
     def fs(self) -> RollingFileSystem:
-        """The filesystem; all commits of a process share it."""
+        """Return the filesystem; all commits of a process share it."""
         return places.filesystem(self.options)
 
     def view(self) -> Snapshot | None:
-        """The segment as it is now, or None."""
+        """Return the segment as it is now, or None."""
         return segments.view_now(self.fs, self.path)
 
     def check(self, view: Snapshot | None, *, may_be_sealed: bool = False) -> None:
@@ -66,9 +66,9 @@ class SegmentCommit:
         Raises
         ------
         OSError
-            It is a folder with something in it, sealed, or held by an owner.
+            It is a folder that is not empty, sealed, or held by an owner.
         ValueError
-            It has another policy than the options say.
+            Its policy differs from the options.
         """
         if view is None:
             core(self.fs).run(core(self.fs).client.contents.check_no_folder(self.path))
@@ -96,7 +96,7 @@ class SegmentCommit:
             )
 
     def aligned(self, view: Snapshot | None) -> pa.Schema:
-        """The schema in which rows can be appended to the segment as it is: of Parquet, with its columns first.
+        """Return the schema in which rows can be appended to the segment as it is: of Parquet, with its columns first.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class SegmentCommit:
             self._write(data, attrs or {}, Guard(expected_attrs=expected_attrs or {}))
 
     def _nothing(self) -> list[bytes]:
-        """What no rows leave in a segment without bytes: their columns, where the format can tell them."""
+        """Return the bytes of zero rows for an empty segment."""
         view = None if self.overwrite else self.view()
         is_empty = view is None or not view.length
         return [self.options.form.nothing(self.schema)] if is_empty else []
@@ -148,7 +148,7 @@ class SegmentCommit:
         core(self.fs).run(call, commits=self.path)
 
     def _grow(self, attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]) -> None:
-        """Append Parquet files and a footer that makes one file of all; try again if another writer was faster."""
+        """Append Parquet files and a common footer, again after a lost race."""
         if self.overwrite:
             self._write(self.grown(None), attrs, Guard(expected_attrs=expected_attrs))
             return
@@ -165,7 +165,7 @@ class SegmentCommit:
         grow.repeated(self.path, verdict, attempt)
 
     def grown(self, view: Snapshot | None) -> list[Any]:
-        """The data that appends Parquet files to the segment as it is now, None if it is missing.
+        """Return the data that appends Parquet files to the segment as it is now, None if it is missing.
 
         Raises
         ------

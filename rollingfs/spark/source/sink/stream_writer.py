@@ -1,4 +1,4 @@
-"""Streaming writes: each batch is appended exactly once; `commits` says how."""
+"""Streaming writes: each batch is appended exactly once, by `commits`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BATCH_ID = "streaming.sql.batchId"
-"""The local property in which Spark tells tasks the number of the batch."""
+"""The local property in which Spark reports tasks the number of the batch."""
 
 
 class RollingStreamWriter(StreamArrowWriter):
-    """Appends the batches of a query to one segment; in complete mode each batch overwrites it."""
+    """Appends the batches of a query to a segment; in complete mode each batch overwrites it."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         if options.transaction is not None:
@@ -50,12 +50,12 @@ class RollingStreamWriter(StreamArrowWriter):
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of one task.
+        """Write the rows of a task.
 
         Raises
         ------
         SegmentSealedError, ValueError
-            The target lacks the batch, and is sealed or full of attributes. Nothing was staged.
+            The target lacks the batch, and is sealed or full of attributes. No byte was staged.
         """
         context: Any = TaskContext.get()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
@@ -82,7 +82,7 @@ class RollingStreamWriter(StreamArrowWriter):
         self._job.commit(messages, Marker.of(str(queries.pop()), batchId))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Delete nothing, as `RollingWriter.abort`."""
+        """Do nothing, as `RollingWriter.abort`."""
         queries = {receipt.query for receipt in received(messages)}
         query = next(iter(queries), None)
         self._job.abort(messages, None if query is None else Marker.of(query, batchId))

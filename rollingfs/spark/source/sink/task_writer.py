@@ -1,4 +1,4 @@
-"""What a task does with its rows: few bytes travel in its message to the driver, more are staged."""
+"""The rows of a task: few bytes are in its message to the driver, more bytes are staged."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Rows = list[pa.RecordBatch]
 def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
     """Maximum bytes that the message of a task may carry.
 
-    A task does not know how many there are, but its number says how many there are at least. So the first tasks, which
+    A task does not know the number of tasks, but its own number is a minimum. So the first tasks, which
     share half of `batch_bytes`, may send most. From there on it falls with the square of the number, so that any number
-    of tasks share the other half. With the defaults, the 200th task may send 6 KiB: the Parquet file of one text of
+    of tasks share the other half. With the defaults, the 200th task may send 6 KiB: the Parquet file of a text of
     1 KiB has more than 4 KiB, because its statistics repeat the text.
 
     Parameters
@@ -52,7 +52,7 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
 
 @value_class
 class Written:
-    """What a task wrote for one segment."""
+    """Data of a task for a segment."""
 
     name: str | None
     """The segment, by its name in the target's folder; None for the target itself."""
@@ -62,12 +62,12 @@ class Written:
 
     @property
     def size(self) -> int:
-        """Bytes written."""
+        """Return bytes written."""
         return len(self.data) if isinstance(self.data, bytes) else self.data.size
 
 
 class Receipt(WriterCommitMessage):
-    """The message of one task."""
+    """The message of a task."""
 
     def __init__(self, partition: int, pieces: Sequence[Written], query: str | None) -> None:
         self.partition = partition
@@ -76,13 +76,13 @@ class Receipt(WriterCommitMessage):
 
 
 def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
-    """The receipts of the tasks that succeeded, in the order of the partitions; a failed task sends None."""
+    """Return the receipts of the tasks that succeeded, in the order of the partitions; a failed task sends None."""
     found = [message for message in messages if isinstance(message, Receipt)]
     return sorted(found, key=lambda receipt: receipt.partition)
 
 
 def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[Written]]:
-    """The pieces of each segment, in their order; the segments in the order of their names."""
+    """Return the pieces of each segment, in their order; the segments in the order of their names."""
     found: dict[str | None, list[Written]] = {}
     for receipt in receipts:
         for piece in receipt.pieces:
@@ -91,7 +91,7 @@ def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[Written]
 
 
 class TaskWriter:
-    """Writes the rows of one partition, without a commit.
+    """Writes the rows of a partition, without a commit.
 
     Parameters
     ----------
@@ -116,14 +116,14 @@ class TaskWriter:
         return Receipt(context.partitionId(), pieces, query)
 
     def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """The bytes of some rows, in pieces."""
+        """Return the bytes of some rows, in pieces."""
         conformed = (rows.conform(batch, self.schema) for batch in batches)
         return self.options.form.encode(conformed)
 
     # -- one segment -----------------------------------------------------------------------------------------
 
     def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[Written]:
-        """The rows of one segment: uploaded as they come, once they are more than a message may carry."""
+        """Return the rows of a segment: uploaded once they exceed a message."""
         encoded = self.encoded(batches)
         source, held = iter(encoded), b""
         for data in source:
@@ -170,7 +170,7 @@ class TaskWriter:
 
 
 def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
-    """The path of the target, or of the segment of a name in the folder that the target is.
+    """Return the path of the target, or of the segment of a name in the folder that the target is.
 
     Raises
     ------
@@ -182,5 +182,5 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
 
 
 def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Written:
-    """What was written; the footer of a Parquet file is known once all of it was encoded."""
+    """Return what was written; the footer of a Parquet file is known once all of it was encoded."""
     return Written(name, data, encoded.footer if isinstance(encoded, Encoder) else None)

@@ -1,5 +1,5 @@
-"""Streaming reads: how far a query has read, how much it reads next, and what it tells of that.
+"""Streaming reads: progress of a query, size of its next batch, and reports of both.
 
-In: offsets of Spark, segments as they are. Out: ranges of whole records. Must not be here: what the records are; the
-formats know.
+In: offsets of Spark, segments as they are. Out: ranges of whole records. Must not be here: knowledge of records, which
+the formats have.
 """

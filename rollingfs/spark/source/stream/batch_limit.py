@@ -31,7 +31,7 @@ class Backlog:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return bytes."""
         return self.limit - self.begin
 
 
@@ -43,7 +43,7 @@ class BatchLimit:
         self._records = records
 
     def ends(self, backlogs: Sequence[Backlog], limit: ReadLimit) -> dict[str, End]:
-        """The ends of a batch, by path, for the segments that it reads."""
+        """Return the ends of a batch, by path, for the segments that it reads."""
         by_path = {one.view.path: one for one in backlogs}
         if isinstance(limit, ReadMaxBytes) and sum(one.size for one in backlogs) > limit.max_bytes:
             return self._ends(by_path, budget.share(self._runs(by_path), limit.max_bytes))
@@ -60,7 +60,7 @@ class BatchLimit:
         return found
 
     def _of_records(self, backlogs: Mapping[str, Backlog], most: int) -> dict[str, End]:
-        """The ends of at most this number of lines: a guess at their bytes, if it is good, else counted off."""
+        """Return the ends of at most this number of lines: a guess at their bytes, if it is good, else counted off."""
         runs = self._runs(backlogs)
         size = most * RECORD_BYTES
         ends: dict[str, End] = {}

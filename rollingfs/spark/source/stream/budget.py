@@ -1,7 +1,7 @@
-"""Which bytes a limited batch of a stream takes: the oldest ones, of all segments up to one commit time.
+"""Bytes of a limited batch of a stream: the oldest, of all segments up to the same commit time.
 
-A query with a watermark drops rows that are older than the newest one it has seen. So a batch must not read the newest
-bytes of one segment beside the oldest of another one.
+A query with a watermark drops rows that are older than its newest row. So a batch must not read the newest
+bytes of a segment with the oldest bytes of another segment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class Run:
     until_ms: float
 
     def before(self, at_ms: float, *, inclusive: bool) -> float:
-        """How many of the bytes are older than a time; with `inclusive`, also those of the time itself."""
+        """Return the number of bytes that are older than a time.
+
+        With `inclusive`, bytes of the time itself count.
+        """
         if at_ms >= self.until_ms:
             return self.size if inclusive or at_ms > self.until_ms else 0 if self.is_at_once else self.size
         if at_ms <= self.since_ms:
@@ -33,12 +36,12 @@ class Run:
 
     @property
     def is_at_once(self) -> bool:
-        """Whether all of them have one time."""
+        """Return whether all of them have the same time."""
         return self.since_ms >= self.until_ms
 
 
 async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run]:
-    """The bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
+    """Return the bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
     times = await commit_times(client, view, max(view.start, begin - 1), end)
     last_ms = view.created.timestamp() * 1000
     found = []
@@ -56,14 +59,14 @@ async def runs(client: Client, view: Snapshot, begin: int, end: int) -> list[Run
 
 
 def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
-    """Share out a budget of bytes: what is older comes first, whichever segment it lies in.
+    """Share out a budget of bytes: older bytes first, of all segments.
 
     Segments that grew at the same time are read together. Bytes of the same time are read by the names of the segments.
 
     Parameters
     ----------
     backlogs
-        What waits, by segment, in the order of offsets.
+        Waiting bytes, by segment, in the order of offsets.
     """
     times = sorted({at for of_one in backlogs.values() for run in of_one for at in (run.since_ms, run.until_ms)})
 

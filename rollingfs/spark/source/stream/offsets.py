@@ -1,12 +1,12 @@
-"""Offsets of a stream: how far it has read each segment, as Spark keeps it in its checkpoint. Pure.
+"""Offsets of a stream: its position in each segment, as Spark keeps it in its checkpoint. Pure.
 
 Spark compares offsets as JSON text, so an offset that has not moved must have the same text::
 
     {"/data/events/a": {"segment": "7b0c2f6e-…", "offset": 1048576, "check": [64, 2774183001], "sealed": true}, …}
 
-If a batch is the first to read a segment, or skips its head, the field ``from`` says where the batch begins.
+If a batch is the first to read a segment, or skips its head, the field ``from`` is the begin of the batch.
 Of a plain file, the field ``head`` is a checksum of its first bytes.
-``"$idle": true`` tells an offset from the one before it where nothing else does: Spark says that a batch is done only
+``"$idle": true`` distinguishes an offset from an equal offset before it: Spark calls a batch done only
 when the next begins. The values of paths are objects, so no path is taken for this name.
 """
 
@@ -23,21 +23,21 @@ IDLE = "$idle"
 
 @value_class
 class ReadMark:
-    """The offset up to which the stream has read one segment."""
+    """The offset up to which the stream has read a segment."""
 
     identity: str
     offset: int
     begin: int | None = None
-    """Where the batch that ends here begins; None if it begins where the one before it ended."""
+    """Begin of the batch that ends here; None: the end of the batch before it."""
     sealed: bool = False
     """Whether the segment is sealed and read to its end."""
     check: tuple[int, int] | None = None
-    """How many of the bytes before the offset have which checksum: it tells a restored older copy that has grown."""
+    """Number of bytes before the offset, with their checksum: it reveals a restored older copy that has grown."""
     head: tuple[int, int] | None = None
-    """How many of the first bytes of a plain file have which checksum: it tells a file that was written anew."""
+    """Number of first bytes of a plain file, with their checksum: it reveals a file that was written again."""
 
     def as_json(self) -> dict[str, Any]:
-        """The mark as Spark keeps it."""
+        """Return the mark as Spark keeps it."""
         found: dict[str, Any] = {"segment": self.identity, "offset": self.offset}
         if self.begin is not None:
             found["from"] = self.begin
@@ -49,7 +49,7 @@ class ReadMark:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> ReadMark:
-        """The inverse of `as_json`.
+        """Return the inverse of `as_json`.
 
         Raises
         ------
@@ -73,12 +73,12 @@ class ReadMark:
 
 
 def is_idle(offset: Mapping[str, Any]) -> bool:
-    """Whether the batch that ends at an offset was made to end the one before it."""
+    """Return whether a batch was made only to end the batch before it."""
     return offset.get(IDLE) is True
 
 
 def parse(offset: Mapping[str, Any]) -> dict[str, ReadMark]:
-    """The marks of an offset, by path."""
+    """Return the marks of an offset, by path."""
     marks = {}
     for path in (one for one in offset if one != IDLE):
         try:
@@ -93,12 +93,15 @@ def parse(offset: Mapping[str, Any]) -> dict[str, ReadMark]:
 
 
 def format_offset(marks: Mapping[str, ReadMark], *, is_idle: bool = False) -> dict[str, Any]:
-    """The inverse of `parse`."""
+    """Return the inverse of `parse`."""
     return {path: marks[path].as_json() for path in sorted(marks)} | ({IDLE: True} if is_idle else {})
 
 
 def extents(start: Mapping[str, ReadMark], end: Mapping[str, ReadMark]) -> list[Extent]:
-    """The bytes between two offsets; they depend on nothing else, so that a repeated batch reads the same bytes."""
+    """Return the bytes between two offsets.
+
+    They depend only on the offsets, so that a repeated batch reads the same bytes.
+    """
     found = []
     for path, mark in sorted(end.items()):
         before = start.get(path)

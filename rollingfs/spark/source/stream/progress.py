@@ -1,4 +1,4 @@
-"""What a look at the segments means for the marks of a stream."""
+"""Effects of a look at the segments on the marks of a stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Moves = dict[str, tuple[str, ReadMark]]
 
 
 def has_moved(before: Mapping[str, ReadMark], after: Mapping[str, ReadMark]) -> bool:
-    """Whether there are bytes to read, or something to remember: the end of a segment, or a loss of bytes."""
+    """Return whether there are bytes to read, or something to remember: the end of a segment, or a loss of bytes."""
     if any(path not in after and not mark.sealed for path, mark in before.items()):
         return True
     for path, mark in after.items():
@@ -74,14 +74,17 @@ def _is_at(view: Snapshot | None, mark: ReadMark) -> bool:
 
 
 def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], moved: Moves) -> dict[str, ReadMark | None]:
-    """The marks of the segments that are there, also of renamed ones; None for those that the query does not know."""
+    """Return the marks of the present segments, also of renamed segments.
+
+    It is None for a segment that the query does not know.
+    """
     gone = {was for was, _ in moved.values()}
     stay = {path: before[path] if path in before and path not in gone else None for path in views}
     return stay | {path: mark for path, (_, mark) in moved.items()}
 
 
 def lag(views: Mapping[str, Snapshot], marks: Mapping[str, ReadMark]) -> dict[str, Any]:
-    """What `reportLatestOffset` gives."""
+    """Return what `reportLatestOffset` gives."""
     behind: dict[str, Any] = {}
     for path, view in views.items():
         begin = max(view.start, marks[path].offset) if path in marks else view.start

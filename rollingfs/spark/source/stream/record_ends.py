@@ -1,4 +1,4 @@
-"""Where the batches of a stream begin and end in a segment: at whole records, and only where the segment goes on."""
+"""Ends of batches in a segment: at whole records, and only if the segment goes on."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class End:
     offset: int
     check: tuple[int, int] | None = None
     head: tuple[int, int] | None = None
-    """The checksums for the mark; None if nothing is read."""
+    """The checksums for the mark; None if no byte is read."""
 
 
 class RecordEnds:
-    """Finds the ends of records, and remembers them, so that an idle stream reads nothing."""
+    """Finds the ends of records, and remembers them, so that an idle stream sends no read."""
 
     def __init__(self, options: Options, rows: RowReader) -> None:
         self.options = options
@@ -47,12 +47,12 @@ class RecordEnds:
     # -- where a batch begins ------------------------------------------------------------------------------------
 
     def begin(self, view: Snapshot, known: ReadMark | None) -> int:
-        """The offset at which the next batch begins in a segment.
+        """Return the offset at which the next batch begins in a segment.
 
         Raises
         ------
         DataLossError
-            Unread bytes are gone, and the options do not say to go on without them.
+            Unread bytes are gone, and the options do not allow to go on without them.
         """
         if known is None:
             return view.start
@@ -90,7 +90,10 @@ class RecordEnds:
         return known.offset
 
     def is_same(self, view: Snapshot, known: ReadMark) -> bool:
-        """Whether a segment is the one of a mark. Of a plain file that was written since, its bytes tell."""
+        """Return whether a segment has a mark.
+
+        A changed plain file is recognised by its bytes.
+        """
         if not known.identity.startswith(PLAIN) or segments.is_unchanged(view, known.identity):
             return segments.is_same(view, known.identity)
         if view.header is not None and (segments.is_same(view, known.identity) or not view.header.was_plain):
@@ -103,7 +106,7 @@ class RecordEnds:
         return found
 
     def goes_on(self, view: Snapshot, known: ReadMark) -> bool:
-        """Whether the bytes before an offset are those that were read, as far as can be told."""
+        """Return whether the bytes before an offset are the bytes that were read."""
         if known.head is not None and not view.start and self._crc(view, 0, known.head[0]) != known.head[1]:
             return False
         count, crc = known.check or (1, 0)
@@ -119,13 +122,16 @@ class RecordEnds:
         return zlib.crc32(self._read(view)(start, end)) if end <= view.length else None
 
     def _next(self, view: Snapshot, offset: int) -> int:
-        """The first record that begins at an offset or behind it."""
+        """Return the first record that begins at an offset or after it."""
         if self.options.has_lines(view.path):
             return lines.begin(self._read(view), view.start, offset, view.length)
         return self.end(view, view.start, view.length, view.length).offset
 
     def first_whole(self, view: Snapshot) -> int:
-        """Where the first whole record of a segment begins whose head is gone: perhaps the rest of one comes first."""
+        """Return the begin of the first whole record of a truncated segment.
+
+        Perhaps the rest of a record comes first.
+        """
         if not self.options.has_lines(view.path) or not view.start or _byte_before(self.rows, view) == lines.FEED:
             return view.start
         return lines.next_line_end(self._read(view), view.start, view.length) or view.length
@@ -133,7 +139,9 @@ class RecordEnds:
     # -- where it ends ---------------------------------------------------------------------------------------------
 
     def end(self, view: Snapshot, begin: int, upto: int, limit: int) -> End:
-        """The end of the last whole record that ends at or before `upto`; else that of the first one behind it.
+        """Return the end of the last whole record up to `upto`.
+
+        Without it, that is the end of the first record after it.
 
         Parameters
         ----------
@@ -156,11 +164,11 @@ class RecordEnds:
         return found
 
     def sums(self, view: Snapshot, end: int) -> End:
-        """An end that another has found; of a plain file, with its checksums."""
+        """Return an end that another has found; of a plain file, with its checksums."""
         return End(end) if view.plain is None else self._sums(view, self._read(view), end, min(CHECK_BYTES, end))
 
     def _sums(self, view: Snapshot, read: lines.Read, end: int, count: int) -> End:
-        """An end with its checksums, if there are bytes before it."""
+        """Return an end with its checksums, if there are bytes before it."""
         if count <= 0:
             return End(end)
         size = min(HEAD_BYTES, end)
@@ -182,7 +190,7 @@ class RecordEnds:
         return end
 
     def count(self, view: Snapshot, begin: int, end: int, most: int) -> tuple[int, int]:
-        """How many lines lie in ``[begin, end)``, at most `most`, and where the last of them ends."""
+        """Return how many lines are in ``[begin, end)``, at most `most`, and where the last of them ends."""
         read, found, at = self._read(view), 0, begin
         while at < end and found < most:
             data = read(at, min(end, at + lines.LOOK_BYTES_MAX))
@@ -198,7 +206,7 @@ class RecordEnds:
 
 
 def _byte_before(rows: RowReader, view: Snapshot) -> bytes | None:
-    """The byte before the start of a segment, if the file of its first chunk still holds it."""
+    """Return the byte before the start of a segment, if the file of its first chunk still holds it."""
     header = view.header
     if header is None or not header.entries:
         return None

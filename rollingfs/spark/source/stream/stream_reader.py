@@ -64,9 +64,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._found = places.FoundSegments({}, {})
         self._looked_at_s: float | None = None
         self._idle_at: dict[str, Any] | None = None
-        """The offset of the query at which the last look showed nothing to read."""
+        """The offset of the query at which the last look showed no new bytes."""
         self._at: Mapping[str, ReadMark] = {}
-        """Where the last batch ends, as far as Spark has told or asked it."""
+        """End of the last batch, as far as Spark has reported or asked it."""
         self._planned: dict[str, Any] | None = None
         """The end of a batch that this reader has planned, and so has just looked at."""
         self._waits_since_s = time.monotonic() - options.delay_s
@@ -92,7 +92,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset of a new query, as the option ``startingOffsets`` says.
+        """Return the offset of a new query, by the option ``startingOffsets``.
 
         Raises
         ------
@@ -127,7 +127,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends = {path: ReadMark(segments.identity(view), view.length) for path, view in views.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The option ``maxBytesPerTrigger`` or ``maxRecordsPerTrigger``."""
+        """Return the option ``maxBytesPerTrigger`` or ``maxRecordsPerTrigger``."""
         size, count = self.options.trigger_bytes_max, self.options.trigger_records_max
         if count is not None:
             return ReadMaxRows(count)
@@ -135,12 +135,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset at which the next batch ends; `start` itself if there is nothing to read.
+        """Return the offset at which the next batch ends; `start` itself without new bytes.
 
         Raises
         ------
         DataLossError
-            Unread bytes are gone, and the options do not say to go on without them.
+            Unread bytes are gone, and the options do not allow to go on without them.
         """
         self._look()
         if start == self._idle_at:
@@ -170,7 +170,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _is_too_small(self) -> bool:
-        """Whether a batch is to wait for more bytes: what is there is less than the smallest, and did not wait long."""
+        """Return whether a batch is to wait for more bytes.
+
+        It waits while the bytes are fewer than the minimum, and have not waited long.
+        """
         size_min, now_s = self.options.trigger_bytes_min, time.monotonic()
         is_small = size_min is not None and self._ends is None and self._waiting_bytes < size_min
         if is_small and now_s - self._waits_since_s < self.options.delay_s:
@@ -181,7 +184,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _marks(
         self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves, limit: ReadLimit
     ) -> dict[str, ReadMark]:
-        """Where the next batch ends in each segment."""
+        """Return where the next batch ends in each segment."""
         views = found.views
         known = progress.known(before, views, moved)
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
@@ -209,12 +212,15 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return marks
 
     def _is_unborn(self, view: Snapshot) -> bool:
-        """Whether a segment is not there yet for a subscriber: retention may delete it when it is sealed empty."""
+        """Return whether a segment does not exist yet for a subscriber.
+
+        Retention may delete it when it is sealed empty.
+        """
         return self._subscription is not None and not view.size and not view.sealed
 
     @plainly
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """How far the stream lies behind the last look; a reader that has not looked yet looks now.
+        """Return how far the stream is after the last look; a reader that has not looked yet looks now.
 
         ``lagBytes`` and ``lagSeconds`` (the age of the oldest unread byte), in all and of each segment that has any.
         """
@@ -223,12 +229,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return progress.lag(self._found.views, self._at)
 
     def _look(self, *, fresh: bool = False, is_new: bool = False) -> places.FoundSegments:
-        """The segments as the last look has shown them; a new look, if `pollInterval` has passed since.
+        """Return the segments of the last look, or of a new look.
+
+        A new look comes once `pollInterval` has passed.
 
         Parameters
         ----------
         is_new
-            The query begins: it is refused where nothing is. Later its folder may become empty, and its segment go.
+            The query begins: it is refused without segments. Later its folder may become empty, and its segment go.
         """
         now_s = time.monotonic()
         is_first = self._looked_at_s is None or (is_new and not self._found.views)
@@ -243,7 +251,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._found
 
     def _limit(self, path: str, view: Snapshot) -> int:
-        """The offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
+        """Return the offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
@@ -253,7 +261,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return progress.moves(before, views, self._records.goes_on, partial(segments.became, self._fs))
 
     def _meant(self, marks: Mapping[str, ReadMark]) -> dict[str, ReadMark]:
-        """The marks of what the query names: it may have been started again with another path."""
+        """Return the marks of what the query names: it may have been started again with another path."""
         return {path: mark for path, mark in marks.items() if self._is_meant(path)}
 
     def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves) -> None:
@@ -271,7 +279,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved: progress.Moves,
         begins: Mapping[str, int],
     ) -> None:
-        """Tell of rows that will be read twice: a segment that was read became a part of another one."""
+        """Log rows that will be read twice, because a segment joined another."""
         for path, view in views.items():
             if view.header is None or begins[path] == view.length:
                 continue
@@ -286,12 +294,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges of a batch, also of a repeated one.
+        """Return the ranges of a batch, also of a repeated one.
 
         Raises
         ------
         DataLossError
-            Its bytes are gone, and the options do not say to go on without them.
+            Its bytes are gone, and the options do not allow to go on without them.
         """
         fs = self._fs
         self._at = offsets.parse(end)
@@ -308,7 +316,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
 
     def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look, ReadMark]]:
-        """The extents of a batch with their segments, under the names that renames have given them since."""
+        """Return the extents of a batch with their segments, under the names that renames have given them since."""
         looks = segments.look(self._fs, [extent.path for extent in wanted])
         found = [(extent, look, self._at[extent.path]) for extent, look in zip(wanted, looks, strict=True)]
         gone = {extent.path: mark for extent, look, mark in found if not self._is_there(look, mark)}
@@ -323,12 +331,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return isinstance(look, CorruptHeaderError) or (look is not None and self._records.is_same(look, mark))
 
     def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark, *, is_repeated: bool) -> Extent | None:
-        """The part of an extent that is still there; None if nothing is.
+        """Return the part of an extent that is still there, or None.
 
         Parameters
         ----------
         mark
-            Where the batch ends.
+            End of the batch.
         is_repeated
             Whether the batch was planned earlier, perhaps in another copy of the segment.
         """
@@ -350,7 +358,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Extent(extent.path, segments.identity(view), begin, end) if begin < end else None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of some ranges."""
+        """Return the rows of some ranges."""
         return self.rows.read(partition)
 
     @plainly
@@ -360,4 +368,4 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._subscription.finished(self._meant(offsets.parse(end)))
 
     def stop(self) -> None:
-        """Do nothing: nothing is open between batches."""
+        """Do nothing, because no file is open between batches."""

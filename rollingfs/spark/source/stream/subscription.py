@@ -1,8 +1,8 @@
 """A query as a subscriber of the streams that it reads: it publishes how far it has read, so retention may trim.
 
 Each folder that the query reads is a stream with a ledger of its own. Of a segment that may still grow, the query
-publishes where its last batch began. So a segment that is sealed meanwhile is not deleted before the query has seen the
-seal, and can tell that deletion from a loss of bytes.
+publishes the begin of its last batch. So a segment that is sealed then is not deleted before the query has seen the
+seal, and can distinguish that deletion from a loss of bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class Subscription:
         """By folder."""
 
     def begin(self, marks: Mapping[str, ReadMark]) -> None:
-        """Publish that a new query has read nothing, so that retention keeps what it is going to read."""
+        """Publish that a new query has read no byte.
+
+        Then retention keeps all bytes for it.
+        """
         self._last = dict(marks)
         for folder in {*self.folders, *(_folder_of(path) for path in marks)}:
             self._publish_first(folder)
@@ -69,7 +72,7 @@ class Subscription:
         Parameters
         ----------
         before
-            Where the query is; a restarted one goes on there.
+            Position of the query; a restarted query goes on there.
         """
         if self._last is None:
             self._last = dict(before)
@@ -80,7 +83,7 @@ class Subscription:
                 self._known(folder)
 
     def is_due(self, marks: Mapping[str, ReadMark]) -> bool:
-        """Whether a sealed segment that was read to its end may still be held back."""
+        """Return whether a sealed segment that was read to its end may still be held back."""
         done = self._finished
         return any(mark.sealed and not (path in done and done[path].sealed) for path, mark in marks.items())
 
@@ -137,7 +140,7 @@ class Subscription:
 
 
 def _safe(mark: ReadMark, last: ReadMark | None, known: int | None) -> int | None:
-    """The offset to publish of a segment; None: nothing is known to be safe."""
+    """Return the offset to publish of a segment, or None if it is unknown."""
     if mark.sealed:
         return mark.offset
     if last is not None and last.identity == mark.identity and last.offset < mark.offset:
