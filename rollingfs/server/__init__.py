@@ -1,7 +1,7 @@
 """``rollingfs serve``: segments and streams over HTTP, for any language, and for Hadoop's own client.
 
 In: a filesystem, the root that clients see, tokens, limits. Out: an ASGI application, and a process that serves it.
-Must not be here: state that outlives a request, but counts and shared looks: all of it lies in the headers of segments.
+Must not be here: state that outlives a request, except counts and shared looks. State is in the headers of segments.
 """
 
 from __future__ import annotations

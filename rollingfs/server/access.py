@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens; some may only read, and some see only what lies below a prefix."""
+"""Rights of clients: bearer tokens, for reads only or for writes, perhaps below a prefix."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TOKEN_CHARS_MIN = 16
 
 @value_class
 class Access:
-    """What a client may do."""
+    """Rights of a client."""
 
     may_write: bool = True
     prefix: str = ""
 
     def check(self, path: str, writes: bool) -> None:
-        """Refuse a path outside of the prefix, or a change by one who may only read.
+        """Refuse a path outside of the prefix, or a change by a reader.
 
         Raises
         ------
@@ -40,12 +40,12 @@ class Access:
 
 
 class Tokens:
-    """The tokens that a server knows; without any, everybody may do everything.
+    """The tokens that a server knows; without tokens, every client may do everything.
 
     Parameters
     ----------
     lines
-        Each is ``TOKEN [read|write] [PREFIX]``; empty lines and those that begin with ``#`` do not count.
+        Each is ``TOKEN [read|write] [PREFIX]``; empty lines and lines that begin with ``#`` do not count.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class Tokens:
             self.known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
 
     def access(self, headers: Headers, delegation: str | None = None) -> Access:
-        """What the sender of a request may do.
+        """Return the rights of the sender of a request.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ def _digest(token: str) -> bytes:
 
 
 def _of_header(header: str) -> str | None:
-    """The token of a header: a bearer's, or the password of Basic, which browsers can send."""
+    """Return the token of a header: a bearer's, or the password of Basic, which browsers can send."""
     scheme, _, value = header.strip().partition(" ")
     if scheme.lower() == "basic":
         with contextlib.suppress(ValueError):
@@ -105,18 +105,21 @@ def _of_header(header: str) -> str | None:
 
 
 def loopback_hosts(host: str) -> tuple[str, ...]:
-    """The names by which a browser may call a server that listens there; none if other machines reach it."""
+    """Return the names by which a browser may call a server on a host.
+
+    It is empty if other machines reach the server.
+    """
     is_loopback = re.fullmatch(r"localhost|::1|127(\.[0-9]{1,3}){3}", host)
     return ("localhost", "127.0.0.1", "::1", host) if is_loopback else ()
 
 
 def check_browser(headers: Headers, hosts: Iterable[str]) -> None:
-    """Refuse what a page of another site has a browser send: to a server without tokens, that needs no password.
+    """Refuse requests of other sites' pages to a server without tokens.
 
     Parameters
     ----------
     hosts
-        The names by which the server may be called; none for any.
+        The names by which the server may be called; empty for any.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class Gateway:
     Parameters
     ----------
     hosts
-        The names by which browsers may call a server without tokens; none for any.
+        The names by which browsers may call a server without tokens; empty for any.
     """
 
     def __init__(self, fs: RollingFileSystem, root: str, tokens: Tokens, limits: Limits, hosts: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ class Gateway:
         yield
 
     def guarded(self, endpoint: Endpoint, failed: Callable[..., Response] = problem) -> Endpoint:
-        """An endpoint whose errors become answers, and which only those reach who may."""
+        """Return an endpoint whose errors become answers, and which only those reach who may."""
 
         async def run(request: Request) -> Response:
             try:
@@ -109,7 +109,7 @@ class Gateway:
         return run
 
     async def rest(self, methods: Mapping[str, Operation], request: Request) -> Response:
-        """An operation of REST."""
+        """Return an operation of REST."""
         found = methods["GET" if request.method == "HEAD" else request.method]
         path = request.path_params.get("path", "")
         given = await found.given(request)
@@ -140,13 +140,13 @@ class Gateway:
         return PlainTextResponse(f"{said}\n", 200 if said == "ok" else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """What the filesystem and the server have done, for Prometheus."""
+        """Return the counts of the filesystem and of the server, for Prometheus."""
         request.state.access.check("", writes=False)
         counts = {"metrics": self.store.fs.metrics(), "running": self.limited.running}
         return PlainTextResponse(page.TEMPLATES.get_template("metrics.txt").render(counts))
 
     async def openapi(self, request: Request) -> Response:
-        """The OpenAPI document."""
+        """Return the OpenAPI document."""
         return Json(document(OPERATIONS))
 
 
@@ -158,15 +158,15 @@ def make_app(
     limits: Limits | None = None,
     hosts: Iterable[str] = (),
 ) -> Limited:
-    """An ASGI application that serves the segments below a root.
+    """Return an ASGI application that serves the segments below a root.
 
     Parameters
     ----------
     root
         The URL or path that clients see as ``/``.
     tokens
-        Lines ``TOKEN [read|write] [PREFIX]``; without any, every client may do everything.
+        Lines ``TOKEN [read|write] [PREFIX]``; without tokens, every client may do everything.
     hosts
-        The names by which browsers may call a server without tokens; none for any.
+        The names by which browsers may call a server without tokens; empty for any.
     """
     return Gateway(fs, root, Tokens(tokens), limits or Limits(), hosts).limited

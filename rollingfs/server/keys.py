@@ -17,7 +17,7 @@ _DIGEST_BYTES, _OFFSET_BYTES, _SIZE_BYTES = 9, 8, 7
 
 
 class AlreadyAppended(RollingError):
-    """The append with this key took place before. Nothing was written again."""
+    """The append with this key took place before. No byte was written again."""
 
     def __init__(self, offset: int, size: int) -> None:
         super().__init__("an append with this Idempotency-Key took place before; nothing was appended again")
@@ -42,7 +42,7 @@ def check_fresh(attrs: Mapping[str, str], key: str) -> None:
 
 
 def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
-    """The attributes of an append with a key: the newest keys for which there is room, the last one last.
+    """Return the attributes of an append with a key: the newest keys that fit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a parameter of an operation can be: the bounds count for requests and stand in the OpenAPI document."""
+"""Types of parameters of operations, with bounds for requests and for the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a server's memory and time bounded: how many requests at once, how slow a client may be, and the stop."""
+"""Bounds on a server's memory and time: concurrent requests, slow clients, and the stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOSE = {"Connection": "close"}
 
 @value_class
 class Limits:
-    """How much a server does at once."""
+    """Work that a server does at once."""
 
     requests: int = 256
     """Maximum requests at once, without tails."""
@@ -35,7 +35,7 @@ class Limits:
     stall_s: float = STALL_S
     """Time that a client may let the server wait."""
     stop_s: float = 30.0
-    """Time for requests that run when the server is told to stop."""
+    """Time for requests that run when the server stops."""
 
 
 class Limited:
@@ -44,7 +44,7 @@ class Limited:
     Parameters
     ----------
     on_stop
-        Called when the server is told to stop.
+        Called when the server begins to stop.
 
     Attributes
     ----------

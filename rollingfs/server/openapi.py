@@ -16,7 +16,7 @@ PATH["schema"] = {**TEXT, "minLength": 1, "maxLength": 1024}
 
 
 def document(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any]:
-    """The document, version 3.1."""
+    """Return the document, version 3.1."""
     paths = {
         url: {method.lower(): _operation(one) for method, one in methods.items()}
         | ({"parameters": [PATH]} if "{path}" in url else {})

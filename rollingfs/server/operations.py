@@ -1,4 +1,4 @@
-"""Operations of REST: functions whose signatures say what clients give. Routes and the OpenAPI document come of them.
+"""Operations of REST: functions whose signatures define routes, parameters and the OpenAPI document.
 
 A parameter of an operation comes from the query of GET and DELETE (and of a body of any size), or is a field of a JSON
 body; the names in `HEADERS` are headers. Pydantic checks them by their annotations.
@@ -43,19 +43,19 @@ class Call:
     changes: bool
 
     def place(self, path: str | None = None) -> str:
-        """The filesystem's path for one that the client may use as the operation does."""
+        """Return the filesystem's path for a client's path, if its rights allow it."""
         path = self.path if path is None else path.strip("/")
         self.access.check(path, self.changes)
         return self.store.place(path)
 
     async def look(self, path: str | None = None) -> Snapshot:
-        """A segment or plain file as it is now."""
+        """Return a segment or plain file as it is now."""
         return await self.store.look(self.place(path))
 
 
 @value_class
 class Operation:
-    """What clients may ask for; `answers` are media types by status, empty for an answer without a body."""
+    """Operation for clients; `answers` are media types by status, empty for an answer without a body."""
 
     run: Callable[..., Any]
     model: type[BaseModel]
@@ -67,21 +67,21 @@ class Operation:
 
     @property
     def headers(self) -> set[str]:
-        """The parameters that are headers."""
+        """Return the parameters that are headers."""
         return {one.alias for one in self.model.model_fields.values() if one.alias}
 
     @property
     def about(self) -> str:
-        """What it does."""
+        """Return the first line of its documentation."""
         return (inspect.getdoc(self.run) or "").partition("\n\nParameters\n")[0]
 
     async def given(self, request: Request) -> dict[str, Any]:
-        """The parameters of a request.
+        """Return the parameters of a request.
 
         Raises
         ------
         HTTPException
-            One is missing, unknown, or no value of its kind.
+            A parameter is missing, unknown, or no value of its kind.
         """
         query = query_of(request)
         try:
@@ -98,18 +98,18 @@ class Operation:
 
 
 def query_of(request: Request) -> dict[str, str]:
-    """The query of a request; a name that is not UTF-8 comes as the disk's names come."""
+    """Return the query of a request; a name that is not UTF-8 comes as the disk's names come."""
     query = request.scope["query_string"].decode("latin-1")
     return dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))
 
 
 def _given(found: BaseModel) -> dict[str, Any]:
-    """What a client has named: null is not the same as nothing, and the defaults are those of the function."""
+    """Return the parameters that a client has named; null is a value."""
     return {name: getattr(found, name) for name in found.model_fields_set}
 
 
 async def small_body(request: Request) -> bytes:
-    """The body of a request that holds no data of segments.
+    """Return the body of a request that holds no data of segments.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def operation(
 
 
 def _model(run: Callable[..., Any], fields: Mapping[str, Any]) -> type[BaseModel]:
-    """The parameters of a function, but the first, with their descriptions."""
+    """Return the parameters of a function, but the first, with their descriptions."""
     texts = dict(re.findall(r"^(\w+)\n    (.+)$", inspect.getdoc(run) or "", re.MULTILINE))
     hints = get_type_hints(run, include_extras=True)
     found: dict[str, Any] = {

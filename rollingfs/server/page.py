@@ -37,7 +37,7 @@ def _html(title: str, status: int = 200, headers: Any = None, **shown: Any) -> H
 
 
 async def page(store: Store, request: Request) -> HTMLResponse:
-    """What lies at a path."""
+    """Return the page of a path."""
     path = query_of(request).get("path", request.state.access.prefix).strip("/")
     request.state.access.check(path, writes=False)
     place = store.place(path)
@@ -49,12 +49,12 @@ async def page(store: Store, request: Request) -> HTMLResponse:
 
 
 def failed(error: Exception, root: str, *, changes: bool = False) -> HTMLResponse:
-    """A page that says what went wrong."""
+    """Return a page with an error."""
     return _html("rollingfs", status_of(error), headers_of(error), error=text_of(error, root))
 
 
 async def docs(request: Request) -> HTMLResponse:
-    """All operations."""
+    """Return all operations."""
     return _html("operations", operations=OPERATIONS)
 
 

@@ -1,4 +1,4 @@
-"""Errors as HTTP: one table from classes of errors to statuses, and the problem that says what is true now."""
+"""Errors as HTTP: a table from classes of errors to statuses, and the problem with the present state."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ ERRNOS = {
     **dict.fromkeys((errno.ENOTEMPTY, errno.ENOTDIR), 409),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), 507),
 }
-"""Statuses of other errors of a store; that of the rest is `STORE_FAILED`."""
+"""Statuses of other errors of a store; the rest has `STORE_FAILED`."""
 STORE_FAILED = 503
 
 
 def status_of(error: Exception) -> int:
-    """The status for an error."""
+    """Return the status for an error."""
     if isinstance(error, HTTPException):
         return error.status_code
     other = ERRNOS.get(error.errno or 0, STORE_FAILED) if isinstance(error, OSError) else 500
@@ -55,7 +55,10 @@ def status_of(error: Exception) -> int:
 
 
 def text_of(error: Exception, root: str) -> str:
-    """What an error says, with paths as clients know them; nothing of an error that nobody expected."""
+    """Return the text of an error, with paths of clients.
+
+    The text of an unexpected error is not shown.
+    """
     if isinstance(error, HTTPException):
         return visible(error.detail)
     if not isinstance(error, OSError | ValueError | TypeError | NotImplementedError):
@@ -69,14 +72,14 @@ def text_of(error: Exception, root: str) -> str:
 
 
 def truth_of(error: Exception, changes: bool) -> str:
-    """What is true after an error of an operation that changes something, or that reads."""
+    """Return the state after an error of an operation."""
     if not changes or isinstance(error, (HTTPException, ValueError, TypeError, NotImplementedError, *errors.TELLING)):
         return UNKNOWN if isinstance(error, errors.AppendOutcomeUnknown) else UNCHANGED
     return UNCHANGED if errors.NOT_COMMITTED in str(error) else UNKNOWN
 
 
 def problem_fields(error: Exception, root: str, *, changes: bool = False) -> dict[str, Any]:
-    """What is said of an error; its short name is that of its class, or of the status."""
+    """Return the fields of a problem; its short name is from class or status."""
     status = status_of(error)
     is_named = isinstance(error, RollingError | FileNotFoundError | FileExistsError | PermissionError)
     slug = type(error).__name__.removesuffix("Error") if is_named else f"Status{status}"
@@ -85,7 +88,7 @@ def problem_fields(error: Exception, root: str, *, changes: bool = False) -> dic
 
 
 def headers_of(error: Exception) -> Mapping[str, str]:
-    """The headers of the answer for an error."""
+    """Return the headers of the answer for an error."""
     given = error.headers if isinstance(error, HTTPException) else None
     again = {"Retry-After": str(RETRY_S)} if status_of(error) in (429, 503) else {}
     other = {"Segment-Replaced": error.start} if isinstance(error, errors.SegmentReplacedError) else {}
@@ -102,7 +105,7 @@ class Json(JSONResponse):
 
 
 def problem(error: Exception, root: str = "", *, changes: bool = False) -> Json:
-    """The answer for an error."""
+    """Return the answer for an error."""
     fields = problem_fields(error, root, changes=changes)
     status = fields["status"]
     if status >= 500 and not isinstance(error, HTTPException):

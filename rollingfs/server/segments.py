@@ -33,16 +33,16 @@ _RANGE = re.compile(r"bytes=(?!-$)([0-9]{0,18})-([0-9]{0,18})")
 async def append(
     call: Call, create: bool = False, expected_offset: Offset | None = None, idempotency_key: Text | None = None
 ) -> Any:
-    """Append the body, all or nothing, in one commit.
+    """Append the body, all or nothing, in a single commit.
 
     Parameters
     ----------
     create
-        Make the segment if there is none.
+        Make the segment if it is missing.
     expected_offset
         The offset at which the data must begin, else 412.
     idempotency_key
-        A repeat with the same key appends nothing, and is answered alike.
+        A repeat with the same key appends no byte, and has the same answer.
     """
     place, body = call.place(), call.request.stream()
     try:
@@ -63,14 +63,14 @@ async def read(
     if_range: str | None = None,
     if_none_match: str = "",
 ) -> Any:
-    """Read bytes of one snapshot. The headers Segment-Start, -Length, -Offset, -Version and -State say what it is.
+    """Read bytes of a snapshot. The headers Segment-Start, -Length, -Offset, -Version and -State describe it.
 
     Parameters
     ----------
     start
-        The first segment offset; by default that of the first retained byte.
+        The first segment offset; by default the first retained byte.
     end
-        The segment offset behind the last byte; by default the end.
+        The segment offset after the last byte; by default the end.
     range
         Bytes counted from the first retained byte, as bytes=0-99 or bytes=-100.
     if_range
@@ -120,7 +120,7 @@ def _span(view: Snapshot, start: int | None, end: int | None, asked: str | None)
 async def streamed(
     pieces: AsyncIterator[memoryview], status: int, headers: dict[str, str], media: str | None = OCTETS
 ) -> Response:
-    """An answer whose first piece is there already, so that an error has its status."""
+    """Yield an answer whose first piece is there already, so that an error has its status."""
     first = await anext(pieces, b"")
 
     async def parts() -> AsyncIterator[bytes | memoryview]:
@@ -141,23 +141,23 @@ async def tail(
     last_event_id: Text | None = None,
     accept: str = "",
 ) -> Any:
-    """Follow whole records (lines) as they come: one answer when there are some, or server-sent events until the seal.
+    """Follow whole records (lines): an answer with new records, or server-sent events until the seal.
 
-    The header Next-Offset says where to go on, in this very segment: an offset of another one of its name gives 409,
-    with the start of the other in Segment-Replaced. 204 says that none came in time.
+    The header Next-Offset has the next offset, in this very segment: an offset of another segment of its name gives
+    409, with the start of the other in Segment-Replaced. 204: no record came in time.
 
     Parameters
     ----------
     offset
-        Where to begin: an offset, or what Next-Offset or the id of an event said; by default at the end as it is now.
+        Where to begin: an offset, a Next-Offset or the id of an event; by default the present end.
     wait
         Seconds to wait for the first record, without server-sent events.
     max_kib
-        Maximum size of an answer in KiB, unless one record has more.
+        Maximum size of an answer in KiB, unless a record has more.
     retry
         When another segment has the name, go on with that, from its start.
     last_event_id
-        As browsers send it when they connect again: where to begin.
+        The id that browsers send when they connect again: the begin.
     accept
         text/event-stream for server-sent events.
     """
@@ -180,13 +180,13 @@ async def tail(
 
 @operation("GET", "/v1/segments/{path}:info")
 async def info(call: Call) -> Any:
-    """What is known of a segment or plain file: its state, offsets, version, dates and attributes."""
+    """Return the state, offsets, version, dates and attributes of a segment or plain file."""
     return call.store.info(await call.look())
 
 
 @operation("POST", "/v1/segments:info")
 async def infos(call: Call, paths: Paths) -> Any:
-    """The same of many segments; those that cannot be read have a problem in their place."""
+    """Return the infos of many segments, or their problems."""
 
     async def one(path: str) -> Any:
         return call.store.info(await call.look(path))
@@ -197,7 +197,7 @@ async def infos(call: Call, paths: Paths) -> Any:
 async def each_or_problem(
     call: Call, paths: Iterable[str], run: Callable[[str], Awaitable[Any]], at_once: int = 16
 ) -> dict[str, Any]:
-    """The results of calls by path, some at once; what fails has a problem in its place."""
+    """Return the results of calls by path, some at once; what fails has a problem in its place."""
     turns = asyncio.Semaphore(at_once)
 
     async def one(path: str) -> tuple[str, Any]:
@@ -219,9 +219,9 @@ async def list_folder(
     Parameters
     ----------
     folder
-        What to list; by default the root, or the folder that the token is confined to.
+        The folder; by default the root, or the prefix of the token.
     after
-        Begin behind this path: the `next` of the page before.
+        Begin after this path: the `next` of the page before.
     limit
         Maximum entries of a page.
     """
@@ -234,12 +234,12 @@ async def list_folder(
 
 @operation("GET", "/v1/segments/{path}:status")
 async def status(call: Call, after_bytes: Size | None = None, after_age: Age | None = None) -> Any:
-    """The upkeep of the segments at or below a path: what lies in which store, and what waits for an offload.
+    """Return the upkeep of the segments at or below a path, by store and lag.
 
     Parameters
     ----------
     after_bytes
-        What an offload would leave in the hot store; it says what counts as lag.
+        Newest bytes that an offload would leave in the hot store; older bytes are lag.
     """
     return {"states": await call.store.fs._states(call.place(), None, after_bytes, after_age)}
 
@@ -249,7 +249,7 @@ async def status(call: Call, after_bytes: Size | None = None, after_age: Age | N
 
 @operation("PUT", "/v1/segments/{path}", answers={201: JSON}, fields=POLICY)
 async def create(call: Call, **policy: Any) -> Any:
-    """Make an empty segment; 409 if something has the name. The fields are those of its policy."""
+    """Make an empty segment; 409 if something has the name. The fields are its policy."""
     given = {name: value for name, value in policy.items() if value is not None}
     await call.store.fs._create(call.place(), RollingPolicy(**given) if given else None)
     return Json(call.store.info(await call.look()), 201)
@@ -269,14 +269,14 @@ async def seal(call: Call) -> Any:
 
 @operation("POST", "/v1/segments/{path}:truncate")
 async def truncate(call: Call, offset: Offset, erase: bool = False, as_bytes: bool = False) -> Any:
-    """Drop the bytes before an offset; `waiting` counts those that wait for collection.
+    """Drop the bytes before an offset; `waiting` counts bytes that wait for collection.
 
     Parameters
     ----------
     offset
         The first byte that stays.
     erase
-        Leave none of the dropped bytes in a file of the segment.
+        Leave no dropped byte in a file of the segment.
     as_bytes
         Also cut formats of which no part is a file, like Parquet.
     """
@@ -293,7 +293,7 @@ async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: 
     as_bytes
         Also join formats that do not join, like Parquet.
     as_format
-        `parquet` makes one Parquet file of the target and the sources.
+        `parquet` makes a single Parquet file of the target and the sources.
     """
     places = [call.place(path) for path in sources]
     return {"offset": await call.store.fs._concat(call.place(), places, as_bytes=as_bytes, as_format=as_format)}
@@ -321,9 +321,9 @@ async def offload(call: Call, tier: Text = "cold", **given: Any) -> Any:
     after_age
         Move only chunks that are older.
     deletion_lag
-        How long the old files stay; 4 h by default.
+        Time for which the old files stay; 4 h by default.
     block_bytes
-        Neighbouring chunks become one file of up to this size; 64 MiB by default.
+        Neighbouring chunks become a file of up to this size; 64 MiB by default.
     """
     limits = {name: value for name, value in given.items() if value is not None}
     return await call.store.fs._offload(call.place(), tier, **limits)

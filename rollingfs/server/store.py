@@ -1,4 +1,4 @@
-"""The filesystem as a server uses it: paths below one root, snapshots, and bodies of any size in one commit."""
+"""The filesystem as a server uses it: paths below a root, snapshots, and bodies of any size in a single commit."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Store:
     # -- paths ---------------------------------------------------------------------------------------------
 
     def place(self, path: str) -> str:
-        """The filesystem's path for one of a client; ``""`` is the root.
+        """Return the filesystem's path for a client's path; ``""`` is the root.
 
         Raises
         ------
@@ -79,11 +79,11 @@ class Store:
         return placed
 
     def name(self, place: str) -> str:
-        """A client's path for one of the filesystem."""
+        """Return a client's path for a path of the filesystem."""
         return "" if place == self.root else place.removeprefix(f"{self.root}/")
 
     def shown(self, value: Any) -> Any:
-        """A value for JSON, with all paths as clients know them."""
+        """Return a value for JSON, with all paths as clients know them."""
         if isinstance(value, str):
             return self.name(value) if self.root else value
         if isinstance(value, StreamCut):
@@ -99,17 +99,20 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------
 
     async def look(self, place: str) -> Snapshot:
-        """A segment or plain file as it is now.
+        """Return a segment or plain file as it is now.
 
         Raises
         ------
         FileNotFoundError
-            There is none.
+            The path does not exist.
         """
         return await self.run(self.client.lookup.view(place, fresh=True))
 
     async def pieces(self, view: Snapshot, start: int, end: int) -> AsyncIterator[memoryview]:
-        """The bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`, the next ones read while one is sent."""
+        """Yield the bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`.
+
+        The next pieces are read while a piece is sent.
+        """
         ahead: deque[asyncio.Task[bytes]] = deque()
         asked = SEND_BYTES
         self.readers += 1
@@ -134,7 +137,7 @@ class Store:
         return await self.run(self.client.fetcher.read(view, start, end))  # made here, lest it is dropped unawaited
 
     async def listed(self, place: str, on_error: str = "report") -> list[dict[str, Any]]:
-        """What lies in a folder. The root exists, whether something lies in it or not.
+        """Return the content of a folder; the root always exists.
 
         Raises
         ------
@@ -149,7 +152,10 @@ class Store:
             return []
 
     async def retention(self, place: str) -> dict[str, Any]:
-        """How much a folder keeps; and which folder says so of each field, None for one above the root."""
+        """Return a folder's retention, and the folder of each field.
+
+        The folder is None if it is above the root.
+        """
         found = await self.fs._get_policy(place)
         kept = {} if found.retention is None else found.retention.as_fields()
         said, root = found.sources["retention"], f"{self.root}/" if self.root else ""
@@ -157,7 +163,7 @@ class Store:
         return {"retention": kept or None, "sources": sources}
 
     def info(self, view: Snapshot) -> dict[str, Any]:
-        """What clients are told of a segment or plain file."""
+        """Return the info of a segment or plain file for clients."""
         told = {name: getattr(view, name) for name in ("state", "start", "length", "size", "version", "owner")}
         dates = {"created": view.created.timestamp(), "modified": view.modified.timestamp(), "etag": etag(view)}
         attrs = {key: value for key, value in view.attrs.items() if key != ATTRIBUTE}
@@ -169,7 +175,7 @@ class Store:
     async def append(
         self, place: str, body: AsyncIterable[bytes], offset: int | None = None, key: str | None = None, **create: bool
     ) -> tuple[Written, int]:
-        """Append a body in one commit, and say what was written and how many bytes.
+        """Append a body in a single commit; return the append and its size.
 
         Raises
         ------
@@ -206,19 +212,19 @@ class Store:
         Parameters
         ----------
         into
-            Whether `target` is a folder to move into; None to look.
+            Whether `target` is a folder to move into; None: look.
 
         Raises
         ------
         FileExistsError
-            Without `overwrite`: something has the name.
+            Without `overwrite`: the name is taken.
         IsADirectoryError
-            A folder with something in it has the name of a file.
+            A folder that is not empty has the name of a file.
         """
         await self.run(move(self.core.folders, place, target, into=into, overwrite=overwrite))
 
     async def join(self, place: str, sources: Sequence[str]) -> None:
-        """Append segments to another, sealed or not, all or none; they are gone afterwards."""
+        """Append all segments to another, sealed or not; they are gone afterwards."""
         concat = self.client.concats.concat(place, sources, as_bytes=False, sealed=False)
         await self.run(concat)
 
@@ -237,7 +243,7 @@ class Store:
             await self.run(folders.remove_empty(place))
 
     async def replace(self, place: str, body: AsyncIterable[bytes], *, create_only: bool) -> None:
-        """Write a file whole in one commit.
+        """Write a file whole in a single commit.
 
         Raises
         ------
@@ -250,7 +256,7 @@ class Store:
 
 
 def etag(view: Snapshot) -> str:
-    """A strong ETag: it changes with each commit, and with each incarnation."""
+    """Return a strong ETag: it changes with each commit, and with each incarnation."""
     if view.header is not None:
         return f'"{view.header.segment}-{view.header.version}"'
     # a store may date two files of one name and size in the same second

@@ -26,13 +26,13 @@ def _cut(call: Call, fields: Fields) -> StreamCut:
 
 @operation("GET", "/v1/streams")
 async def list_streams(call: Call, folder: Text | None = None) -> Any:
-    """The folders at or below one that have a retention, cuts or subscribers."""
+    """Return the folders at or below a path that have a memory of a stream."""
     return {"streams": await call.store.fs._streams(call.place((folder or call.access.prefix).strip("/")))}
 
 
 @operation("GET", "/v1/streams/{path}")
 async def info(call: Call) -> Any:
-    """A stream: its segments, its size, its retention and its subscribers."""
+    """Return a stream: its segments, its size, its retention and its subscribers."""
     stream = _stream(call)
     infos, kept = await stream._infos(), await call.store.retention(call.place())
     size = sum(one["size"] or 0 for one in infos.values())
@@ -47,55 +47,54 @@ async def delete(call: Call) -> None:
 
 @operation("GET", "/v1/streams/{path}:cut")
 async def cut(call: Call, at: Seconds | None = None, align: Text | None = None) -> Any:
-    """A position in a stream: by default its end now.
+    """Return a position in a stream: by default its end now.
 
     Parameters
     ----------
     at
         Before everything that may have been written after this time (seconds since 1970).
     align
-        Cut behind the last of these delimiters.
+        Cut after the last of these delimiters.
     """
     return {"cut": await _stream(call)._cut(at, None if align is None else align.encode())}
 
 
 @operation("GET", "/v1/streams/{path}:cuts")
 async def cuts(call: Call) -> Any:
-    """The cuts that retention has kept, oldest first."""
+    """Return the cuts that retention has kept, oldest first."""
     return {"cuts": await _stream(call)._cuts()}
 
 
 @operation("POST", "/v1/streams/{path}:trim")
 async def trim(call: Call, cut: Fields, dry_run: bool = False) -> Any:
-    """Trim a stream to a cut. It is recorded first, so that the next call finishes what was broken off.
+    """Trim a stream to a cut. It is recorded first, so that the next call finishes a broken-off trim.
 
-    A repeat drops nothing more. The answer says what this call dropped, of which segments.
+    A repeat drops no further byte. The answer counts the bytes that this call dropped, by segment.
 
     Parameters
     ----------
     cut
         As the operation `cut` answers it.
     dry_run
-        Change nothing; say what would be done.
+        Only report the work.
     """
     return await _stream(call)._trim(_cut(call, cut), dry_run)
 
 
 @operation("GET", "/v1/streams/{path}:retention")
 async def retention(call: Call) -> Any:
-    """How much of a stream is kept, null for everything; and which folder says so, of each field."""
+    """Return the retention of a stream, null for everything, and the folder of each field."""
     return await call.store.retention(call.place())
 
 
 @operation("PUT", "/v1/streams/{path}:retention", fields={**RETENTION, "retention": Fields, "sources": Fields})
 async def set_retention(call: Call, **given: Any) -> Any:
-    """Store how much of a stream is kept; without a field, the folders above say so, else everything is.
+    """Store the retention of a stream; folders above give missing fields.
 
-    `min_age` and `min_bytes` stay in any case; what has been read goes as soon as `keep_age` or `keep_bytes` asks for
-    it, and what has not been read by `max_age` and `max_bytes`. `every` is the time between two cuts, `align` the
-    delimiter behind which they are.
+    `min_age` and `min_bytes` stay in any case; read bytes go as soon as `keep_age` or `keep_bytes` asks for it, and
+    unread bytes by `max_age` and `max_bytes`. `every` is the time between two cuts, `align` the delimiter before a cut.
 
-    It takes the answer of GET as well: then fields that are as folders above say stay theirs.
+    It takes the answer of GET as well: then fields with the values of folders above stay theirs.
     """
     place, fields = call.place(), given
     if "retention" in given:
@@ -111,7 +110,7 @@ async def set_retention(call: Call, **given: Any) -> Any:
 
 @operation("PATCH", "/v1/streams/{path}:retention", fields=RETENTION)
 async def change_retention(call: Call, **given: Any) -> Any:
-    """Change the fields that are given, in one commit, and leave the others as they are; null removes a field."""
+    """Change the fields that are given, in a single commit, and leave the others as they are; null removes a field."""
 
     def change(found: RetentionPolicy | None) -> RetentionPolicy:
         fields = {**(found.as_fields() if found else {}), **given}
@@ -129,7 +128,7 @@ async def retain(call: Call, dry_run: bool = False) -> Any:
 
 @operation("POST", "/v1/streams/{path}:publish")
 async def publish(call: Call, subscriber: Text, cut: Fields) -> Any:
-    """Record that a subscriber has read all that lies before a cut."""
+    """Record that a subscriber has read all bytes before a cut."""
     await _stream(call)._publish(subscriber, _cut(call, cut))
     return {"subscriber": subscriber}
 

@@ -1,4 +1,4 @@
-"""Following segments: one look serves all clients that wait for the same segment; records go out whole."""
+"""Following segments: a look serves all clients that wait for the same segment; records go out whole."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Watches:
         self._looks: dict[str, tuple[asyncio.Task[Snapshot], asyncio.Event]] = {}
 
     async def look(self, place: str, pause_s: float) -> Snapshot:
-        """The next look at a segment, after a pause, or as soon as this server has changed it.
+        """Return the next look at a segment, after a pause, or as soon as this server has changed it.
 
         Raises
         ------
@@ -80,26 +80,26 @@ class Records:
     """Whether they are of another segment than those before."""
 
     def behind(self, count: int) -> Spot:
-        """The spot behind so many of the bytes."""
+        """Return the spot after a number of the bytes."""
         first = max(0, count - BEFORE_BYTES_MAX)
         before = self.data[first:count] if first else self.before + self.data[:count]
         return Spot.at(self.view, self.begin.offset + count, before)
 
     @property
     def end(self) -> Spot:
-        """The spot behind them, where to go on."""
+        """Return the spot after the records."""
         return self.behind(len(self.data)) if self.data else self.begin
 
 
 class Following:
-    """Reads the records of one segment from a spot on.
+    """Reads the records of a segment from a spot on.
 
     Parameters
     ----------
     view
         The segment as it is now.
     retry
-        When another segment has the name, go on with that, from its start; wait while none has it.
+        When another segment has the name, go on with that, from its start; wait while the name is free.
     """
 
     def __init__(self, watches: Watches, view: Snapshot, bytes_max: int, *, retry: bool = False) -> None:
@@ -109,14 +109,14 @@ class Following:
         self._spot = Spot(view.length)
 
     async def begin(self, spot: Spot | None) -> Following:
-        """Begin at a spot; without one, at the end as it is now.
+        """Begin at a spot; without a spot, at the present end.
 
         Raises
         ------
         SegmentReplacedError
             It belongs to another segment, and `retry` is not given.
         SegmentTruncatedError, BadOffsetError
-            The offset is not among the bytes that the segment holds.
+            The offset is outside of the segment.
         """
         try:
             self._spot = await begin(self._view, spot or self._spot, self._pieces)
@@ -132,14 +132,14 @@ class Following:
         self._is_replaced = True
 
     async def records(self, wait_s: float) -> Records:
-        """The next whole records, empty if none came in time.
+        """Return the next whole records, empty if no record came in time.
 
         Raises
         ------
         SegmentTruncatedError, BadOffsetError
-            The offset is not among the bytes that the segment holds.
+            The offset is outside of the segment.
         SegmentReplacedError, FileNotFoundError
-            Another has its name, or the segment is gone, and `retry` is not given.
+            Another segment has its name, or the segment is gone, and `retry` is not given.
         """
         clock = asyncio.get_running_loop().time
         until_s = clock() + wait_s
@@ -180,7 +180,10 @@ class Following:
         return b"".join([piece async for piece in self.watches.store.pieces(self._view, start, end)])
 
     async def _next(self, view: Snapshot) -> tuple[bytes, bytes]:
-        """Bytes before the spot, and those up to the end of the last record that fits, or of one large record."""
+        """Return bytes before the spot, and bytes up to the last record that fits.
+
+        A single large record always fits.
+        """
         self._spot.check(view)
         check_extent(view, self._spot.offset)
         size, overlap = self._bytes_max, self._spot.overlap(view)
@@ -201,7 +204,7 @@ class Following:
 
 
 async def poll(following: Following, wait_s: float, request: Request) -> Records:
-    """The next whole records, for a client that waits for one answer.
+    """Return the next whole records, for a client that waits for an answer.
 
     Raises
     ------
@@ -225,10 +228,12 @@ async def _gone(request: Request) -> NoReturn:
 
 
 async def events(following: Following) -> AsyncIterator[bytes]:
-    """Records as server-sent events, until the segment is sealed; the id of an event is the spot behind it.
+    """Yield records as server-sent events until the seal.
+
+    The id of an event is the spot after it.
 
     A record that is not UTF-8 text, or has a carriage return within, comes as an event ``base64``. When another segment
-    has the name, an event ``replaced`` says where that begins: the last event, without an id, unless `retry` was given.
+    has the name, an event ``replaced`` has its begin: the last event, without an id, unless `retry` was given.
     """
     yield b"retry: 1000\n\n"
     while not following.watches.is_stopping:

@@ -1,6 +1,6 @@
-"""WebHDFS: what Hadoop's own client, Spark, Trino, ``hdfs dfs`` and fsspec's client send.
+"""WebHDFS, for Hadoop's own client, Spark, Trino, ``hdfs dfs`` and fsspec's client.
 
-No answer has a Content-Type: the client of Hadoop 3.5 fails at one.
+No answer has a Content-Type: the client of Hadoop 3.5 fails at it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Hdfs(Call):
         self.op = self.query.get("op", "").upper()
 
     def is_on(self, name: str) -> bool:
-        """Whether a switch is given."""
+        """Return whether a switch is given."""
         return self.query.get(name, "").lower() == "true"
 
     def status(self, info: dict[str, Any], suffix: str = "") -> dict[str, Any]:
-        """A FileStatus."""
+        """Return a FileStatus."""
         at_ms, owner = int(1000 * info.get("mtime", 0)), self.query.get("user.name", "rollingfs")
         found = {"pathSuffix": suffix, "length": info["size"], "modificationTime": at_ms, "accessTime": at_ms}
         found |= {"owner": owner, "group": "rollingfs", "fileId": 0, "childrenNum": 0, "storagePolicy": 0}
@@ -60,7 +60,7 @@ class Hdfs(Call):
         return {**found, "type": "FILE", "permission": "644", "blockSize": BLOCK_BYTES, "replication": 1}
 
     async def known(self, path: str) -> dict[str, Any] | None:
-        """What fsspec knows of a path, if something is there; the root is always a folder."""
+        """Return fsspec's info of a path, or None; the root is always a folder."""
         place = self.place(path)
         with contextlib.suppress(FileNotFoundError):
             found: dict[str, Any] = await self.fs._info(place) if path else {"type": "directory", "size": 0}
@@ -68,25 +68,25 @@ class Hdfs(Call):
         return None
 
     async def info(self) -> dict[str, Any]:
-        """What fsspec knows of the request's path.
+        """Return fsspec's info of the request's path.
 
         Raises
         ------
         FileNotFoundError
-            Nothing is there.
+            The path does not exist.
         """
         if (found := await self.known(self.path)) is None:
             raise FileNotFoundError(2, "there is no such file or folder", self.at)
         return found
 
     async def listed(self) -> list[dict[str, Any]]:
-        """The FileStatus of each thing in a folder, or of the file itself, sorted by name."""
+        """Return the FileStatus of each thing in a folder, or of the file itself, sorted by name."""
         found = await self.store.listed(self.at, on_error="raise")
         return [self.status(one, one["name"].removeprefix(self.at).strip("/")) for one in found]
 
 
 def answer(value: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer, or one without a body."""
+    """Return a JSON answer, or an answer without a body."""
     return Response(b"" if value is None else json.dumps(value).encode(), status, headers)
 
 
@@ -101,7 +101,7 @@ async def handle(store: Store, watches: Watches, request: Request) -> Response:
 
 
 def remote_exception(error: Exception, root: str, *, changes: bool = False) -> Response:
-    """An error as Hadoop's clients raise it again."""
+    """Return an error as Hadoop's clients raise it again."""
     status = status_of(error)
     name = EXISTS if isinstance(error, FileExistsError | IsADirectoryError) else JAVA.get(status, "java.io.IOException")
     said = {"exception": name.rpartition(".")[2], "javaClassName": name, "message": text_of(error, root)}
@@ -152,7 +152,10 @@ async def _getcontentsummary(call: Hdfs) -> Response:
 
 
 async def _getfilechecksum(call: Hdfs) -> Response:
-    """What HDFS says of the same bytes in blocks of 128 MiB: the MD5 of each block's MD5 of its CRCs."""
+    """Return the checksum of HDFS for blocks of 128 MiB.
+
+    It is the MD5 of each block's MD5 of its CRCs.
+    """
     view = await call.store.look(call.at)
     blocks, starts = hashlib.md5(usedforsecurity=False), range(view.start, view.length, BLOCK_BYTES)
     for start in starts:
@@ -185,7 +188,7 @@ async def _getserverdefaults(call: Hdfs) -> Response:
 
 
 async def _checked(call: Hdfs) -> Response:
-    """What changes nothing here: dates, owners and permissions are not kept."""
+    """Check a call without effect: dates, owners and permissions are not kept."""
     await call.info()
     return answer({"boolean": True} if call.op == "SETREPLICATION" else None)
 
@@ -210,7 +213,7 @@ async def _concat(call: Hdfs) -> Response:
 
 
 async def _rename(call: Hdfs) -> Response:
-    """Rename as HDFS does: without options it says whether it did, with options it raises."""
+    """Rename as HDFS does: without options it returns success, with options it raises."""
     path, options = call.query.get("destination", "").strip("/"), call.query.get("renameoptions")
     target, overwrites, into = call.place(path), "OVERWRITE" in str(options).upper(), None if options is None else False
     if options is None and (f"{path}/".startswith(f"{call.path}/") or path == call.path.rpartition("/")[0]):
