@@ -27,9 +27,9 @@ UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 @commands("append")
 def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, create: bool = True) -> None:
-    """Append standard input to a segment, all or nothing, in one commit at its end.
+    """Append standard input to a segment, all or nothing, in a single commit at its end.
 
-    A segment that is not there is made, as >> does. With --json: name, offset and size of what was appended.
+    A missing segment is made. With --json: name, offset and size of the data.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, cre
 
 
 def _size(source: BufferedReader) -> int | None:
-    """The size of standard input, if it is a regular file."""
+    """Return the size of standard input, if it is a regular file."""
     try:
         status = os.fstat(source.fileno())
     except OSError:  # a stand-in without a descriptor
@@ -102,9 +102,9 @@ def truncate(
     Parameters
     ----------
     erase
-        Leave none of these bytes in any file, and say what is left elsewhere.
+        Leave no dropped byte in any file, and report the rest elsewhere.
     as_bytes
-        Also cut files of formats of which no part is a file, like Parquet and zip.
+        Also cut files of formats whose parts are no files, like Parquet and zip.
     offset : OFFSET
         The segment then begins there.
     """
@@ -178,7 +178,7 @@ def concat(
     as_bytes
         Also join files of formats that do not join, like Parquet and zip.
     as_format : FORMAT
-        parquet: make one Parquet file of all, by a new footer.
+        parquet: make a single Parquet file of all, by a new footer.
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])

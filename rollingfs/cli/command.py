@@ -43,7 +43,7 @@ Body = Callable[..., None]
 
 
 class Command(TyperCommand):
-    """A command. One that has ``-n`` also takes ``-5`` for ``-n 5``, as `head` and `tail` always did."""
+    """A command. With ``-n``, it also takes ``-5`` for ``-n 5``, as `head` and `tail` always did."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any("-n" in parameter.opts for parameter in self.params):
@@ -81,7 +81,7 @@ class Commands:
     def __call__(self, name: str) -> Callable[[Body], Body]:
         """Make a function the command of this name; its docstring is the help.
 
-        A parameter without a default is an argument, others are options. Behind a parameter's name, its docstring may
+        A parameter without a default is an argument, others are options. After a parameter's name, its docstring may
         name flags and the kind of value: ``lines : -n COUNT``. TIME and SIZE are parsed before the command begins.
         """
 
@@ -100,7 +100,7 @@ class Commands:
 
 
 def _with_session(body: Body, listed: str) -> Callable[..., None]:
-    """The function that typer calls: it takes the common options too, and raises the exit code."""
+    """Return the function that typer calls: it takes the common options too, and raises the exit code."""
     _, *given = inspect.signature(body, eval_str=True).parameters.values()
     said = {name: (words.split(), " ".join(text.split())) for name, words, text in _PARAMETER.findall(listed)}
     own = {one.name: _described(one, *said.get(one.name, ((), ""))) for one in given}
@@ -120,7 +120,7 @@ def _with_session(body: Body, listed: str) -> Callable[..., None]:
 
 
 def _described(parameter: inspect.Parameter, words: Sequence[str], text: str) -> inspect.Parameter:
-    """A parameter as typer takes it, with what the docstring of its command says of it."""
+    """Return a parameter for typer, with its text in the command's docstring."""
     hint, info = parameter.annotation, None
     if hasattr(hint, "__metadata__"):
         hint, info = get_args(hint)
@@ -141,7 +141,7 @@ def _described(parameter: inspect.Parameter, words: Sequence[str], text: str) ->
 
 
 def _parsed(parameter: inspect.Parameter, value: Any) -> Any:
-    """The value that a command gets for what the user gives."""
+    """Return the value that a command gets for what the user gives."""
     _, info = get_args(parameter.annotation)
     parse = PARSERS.get(info.metavar)
     return value if parse is None else value_of(info.param_decls[-1], value, parse)

@@ -6,7 +6,7 @@ from rollingfs.policy import MAX_AGE_S_MAX, parse_seconds
 
 
 def parse_duration(text: str) -> float:
-    """Seconds, from a text like ``"30min"``; 0 needs no unit.
+    """Return seconds, from a text like ``"30min"``; 0 needs no unit.
 
     Raises
     ------

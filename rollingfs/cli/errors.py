@@ -34,12 +34,12 @@ _OPTIONS = {
     "overwrite": "--overwrite",
     "recursive": "-r",
 }
-"""What a parameter of the library is called on a command line."""
+"""Names on a command line of parameters of the library."""
 _VERBS = {
     "fs.mkdir": "a tool of the store",
     "set_policy": "rollingfs policy",
 }
-"""What to use in place of a function of the library; of others that are commands, the command."""
+"""Commands for functions of the library; other functions are commands by the same name."""
 _AS_JSON = {"True": "true", "False": "false", "None": "null"}
 _COMMANDS = "append|collect|concat|consolidate|export|mv|offload|onload|rebuild|rm|roll|seal|truncate|verify"
 _PYTHON = re.compile(
@@ -56,7 +56,7 @@ class WrongUsage(Exception):
 
 
 class ReaderGone(Exception):
-    """The reader of our standard output has closed it. That is not an error: nobody is left to write for."""
+    """The reader of our standard output has closed it. That is not an error."""
 
 
 @overload
@@ -64,7 +64,7 @@ def value_of(option: str, text: str, parse: Callable[[str], T]) -> T: ...
 @overload
 def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None: ...
 def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None:
-    """The value of an option on a command line; None if it is not given.
+    """Return the value of an option on a command line; None if it is not given.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | No
 
 
 def as_typed(text: str) -> str:
-    """A message of the library, with the words of a command line for those of Python."""
+    """Return a message of the library in the words of a command line."""
     return _PYTHON.sub(_typed, text)
 
 
@@ -100,7 +100,7 @@ def _typed(found: re.Match[str]) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """The text of an error and its notes, on one line."""
+    """Return the text of an error and its notes, on a line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:

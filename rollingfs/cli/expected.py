@@ -1,4 +1,4 @@
-"""The option ``--expect-mark``: a folder whose disk is not mounted is not taken for an empty one."""
+"""The option ``--expect-mark``: a folder whose disk is not mounted is not taken for an empty folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ExpectMark = Annotated[
     str | None, typer.Option(metavar="FILE", help="Change nothing unless this file is in FOLDER: is it mounted?")
 ]
 READING = ("GET", "HEAD", "OPTIONS")
-"""Methods of HTTP that change nothing."""
+"""Methods of HTTP without changes."""
 
 
 def check_mark(place: Place, mark: str | None) -> None:

@@ -26,7 +26,7 @@ def follow_all(
     max_delay: Time,
     lag: Time,
 ) -> None:
-    """Follow segments of one store, and say how far each is whenever that changes."""
+    """Follow segments of a store, and print the progress of each."""
     fs, paths = session.places(texts)
     try:
         follower = Follower(
@@ -45,7 +45,7 @@ def tell(session: Session, name: str, status: OffloadStatus) -> None:
 
 
 def line_of(name: str, status: OffloadStatus) -> str:
-    """The status of a segment in one line."""
+    """Return the status of a segment in a line."""
     if status.last_error is not None:
         return f"{name}: tried again soon: {status.last_error}"
     behind = f"{status.lag_bytes:,} bytes, {status.lag_s:.0f} s behind" if status.lag_bytes else "nothing behind"
@@ -53,7 +53,10 @@ def line_of(name: str, status: OffloadStatus) -> str:
 
 
 def _ended_by_signals(follower: Follower) -> contextlib.AbstractContextManager[None]:
-    """Let the first signal stop the follower once the blocks under way have moved, and a second one end the process."""
+    """Let the first signal stop the follower after the blocks under way.
+
+    A second signal ends the process.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         for one in SIGNALS:

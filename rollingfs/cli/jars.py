@@ -15,7 +15,7 @@ commands = Commands("Stores and Spark")
 def spark_jars(session: Session, to: Path, s3: bool = True) -> None:
     """Gather the jars that Spark needs for rolling+s3:// and rolling+file://, for machines without Maven.
 
-    The Spark that is installed here says which S3 connector fits, and fetches it; that needs a JDK.
+    The installed Spark fetches the S3 connector that fits; that needs a JDK.
 
     With --json: jars, a list of paths.
 

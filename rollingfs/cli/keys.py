@@ -10,7 +10,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def keyboard() -> Iterator[int | None]:
-    """A descriptor that gives each key at once, unseen; None where standard input is not our terminal."""
+    """Give a descriptor with each key at once, unseen.
+
+    It is None if standard input is not our terminal.
+    """
     try:
         import termios
         import tty

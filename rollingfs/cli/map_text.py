@@ -18,7 +18,7 @@ GONE_STYLE, TAIL_STYLE, GARBAGE_STYLE = "bright_black", "yellow", "red"
 
 
 def map_lines(found: Outline, runs_max: int = RUNS_MAX) -> list[Text]:
-    """The picture of a segment, line by line."""
+    """Return the picture of a segment, line by line."""
     name = visible(found.path.rpartition("/")[2])
     lines = [Text(f"{name}: {found.title}"), Text("[").append_text(_bar(found)).append("]")]
     if found.garbage.files:

@@ -114,24 +114,24 @@ def wait_for_keys(seconds: float, keyboard: int | None) -> bytes:
 
 
 def say(text: str) -> None:
-    """Write one line for people to standard output."""
+    """Write a line for people to standard output."""
     with _to_reader():
         print(visible(text))
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error."""
+    """Write a line to standard error."""
     print(f"rollingfs: {visible(as_typed(text))}", file=sys.stderr)
 
 
 def write_json(value: Any) -> None:
-    """Write one JSON value on a line of its own."""
+    """Write a JSON value on its own line."""
     with _to_reader():
         print(json.dumps(value, default=_as_json))
 
 
 def picked(value: object, names: str) -> dict[str, Any]:
-    """Some attributes of a result, by name, for JSON."""
+    """Return some attributes of a result, by name, for JSON."""
     return {name: getattr(value, name) for name in names.split()}
 
 
@@ -149,7 +149,7 @@ def _as_json(value: Any) -> Any:
 
 
 def date_text(seconds: float) -> str:
-    """A date in the local time zone."""
+    """Return a date in the local time zone."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
     except (ValueError, OverflowError, OSError):  # a header's date in a year that this time zone cannot express
@@ -160,7 +160,7 @@ def date_text(seconds: float) -> str:
 
 
 def screen() -> Console:
-    """The console for tables and pictures; where it is not a terminal, as wide as they are."""
+    """Return the console for tables and pictures; where it is not a terminal, as wide as they are."""
     return Screen(width=None if sys.stdout.isatty() else WIDTH_PIPED, highlight=False, markup=False, emoji=False)
 
 

@@ -38,27 +38,27 @@ def policy(
 ) -> None:
     """Show the policies of a segment or folder; with options, change them first.
 
-    Of --tier, --after-bytes, --after-age, --lag, --block-bytes and --max-delay, those that are given become the offload
-    policy of this level, in place of what it had. What a level leaves open, the folders say, the nearest first, then
-    the filesystem. What a folder says of chunks is carried to all segments below it at once.
+    Of --tier, --after-bytes, --after-age, --lag, --block-bytes and --max-delay, the given options become the offload
+    policy of this level, in place of the old. Missing fields come from the folders, the nearest first, then the
+    filesystem. A folder's policy of chunks is carried to all segments below it at once.
 
-    With --json: name, rolling, offload and retention, which count; what segment, folder and filesystem say of offload;
-    and sources, where each field comes from.
+    With --json: name; rolling, offload and retention in force; the offload of segment, folder and filesystem; and
+    sources, the level of each field.
 
     Parameters
     ----------
     tier : ALIAS
-        Move chunks to this tier; '' to move nothing.
+        Move chunks to this tier; '' to move no chunk.
     after_bytes : SIZE
         Move chunks before this number of newest bytes.
     after_age : TIME
         Move chunks that are older.
     lag : TIME
-        How long to keep the old files (4h).
+        Time to keep the old files (4h).
     block_bytes : SIZE
         Join chunks that move to files of up to this (64MiB).
     max_delay : TIME
-        Let a block that is not full wait so long, and move the tail too.
+        Longest wait for a full block; then move the tail too.
     no_offload
         Remove the offload policy of this level.
     max_bytes : SIZE
@@ -68,7 +68,7 @@ def policy(
     inline_bytes : SIZE
         The longest inline tail of the segment.
     consolidate
-        Whether run joins small chunks of the segment (it does).
+        Whether run joins small chunks of the segment (default: yes).
     inherit : FIELD
         Of max_bytes, max_age, inline_bytes, consolidate: leave it to the next level.
     """
@@ -127,7 +127,7 @@ def _rolling_with(name: str, value: Any) -> RollingPolicy:
 
 
 def policy_text(policy: RollingPolicy) -> str:
-    """A rolling policy in words."""
+    """Return a rolling policy in words."""
     age = NEVER if policy.max_age is None else f"{policy.max_age:g}s"
     text = f"max_bytes={policy.max_bytes:,} max_age={age} inline_bytes={policy.inline_bytes:,}"
     return text if policy.consolidate else f"{text} consolidate=no"

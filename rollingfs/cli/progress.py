@@ -20,7 +20,7 @@ BAR_COLUMNS = 24
 
 
 def progress_bar(*, of_bytes: bool, counted: bool) -> Progress:
-    """A bar that goes away when its work is done."""
+    """Return a bar that goes away when its work is done."""
     columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
     if counted:
         columns.append(BarColumn(BAR_COLUMNS))

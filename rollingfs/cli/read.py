@@ -122,7 +122,7 @@ def tail(
 
 
 def last_lines(segment: Segment, count: int) -> int:
-    """The segment offset at which the last `count` lines begin."""
+    """Return the segment offset at which the last `count` lines begin."""
     position = segment.length
     if count == 0:
         return position
@@ -145,7 +145,7 @@ def _pieces(segment: Segment, start: int, end: int, size: int) -> Iterator[tuple
 
 
 def _end_of_line(data: bytes, count: int) -> int:
-    """Where this many lines end; the end of the data if it has fewer."""
+    """Return the end of this many lines; the end of the data if it has fewer."""
     end = 0
     for _ in range(count):
         end = data.find(b"\n", end) + 1

@@ -37,14 +37,14 @@ def run(
 ) -> None:
     """Apply retention, max_age, consolidation, offload policies and collection to all below FOLDER, until stopped.
 
-    A Parquet file that has grown is written anew where old footers are more than a tenth of it; that needs pyarrow.
+    A Parquet file that has grown is written again where old footers are more than a tenth of it; that needs pyarrow.
 
-    One line for each stream, and for each segment outside of streams, to which something was done. What fails is named,
-    and the others go on. A segment with nothing to do costs the next rounds no request, until it changes, or a day has
-    passed. Rounds do not overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second one at once.
+    A line for each stream, and for each segment outside of streams, with work done. Failures are named, and the others
+    go on. An idle segment costs the next rounds no request, until it changes, or a day has passed. Rounds do not
+    overlap. SIGTERM and Ctrl-C end it after the segments that have begun; a second signal at once.
 
     With --follow, offload policies are not left to the rounds: a follower moves each block once it is full or max_delay
-    old, with the inline bytes, and says so as offload --follow does.
+    old, with the inline bytes, and reports as offload --follow does.
 
     With --json: round, name, stream, dropped_bytes, deleted, rolled, joined_chunks, joined_to, joined_bytes,
     write_amplification, chunks, moved_bytes, saved_objects, files, collected_bytes, rewritten_bytes and failed of each,
@@ -54,11 +54,11 @@ def run(
     Parameters
     ----------
     every : TIME
-        Begin a round so often; rounds do not overlap.
+        Interval between rounds. Rounds never overlap.
     once
-        One round; exit code 1 if anything failed.
+        A single round; exit code 1 after a failure.
     grace : TIME
-        As of collect: leave younger files alone (24h).
+        As of collect: keep younger files (24h).
     readers_grace : TIME
         As --grace of consolidate: leave joined files to readers.
     follow
@@ -100,7 +100,7 @@ def run(
 
 
 def _pause_s(spent_s: float, every_s: float) -> float:
-    """How long to wait for the next round; missed rounds are skipped."""
+    """Return the wait for the next round; missed rounds are skipped."""
     missed = int(spent_s // every_s)
     if missed:
         output.complain(
@@ -136,7 +136,7 @@ def _round(session: Session, place: Place, number: int, upkeep: Upkeep, saved: i
 
 
 def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
-    """Keep all folders below a place; the errors of those that cannot be listed are named."""
+    """Keep all folders below a place, and name unlisted folders."""
     core = place.core
     unlisted: dict[str, OSError] = {}
     folders = core.run(upkeep.folders(place.name, unlisted))
@@ -159,12 +159,12 @@ def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
 
 
 def offload_by_policies(session: Session, text: str, place: Place) -> None:
-    """Offload what the policies say of a segment, or of everything below a folder.
+    """Offload a segment, or everything below a folder, by the policies.
 
     Raises
     ------
     ValueError
-        No policy counts for any segment there.
+        No segment there has a policy.
     """
     with stopping() as stop:
         results = list(_kept(session, place, Upkeep(place.core.client, (OFFLOAD,), is_stopped=stop)))
@@ -199,7 +199,7 @@ def _fields(one: Upkept, number: int) -> dict[str, object]:
 
 
 def _said(one: Upkept) -> str:
-    """What was done, in words; empty if nothing was."""
+    """Return the work in words, or ""."""
     parts, joined = [], one.consolidated
     if one.dropped_bytes or one.deleted:
         gone = f" with {count_text(len(one.deleted), 'segment')}" if one.deleted else ""

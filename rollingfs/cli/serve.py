@@ -46,12 +46,12 @@ def serve(
 ) -> None:
     """Serve the segments below FOLDER over HTTP, until stopped: REST at /v1, WebHDFS at /webhdfs/v1, a page at /.
 
-    Any number of servers may serve one folder: all state lies in the segments.
+    Any number of servers may serve a folder: all state is in the segments.
 
     Parameters
     ----------
     host : HOST
-        Where to listen; anywhere but the loopback needs tokens.
+        Address to listen at; all except the loopback need tokens.
     tokens : FILE
         Lines TOKEN [read|write] [PREFIX]; or $ROLLINGFS_SERVER_TOKEN.
     certificate : FILE
@@ -65,7 +65,7 @@ def serve(
     stall : TIME
         A client that lets the server wait longer is cut off.
     grace : TIME
-        Time for what runs when the server is stopped.
+        Time for requests that run when the server is stopped.
     until_eof
         Stop at the end of standard input: with the program that holds it.
     port

@@ -1,4 +1,4 @@
-"""`Session`: what all commands share in one run."""
+"""`Session`: values that all commands share in a run."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Place:
 
     @property
     def core(self) -> Core:
-        """What lies below the filesystem."""
+        """Return the core below the filesystem."""
         return core(self.fs)
 
     @property
     def name(self) -> str:
-        """The path as the backend names it."""
+        """Return the path as the backend names it."""
         name: str = self.core.strip(self.path)
         return name
 
@@ -69,20 +69,20 @@ class Session:
     is_recursive: bool = False
     code: int = errors.DONE
     interrupted: str = ""
-    """Message after Ctrl-C, where the library has none."""
+    """Message after Ctrl-C, if the library has no message."""
     _places: list[Place] = field(default_factory=list)
     _opener: Stores | None = None
     _bar: Progress | None = None
 
     def place(self, text: str) -> Place:
-        """The store and path for a path on the command line."""
+        """Return the store and path for a path on the command line."""
         protocol, path = split(text)
         self._opener = self._opener or Stores(parse_options(self.option, os.environ))
         self._places.append(Place(self._opener.open(protocol, path), path))
         return self._places[-1]
 
     def each(self, texts: Sequence[str]) -> Iterator[tuple[str, Place]]:
-        """The paths of a command line, with patterns expanded: each as people read it, and its place."""
+        """Yield the paths of a command line, with patterns expanded: each as people read it, and its place."""
         for text in texts:
             place = self.place(text)
             if not has_magic(place.path):
@@ -93,7 +93,7 @@ class Session:
                 yield before + path, Place(place.fs, path)
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
-        """Several paths, which must lie on one store."""
+        """Return several paths, which must be on the same store."""
         found = [self.place(text) for text in texts]
         if any(place.fs is not found[0].fs for place in found):
             raise WrongUsage(f"{', '.join(texts)} lie on different stores: give paths on one store")
@@ -108,7 +108,7 @@ class Session:
 
     @property
     def is_watched(self) -> bool:
-        """Whether people watch, on a terminal."""
+        """Return whether people watch, on a terminal."""
         return not self.json and sys.stderr.isatty()
 
     # -- progress ------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Session:
         return self.code
 
     def _explained(self, error: Exception) -> Exception:
-        """The error. If a segment is missing, it also says whether a folder is there, or no bucket."""
+        """Return the error, with a hint if a folder or no bucket is there."""
         if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith(MISSING):
             for place in self._places:
                 path = place.name
@@ -186,7 +186,7 @@ class Session:
         return error
 
     def _instead(self, fs: RollingFileSystem, path: str) -> str | None:
-        """What to say of a path without a segment: it is a folder, or the bucket is missing."""
+        """Return a hint on a path without a segment: a folder, or no bucket."""
         if fs.isdir(path):
             hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
             return f"It is a folder, not a segment: {hint}"

@@ -38,8 +38,7 @@ def ls(
 ) -> None:
     """List segments, plain files and folders.
 
-    What cannot be read is listed with its error; then the exit code is 3. With --json: an array of what fsspec calls
-    infos.
+    An unreadable entry is listed with its error; then the exit code is 3. With --json: an array of fsspec's infos.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ def info(session: Session, path: PathsOf) -> None:
 
 
 def _fields(rows: Iterable[tuple[str, str]]) -> Table:
-    """Names and values, one below the other."""
+    """Return names and values, line by line."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for name, value in rows:
         table.add_row(Text(visible(name)), Text(visible(value)))
@@ -124,18 +123,21 @@ def _value(name: str, value: Any) -> str:
 
 
 def _more(segment: Segment) -> dict[str, Any]:
-    """What the handle of a segment has beyond `fs.info`."""
+    """Return the fields of a segment's handle beyond `fs.info`."""
     found = output.picked(segment, "policy epoch owner rewritten")
     return found | {"write_amplification": _amplification(segment), "attrs": dict(segment.attrs)}
 
 
 def _amplification(segment: Segment) -> float:
-    """How often a byte has been written, by its append and by consolidations, on average."""
+    """Return the average number of writes of a byte.
+
+    Its append and consolidations count.
+    """
     return round(1 + segment.rewritten / max(segment.length, 1), 3)
 
 
 def _details(segment: Segment) -> list[tuple[str, str]]:
-    """The same for people."""
+    """Return the same for people."""
     rows = [
         ("rolls at", policy_text(segment.policy)),
         ("rewritten", f"{segment.rewritten:,} (write amplification {_amplification(segment):.2f})"),
@@ -146,9 +148,9 @@ def _details(segment: Segment) -> list[tuple[str, str]]:
 
 @commands("map")
 def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
-    """Draw a segment: its truncated bytes, its chunks by size and age, the tail, garbage; what upkeep does next.
+    """Draw a segment: its truncated bytes, its chunks by size and age, the tail, garbage; the next upkeep.
 
-    The height of a chunk is its size, its colour its age. With --json: all of it as one object.
+    The height of a chunk is its size, its colour its age. With --json: all of it as an object.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.2
-"""Time between two looks while nothing is done."""
+"""Time between two looks during a pause."""
 
 
 class Stop:

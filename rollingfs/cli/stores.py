@@ -39,19 +39,19 @@ class GivenOption:
     """Whether it comes from the environment, and so may be meant for a store that the command does not use."""
 
     def addressed(self, store: str) -> str:
-        """How to write the option so that it names its store, or rolling."""
+        """Return the option with the name of its store, or of rolling."""
         if self.is_ambient:
             return f"{ENVIRONMENT}{store.upper()}_{'__'.join(self.names).upper()}"
         return f"--option {'.'.join((store, *self.names))}=..."
 
 
 def split(text: str) -> tuple[str, str]:
-    """The protocol of a path on a command line, and the path as the filesystem takes it.
+    """Return the protocol of a path on a command line, and the path as the filesystem takes it.
 
     Raises
     ------
     WrongUsage
-        The path names no store, or more than one.
+        The path names no store, or several.
     """
     path = _ALIAS.sub(r"\1://", text.removeprefix("rolling::"), count=1)
     if not path:
@@ -67,7 +67,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[GivenOption]:
-    """The options in the environment, then those of ``--option name=value``, which override them.
+    """Return the options of the environment, overridden by ``--option name=value``.
 
     A dot in a name leads into a nested option. A value is JSON if it parses as JSON, else text.
 
@@ -91,7 +91,7 @@ def parse_options(texts: Iterable[str], environment: Mapping[str, str]) -> list[
 
 
 def nest(given: Iterable[tuple[tuple[str, ...], GivenOption]]) -> dict[str, Any]:
-    """Options by name, nested ones within their groups; a later one overrides an earlier one.
+    """Return options by name, nested in groups; a later option overrides.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class Stores:
     _opened: dict[str, RollingFileSystem] = field(default_factory=dict)
 
     def open(self, protocol: str, url: str = "") -> RollingFileSystem:
-        """The filesystem over a store, one for all URLs that name the same.
+        """Return the filesystem over a store, shared by all URLs of the store.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class Stores:
             raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
 
     def _is_own(self, one: GivenOption, accepted: Accepted) -> bool:
-        """Whether an option that names no store is rolling's."""
+        """Return whether an option that names no store is rolling's."""
         name = one.names[0]
         if name in OWN and name in accepted.names:
             raise WrongUsage(
@@ -179,7 +179,7 @@ class Stores:
         return name in OWN
 
     def _is_for(self, one: GivenOption, accepted: Accepted) -> bool:
-        """Whether an option that names no store, and is not rolling's, is this store's."""
+        """Return whether an option that names no store, and is not rolling's, is this store's."""
         name = one.names[0]
         if not one.is_ambient and accepted.knows(name, OWN):
             return True
@@ -202,7 +202,7 @@ class Stores:
 
 
 def _addressee(one: GivenOption, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:
-    """The store (or rolling) that an option names, None if it names none; and the option's own name."""
+    """Return the store (or rolling, or None) of an option, and its own name."""
     first, *rest = one.names
     if rest and (first == ROLLING or first in known):
         return first, tuple(rest)

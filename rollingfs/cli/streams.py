@@ -29,12 +29,12 @@ Align = Annotated[str | None, typer.Option(metavar="TEXT", help=r"Cut only behin
 
 @commands("cut")
 def cut(session: Session, stream: StreamPath, at: str | None = None, align: Align = None, kept: bool = False) -> None:
-    """Write where the segments of a stream end now, as one line of JSON that trim takes.
+    """Write the ends of the segments of a stream, as a line of JSON that trim takes.
 
     Parameters
     ----------
     at : DATE
-        Before what came after: seconds since 1970, or ISO 8601.
+        Before bytes that came later: seconds since 1970, or ISO 8601.
     kept
         The cuts that retention has kept, oldest first.
     """
@@ -58,7 +58,7 @@ def _time(text: str | None) -> float | None:
 
 
 def _delimiter(text: str | None) -> bytes | None:
-    r"""The bytes of a delimiter on the command line; escapes like ``\n`` mean what they mean in Python."""
+    r"""Return the bytes of a delimiter on the command line; escapes like ``\n`` mean what they mean in Python."""
     if text is None:
         return None
     try:
@@ -71,9 +71,9 @@ def _delimiter(text: str | None) -> bytes | None:
 def trim(
     session: Session, stream: StreamPath, cut: Annotated[str, typer.Argument()] = "-", as_bytes: bool = False
 ) -> None:
-    """Truncate every segment of a stream to a cut, and delete sealed ones that lie wholly before it.
+    """Truncate every segment of a stream to a cut, and delete sealed segments that are wholly before it.
 
-    Parquet is cut by row groups; files of which no part is a file, like zip, stay. With --json: name, bytes, deleted,
+    Parquet is cut by row groups; whole files, like zip, stay. With --json: name, bytes, deleted,
     waiting, failed, left.
 
     Parameters
@@ -129,19 +129,19 @@ def retain(
     yes: bool = False,
     as_bytes: bool = False,
 ) -> None:
-    """Run the retention of a stream once: take a cut if it is time, and trim as its policy says.
+    """Run the retention of a stream once: take a cut if it is time, and trim by its policy.
 
     --by-size or --by-time store a policy first; if its first run would drop more than half of the stream, they ask, or
-    need --yes. With both, the one counts that asks for more to go. With --json: what the run did.
+    need --yes. With both, the stricter counts. With --json: the work of the run.
 
     Parameters
     ----------
     by_size : SIZE
         From now on keep the newest bytes, like 10GiB.
     by_time : TIME
-        How long to keep bytes from now on, like 7d; with --by-size, no more.
+        Time to keep bytes from now on, like 7d; with --by-size, no more.
     max_ : MAX
-        Keep what subscribers have not read up to MAX.
+        Keep unread bytes of subscribers up to MAX.
     max_size : SIZE
         The same, as bytes.
     max_time : TIME
@@ -151,9 +151,9 @@ def retain(
     min_time : TIME
         Minimum time to keep bytes.
     every : TIME
-        Take a cut that often (30min).
+        Interval between cuts (30min).
     dry_run
-        Store and change nothing, say what would be done.
+        Only report the work.
     yes : -y
         Do not ask, whatever a new policy drops.
     as_bytes
@@ -180,12 +180,12 @@ def retain(
 
 
 def _ask(session: Session, stream: str, expected: Retained) -> None:
-    """Ask whether a new policy is meant whose first run would drop more than half of a stream.
+    """Ask before a new policy drops more than half of a stream.
 
     Raises
     ------
     WrongUsage
-        Nobody is there to be asked.
+        No person can be asked.
     """
     whole = expected.size + expected.bytes
     if 2 * expected.bytes <= whole:

@@ -39,11 +39,11 @@ def offload(
 
     Without options, PATH may be a folder too: the policies of its streams and segments decide (see: policy).
     With --follow, the inline bytes move too. It ends when all segments are sealed and moved, or by Ctrl-C or SIGTERM.
-    Of a folder, it follows every segment that a policy with a tier counts for (with --tier: all), also later ones.
+    Of a folder, it follows every segment with a policy with a tier (with --tier: all), also later segments.
 
     With --json: name, chunks, files, bytes and server_bytes of each, on a line of its own; with --follow: name,
     cold_end, assigned, lag_bytes, lag_s, last_error, assigned_at and offloaded_at of each, whenever a block has moved
-    or the error is another.
+    or the error has changed.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def offload(
     after_age : TIME
         Only chunks that are older.
     lag : TIME
-        How long to keep the old files for readers that opened it before (4h).
+        Time to keep the old files for readers that opened it before (4h).
     follow
         Go on as the segments grow, until stopped.
     block : SIZE
@@ -92,7 +92,7 @@ def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto 
     tier : ALIAS
         Only from this tier; by default from all.
     lag : TIME
-        How long to keep old files, for readers that opened it before.
+        Time to keep old files, for readers that opened it before.
     """
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     for text, place in session.each(path):

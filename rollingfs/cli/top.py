@@ -41,7 +41,7 @@ LEFT = frozenset({"segment", "state", "sizes", "last commit"})
 LEFT_OUT = (
     *("cold end", "lag age", "drops", "start", "moves", "joins", "hot", "cold", "lag", "last commit", "sizes", "state"),
 )
-"""Columns that a narrow terminal does without, the first ones first: a number is whole or not there."""
+"""Columns that a narrow terminal leaves out, in this order."""
 GAP_COLUMNS = 2
 NAME_COLUMNS_MIN = 8
 QUIT_KEYS = b"qQ"
@@ -84,23 +84,23 @@ def top(
     after_bytes: Size = None,
     after_age: Time = None,
 ) -> None:
-    """Watch the segments below a folder: sizes, tiers, what waits to be joined, offloaded or deleted, the last commit.
+    """Watch the segments below a folder: sizes, tiers, pending joins, offloads and deletions, the last commit.
 
-    It goes on until q or Ctrl-C; where standard output is not a terminal, it looks once. Lag is what an offload with
-    the same --after-bytes and --after-age would move now. With --json: one array of objects, named as in fs.states.
+    It goes on until q or Ctrl-C; without a terminal as standard output, it looks once. Lag is the bytes that an offload
+    with the same --after-bytes and --after-age would move now. With --json: an array of objects, named as in fs.states.
 
     Parameters
     ----------
     every : TIME
-        How often to look, on a terminal.
+        Interval between looks, on a terminal.
     once
         Look once, print all rows and end.
     sort
         The column to sort by.
     after_bytes : SIZE
-        Lag is what lies before this number of newest bytes.
+        Lag is the bytes before this number of newest bytes.
     after_age : TIME
-        Lag is what is older.
+        Lag is older bytes.
     """
     if every < EVERY_S_MIN:
         raise WrongUsage(f"--every {every:g}: give at least {EVERY_S_MIN:g} s")
@@ -118,7 +118,7 @@ def top(
 
 
 class _Look:
-    """One look after the other at the same folder."""
+    """Looks at the same folder, in a row."""
 
     def __init__(self, place: Place, protocol: str, sort: Sort, after_bytes: Size, after_age: Time) -> None:
         self._place = place
@@ -141,7 +141,7 @@ class _Look:
         return sum(calls.count for calls in self._place.fs.metrics().requests.values())
 
     def summary(self, states: Sequence[SegmentState]) -> str:
-        """What all segments have together, on one line."""
+        """Return the sum over all segments, on a line."""
         hot, cold, lag = (
             sum(getattr(one, name) for one in states) for name in ("hot_bytes", "cold_bytes", "lag_bytes")
         )
@@ -157,7 +157,7 @@ class _Look:
         return f"{visible(self.root)}: {', '.join(facts)}"
 
     def picture(self, states: Sequence[SegmentState]) -> list[str]:
-        """The summary, the sizes of all chunks, what the next round of upkeep does, what is known of those before."""
+        """Return the summary, the sizes of chunks, and the next and past upkeep."""
         whole = Outlook()
         for one in states:
             whole = whole.plus(one.outlook)
@@ -173,12 +173,12 @@ def table(
     rows_max: int | None = None,
     width: int | None = None,
 ) -> Table:
-    """A row for each segment below a root.
+    """Return a row for each segment below a root.
 
     Parameters
     ----------
     rows_max
-        Of more segments, the first ones are shown, and how many are left out.
+        Of more segments, the first are shown, with the number of the rest.
     width
         Columns of the screen; then columns that do not fit are left out, and only names and errors are cut.
     """
@@ -198,7 +198,7 @@ def table(
 
 
 def _row(one: SegmentState, root: str, now_s: float) -> dict[str, str]:
-    """The cells of a segment, by title."""
+    """Return the cells of a segment, by title."""
     name = visible(one.path.removeprefix(f"{root.rstrip('/')}/"))
     if one.error is not None:
         return dict.fromkeys(COLUMNS, "") | {"segment": name, "state": one.state}
@@ -211,7 +211,7 @@ def _row(one: SegmentState, root: str, now_s: float) -> dict[str, str]:
 
 
 def _fitting(widths: dict[str, int], width: int) -> dict[str, int]:
-    """The columns that a screen has room for, with their widths: names get what the others leave."""
+    """Return the columns that a screen has room for, with their widths: names get what the others leave."""
     kept = dict(widths)
     names = min(widths["segment"], NAME_COLUMNS_MIN)
     for title in LEFT_OUT:
@@ -224,7 +224,7 @@ def _fitting(widths: dict[str, int], width: int) -> dict[str, int]:
 
 
 def age_text(seconds: float) -> str:
-    """A time span as people read it, in its two greatest units."""
+    """Return a time span as people read it, in its two greatest units."""
     left = max(0, round(seconds))
     days, hours, minutes = left // 86400, left // 3600 % 24, left // 60 % 60
     if days:
@@ -235,7 +235,7 @@ def age_text(seconds: float) -> str:
 
 
 def _watch(look: _Look, every_s: float) -> None:
-    """Show one look after the other, until q or Ctrl-C. A look that fails is shown as its error, and tried again."""
+    """Show looks in a row, until q or Ctrl-C. A failed look shows its error, and is repeated."""
     console = output.screen()
     with keyboard() as keys, Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         states: list[SegmentState] = []

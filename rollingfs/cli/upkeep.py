@@ -37,7 +37,7 @@ def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
     Parameters
     ----------
     grace : TIME
-        How long to keep the old files for readers that opened it before.
+        Time to keep the old files for readers that opened it before.
     """
     session.interrupted = "interrupted; joined chunks stay joined, the other chunks are unchanged"
     for text, place in session.each(path):
@@ -53,9 +53,9 @@ def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
 
 @commands("export")
 def export(session: Session, segment: str, target: str, overwrite: bool = False) -> None:
-    """Write what a segment holds as one plain file under another name, for other tools.
+    """Write the bytes of a segment as a plain file under another name, for other tools.
 
-    The file appears when it is whole. On one store, the store joins the chunks.
+    The file appears when it is whole. On the same store, the store joins the chunks.
 
     With --json: path, target, size, joined_bytes, copied_bytes and length.
 
@@ -90,7 +90,7 @@ def rebuild(
     incarnation: list[str] | None = None,
     dry_run: bool = False,
 ) -> None:
-    """Make a segment of the chunks that a segment with a lost header left; nothing old is touched, nothing is guessed.
+    """Make a segment of the chunks of a segment with a lost header; old files stay as they are.
 
     Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_later, by_listed,
     by_label, by_name, pieces, gaps, left, lost and is_dry_run.
@@ -104,9 +104,9 @@ def rebuild(
     incarnation : UUID
         Only files of this incarnation.
     dry_run
-        Make nothing, say what would be made.
+        Only report the work.
     start : --start N
-        The offset at which the lost one began.
+        The offset at which the lost segment began.
     """
     session.interrupted = "interrupted; nothing was made, unless it was just being finished"
     fs, (old, new) = session.places([path, to])
@@ -143,16 +143,16 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
 def collect(
     session: Session, path: PathsOf, recursive: Recursive = False, grace: Time = None, dry_run: bool = False
 ) -> None:
-    """Delete the files that nobody refers to any more.
+    """Delete files without a reference.
 
     With --json: name, files, bytes, young, folders, reasons and failures of each, on a line of its own.
 
     Parameters
     ----------
     grace : TIME
-        Leave younger files alone (24h); less is your word that nobody writes.
+        Keep younger files (24h); less asserts that no client writes.
     dry_run
-        Change nothing, say what would be deleted.
+        Only report the work.
     """
     session.interrupted = "interrupted; only garbage was deleted, run it again for the rest"
     for text, place in session.each(path):
@@ -184,7 +184,7 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
 
 @commands("verify")
 def verify(session: Session, path: PathsOf, recursive: Recursive = False) -> None:
-    """Read every chunk and say what is wrong with it; ends with exit code 3 if something is.
+    """Read every chunk and report damage; exit code 3: damage was found.
 
     With --json: name, ok, error and chunks (a row each) of each segment, on a line of its own.
     """
@@ -234,7 +234,7 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Adv
 
 
 def _size_of(fs: RollingFileSystem, path: str) -> int:
-    """Bytes to verify of a segment; 0 if it cannot be read: verifying it reports that."""
+    """Return bytes to verify of a segment; 0 if it cannot be read: verifying it reports that."""
     try:
         return fs.segment(path).size
     except (CorruptHeaderError, FileNotFoundError, PermissionError):
@@ -248,7 +248,7 @@ def _sizes(row: Verified) -> str:
 
 
 def _segments_below(session: Session, place: Place) -> list[str]:
-    """The segments at or below a path, also those whose header cannot be read, is a tombstone, or is gone.
+    """Return the segments at or below a path, also those whose header cannot be read, is a tombstone, or is gone.
 
     Raises
     ------
